@@ -1,4 +1,4 @@
-//! Compiles the tests' IDL, and takes the pieces of code out of docs/rust-mapping.md.
+//! Compiles the tests' IDL, and extracts the pieces of code from docs/rust-mapping.md.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,29 @@ fn main() {
         .compile("idl/dynamic.idl")
         .compile("idl/contexts.idl")
         .compile("idl/direct.idl")
+        .compile("idl/face.idl")
         .compile("idl/timed.idl")
         .compile("idl/plain.idl")
         .compile("idl/large.idl")
-        .compile("idl/lints.idl");
-    // What the compiler's own tests look at.
+        .compile("idl/paths.idl");
+    corelane_idl::Builder::new().idl_4().compile("idl/lints.idl");
+    corelane_idl::Builder::new().compile("idl/shared.types.idl");
+    corelane_idl::Builder::new().external("shared.types.idl", "corelane_tests::shared").compile("idl/user.idl");
+    corelane_idl::Builder::new().external("Shared", "corelane_tests::shared::shared").compile("idl/user_of_module.idl");
+    corelane_idl::Builder::new()
+        .idl_4()
+        .derive("serde::Serialize")
+        .derive("serde::Deserialize")
+        .derive("PartialOrd")
+        .compile("idl/derived.idl");
+    // Files of the compiler's own tests.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");
     corelane_idl::Builder::new().compile("../crates/idl/tests/accepted/names.idl");
     accepted(Path::new("../crates/idl/tests/accepted"));
     rust_mapping(Path::new("../docs/rust-mapping.md"));
 }
 
-/// Compiles every file of a folder, and writes a file with a module for each.
+/// Compiles every IDL file of a folder, and writes a file with one module for each.
 fn accepted(folder: &Path) {
     println!("cargo:rerun-if-changed={}", folder.display());
     let output = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("accepted");
@@ -40,7 +51,9 @@ fn accepted(folder: &Path) {
     fs::write(output.join("all.rs"), modules).unwrap();
 }
 
-/// Writes each piece of Rust to a file of its own, called after its section, and a list of them; the IDL becomes one module.
+/// Writes each Rust piece to a file named after its section, and a list of these files.
+///
+/// The IDL pieces become one module.
 fn rust_mapping(page: &Path) {
     println!("cargo:rerun-if-changed={}", page.display());
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("rust_mapping");
@@ -62,7 +75,7 @@ fn rust_mapping(page: &Path) {
             "rust" => {
                 number += 1;
                 let name = format!("{section}_{number}");
-                // Statements stand in a block: `include!` takes nothing else where it is one.
+                // `include!` takes several statements only in a block.
                 let statements = piece.lines().any(|line| line.starts_with("let "));
                 let code = if statements { format!("{{\n{piece}}}\n") } else { piece };
                 fs::write(folder.join(&name).with_extension("rs"), code).unwrap();

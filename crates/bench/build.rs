@@ -1,9 +1,10 @@
-//! Compiles the IDL of the benchmarks, and makes the interfaces of 1 to 1,000 operations between which `demux` compares.
+//! Compiles the IDL of the benchmarks, and generates interfaces of 1 to 1,000 operations for
+//! `demux`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Numbers of operations; src/orb/wide.rs has the same.
+/// Numbers of operations of the generated interfaces. Must equal the list in src/orb/wide.rs.
 const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 fn main() {
@@ -16,7 +17,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
 }
 
-/// Interfaces of so many operations that do nothing.
+/// Returns the IDL of the interfaces, whose operations do nothing.
 fn wide_idl() -> String {
     let mut text = String::from("#pragma prefix \"corelane\"\nmodule Wide {\n");
     for width in WIDTHS {
@@ -30,7 +31,7 @@ fn wide_idl() -> String {
     text
 }
 
-/// One servant for all of them.
+/// Returns the implementation of all interfaces by one servant.
 fn wide_servants() -> String {
     let mut text = String::new();
     for width in WIDTHS {

@@ -1,4 +1,4 @@
-//! Makes Rust of avionics.idl.
+//! Generates Rust code from avionics.idl.
 
 fn main() {
     corelane_idl::Builder::new().compile("avionics.idl");

@@ -1,4 +1,4 @@
-//! Makes Rust of echo.idl.
+//! Generates Rust code from echo.idl.
 
 fn main() {
     corelane_idl::Builder::new().compile("echo.idl");

@@ -1,4 +1,5 @@
-//! The target `generated`: what the IDL compiler made of `idl/values.idl` reads octets of a peer.
+//! The target `generated`: code that the IDL compiler generates from `idl/values.idl` reads a
+//! peer's bytes.
 
 use corelane_wire::cdr::{Cdr, Decoder, Encoder, Endian, Scratch};
 use corelane_wire::codeset::{CharSet, CodeSets, WideOrder, WideSet};
@@ -11,11 +12,11 @@ use values::{
 
 corelane::include_idl!("values");
 
-/// Reads a value of a type that the first octet chooses, with settings that the second one chooses.
+/// Reads a value of a type that the first octet selects, with settings that the second one selects.
 ///
 /// # Panics
 ///
-/// Where a value that was read, and can be written, reads differently.
+/// If a value that was read, and can be written, reads differently.
 pub fn generated(input: &[u8]) {
     let [choice, settings, octets @ ..] = input else { return };
     let reader = Settings::of(*settings);
@@ -87,9 +88,9 @@ impl Settings {
 
 fn check<T: Cdr>(octets: &[u8], settings: Settings) {
     let Some(value) = settings.read::<T>(octets) else { return };
-    // What was read may hold what cannot be sent, such as NUL in a string.
+    // A value that was read may hold data that cannot be sent, such as NUL in a string.
     let Some(written) = settings.write(&value) else { return };
     let again = settings.read::<T>(&written);
-    // Values are compared as they are written: a number that is not a number differs from itself.
+    // Compare the written forms: a NaN differs from itself.
     assert_eq!(again.and_then(|again| settings.write(&again)), Some(written), "read again, and written again");
 }

@@ -1,8 +1,9 @@
-//! The fuzz targets: functions over octets that must come back, soon and without a panic, whatever they are given.
+//! The fuzz targets: functions over bytes that must return soon and without a panic for any input.
 //!
-//! `cargo xtask fuzz` runs each of them under an engine that looks for new paths through the code (the programs in `engine/`);
-//! `tests/replay.rs` runs them, without the engine, over what is committed in `corpus/` and `regressions/`.
-//! docs/fuzzing.md says how to use this, and how to add a target.
+//! `cargo xtask fuzz` runs each of them under an engine that searches for new paths through the
+//! code (the programs in `engine/`). `tests/replay.rs` runs them, without the engine, on the
+//! committed inputs in `corpus/` and `regressions/`. docs/fuzzing.md describes their use, and how
+//! to add a target.
 #![forbid(unsafe_code)]
 
 mod generated;
@@ -12,18 +13,21 @@ pub use generated::generated;
 pub use valuetypes::valuetypes;
 
 pub use corelane_idl::fuzz::{source as idl, source_of_many, tokens as idl_tokens, tokens_of_many};
+pub use corelane_rio::fuzz::rio_frames;
+pub use corelane_services::naming::fuzz::naming_records;
 pub use corelane_wire::fuzz::{any, cdr, giop_framing, ior_text};
 
-/// Operations on what a connection knows: its waiting requests, and the machines that decide what a server takes in and how it ends.
+/// Runs operations on the state of a connection: its pending requests, and the state machines of
+/// admission and closing.
 pub fn connection_ops(input: &[u8]) {
     corelane_wire::fuzz::connection_ops(input);
     corelane::fuzz::connection_ops(input);
 }
 
-/// A target: its name, which its folders bear too, and its function.
+/// A target: its name, which its folders share, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target. [`planted`] is none: it is there to be found.
+/// Every target. [`planted`] is not one: its fault is to be found.
 pub const TARGETS: &[Target] = &[
     ("any", any),
     ("cdr", cdr),
@@ -33,11 +37,13 @@ pub const TARGETS: &[Target] = &[
     ("idl", idl),
     ("idl_tokens", idl_tokens),
     ("ior_text", ior_text),
+    ("naming_records", naming_records),
+    ("rio_frames", rio_frames),
     ("valuetypes", valuetypes),
 ];
 
-/// Panics for one input out of four thousand million, by which `cargo xtask fuzz --prove` sees that the engine is led by
-/// what the code does: without that, finding it would take hours.
+/// Panics for one input out of four thousand million. `cargo xtask fuzz --prove` uses it to show
+/// that coverage guides the engine; without guidance, finding the input would take hours.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! The target `valuetypes`: what the IDL compiler made of `idl/valuetypes.idl` reads values of a peer.
+//! The target `valuetypes`: code that the IDL compiler generates from `idl/valuetypes.idl` reads a
+//! peer's values.
 
 use corelane::ValueFactories;
 use corelane::mapping::read_value;
@@ -10,13 +11,15 @@ use v::{B, C, D, E, N, S, T};
 corelane::include_idl!("valuetypes");
 
 /// Small limits, so that short inputs reach them.
-static LIMITS: Limits = Limits { nesting: 24, values: 48, repository_ids: 4, repository_id: 24, ..Limits::DEFAULT };
+static LIMITS: Limits =
+    Limits { max_nesting: 24, max_values: 48, max_repository_ids: 4, max_repository_id_length: 24, ..Limits::DEFAULT };
 
-/// Reads a structure with values of every kind; the first octet says the byte order and which types are known.
+/// Reads a structure with values of every kind. The first octet selects the byte order and the
+/// known types.
 ///
 /// # Panics
 ///
-/// Where a value that was read, and can be written, reads differently.
+/// If a value that was read, and can be written, reads differently.
 pub fn valuetypes(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let factories = ValueFactories::new();
@@ -65,10 +68,11 @@ fn check<T>(
         write(value, &mut e).ok().map(|()| e.to_vec())
     };
     let Some(value) = reading(octets) else { return };
-    // Strings that were read may hold NUL, which is not sent.
+    // Strings that were read may hold NUL, which cannot be sent.
     let Some(written) = writing(&value) else { return };
     let again = reading(&written);
-    // Written in another order of meeting, values may lie deeper within each other than they were read.
+    // Values are written in another order than they were read in, and may then be nested more
+    // deeply, beyond the limit.
     if let Some(again) = again {
         assert_eq!(writing(&again), Some(written), "read again, and written again");
     }

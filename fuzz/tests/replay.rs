@@ -1,4 +1,4 @@
-//! Every committed input through every target: what was found once stays found.
+//! Runs every committed input through every target, so that earlier findings stay fixed.
 
 use std::fs;
 use std::panic;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use corelane_fuzz::{TARGETS, planted};
 
-/// A hundred times what the slowest input takes where nothing else runs.
+/// Maximum time of an input: a hundred times that of the slowest one on an idle machine.
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files in `folder`, none where it is not there.
+/// Returns the files in `folder`, or nothing if there is no folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

@@ -1,5 +1,6 @@
-//! What a run asks of the messages on the wire, and whether they show it. Options that a program ignores would otherwise go unnoticed:
-//! the calls get through all the same.
+//! The expected version and fragments of a run's messages, and the comparison with the wire.
+//! Without it, an option that a program ignores would go unnoticed, because the calls succeed
+//! anyway.
 
 use std::collections::BTreeSet;
 
@@ -7,46 +8,50 @@ use crate::capture::{Message, Side};
 use crate::peers::{Orb, Variant};
 use crate::report::Failed;
 
-/// A run in which one side is asked for fragments has at least so many of them.
+/// Minimum number of fragments in a run that asks one side for them.
 const LEAST_FRAGMENTS: usize = 50;
 
-/// Octets of a message's header.
+/// Size of a message header in octets.
 const HEADER: u32 = 12;
 
-/// The types of messages whose version is that of the calls; what ends a connection may have another.
+/// Types of messages that have the version of the calls; messages that end a connection may have
+/// another.
 const OF_CALLS: [u8; 5] = [REQUEST, 1, 3, 4, FRAGMENT];
 const REQUEST: u8 = 0;
 const FRAGMENT: u8 = 7;
 
-/// What one side's program was told of fragments.
+/// The fragmentation that one side's program was told to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
-    /// It is another ORB, which has its own ways.
+    /// Another ORB, with its own rules.
     OwnWay,
-    /// None.
+    /// No fragments.
     None,
-    /// No message is larger than so many octets.
+    /// Messages of at most this many octets.
     Of(u32),
 }
 
-/// What a run asks for.
+/// The expectations of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Requests to the server and what answers them are of one of these versions of GIOP 1.x, and each of these occurs.
+    /// The minor versions x of GIOP 1.x for requests to the server and their replies. Exactly these
+    /// must occur.
     pub calls: BTreeSet<u8>,
-    /// The same of requests to the client.
+    /// The minor version for requests to the client and their replies.
     pub callbacks: u8,
-    /// What the server was told.
+    /// The setting of the server.
     pub server: Fragments,
-    /// What the client was told.
+    /// The setting of the client.
     pub client: Fragments,
 }
 
 impl Asked {
-    /// What is asked by the variant and by the option `--fragment` of Corelane's programs.
+    /// Derives the expectations from the variant and the option `--fragment` of Corelane's
+    /// programs.
     ///
     /// # Errors
-    /// An option without its number.
+    ///
+    /// The option lacks its number.
     pub fn of(
         (server, server_options): (Orb, &[&str]),
         (client, client_options): (Orb, &[&str]),
@@ -64,7 +69,7 @@ impl Asked {
         })
     }
 
-    /// A failed check for each thing that was asked for and is not so.
+    /// Returns a failed check for each expectation that is not met.
     pub fn judge(&self, messages: &[Message]) -> Vec<Failed> {
         let versions = |calls_back: bool| -> BTreeSet<u8> {
             let counts = |m: &&Message| m.calls_back == calls_back && OF_CALLS.contains(&m.kind);
@@ -91,9 +96,10 @@ impl Asked {
     }
 }
 
-/// The version that a caller uses where it speaks at most GIOP 1.`own` and the reference names GIOP 1.`published`.
+/// Returns the minor version that a caller uses if it supports GIOP 1.`own` and the reference names
+/// GIOP 1.`published`.
 fn spoken(caller: Orb, own: u8, published: u8) -> u8 {
-    // JacORB speaks what the reference names.
+    // JacORB uses the version that the reference names.
     if caller == Orb::JacOrb { published } else { published.min(own) }
 }
 

@@ -1,4 +1,4 @@
-//! The traffic of a run as Wireshark's dissector sees it: an independent judge of every message on the wire.
+//! Captures the traffic of a run and has Wireshark's dissector judge every message on the wire.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,36 +13,39 @@ use std::time::{Duration, Instant};
 use crate::process;
 use crate::report::Failed;
 
-/// Two ports of the loopback interface: all connections of a run go to one of them, so nobody else's traffic is captured.
+/// Two ports of the loopback interface. All connections of a run use one of them, so no other
+/// traffic is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// Where the server listens.
+    /// The port on which the server listens.
     pub server: u16,
-    /// Where the client listens for callbacks.
+    /// The port on which the client listens for callbacks.
     pub client: u16,
 }
 
 impl Ports {
-    /// Two ports that are free now, and that the system gives to nobody who asks for any port: the servers may start late.
+    /// Returns two free ports outside the range that the kernel assigns automatically: the servers
+    /// may start late.
     ///
     /// # Errors
-    /// None is free.
+    ///
+    /// No port is free.
     pub fn free() -> Result<Self, String> {
         Ok(Self { server: free_port()?, client: free_port()? })
     }
 }
 
-/// How many ports are tried, from `LOWEST` on.
+/// Number of ports to try, from `LOWEST` on.
 const PORTS: u32 = 20_000;
 
-/// The ephemeral ports of Linux begin at 32,768.
+/// Below Linux's ephemeral ports, which begin at 32,768.
 const LOWEST: u32 = 12_000;
 
 fn free_port() -> Result<u16, String> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let mut trouble = String::new();
     for _ in 0..100 {
-        // Another run of these tests at the same time begins elsewhere.
+        // A concurrent run of these tests begins at another port.
         let next = system::id().wrapping_mul(101).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
         let port = u16::try_from(LOWEST + next).map_err(|error| error.to_string())?;
         let _nothing_starts = process::nothing_starts();
@@ -57,43 +60,44 @@ fn free_port() -> Result<u16, String> {
 /// One of the two programs of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that publishes the reference.
+    /// The program that publishes the reference.
     Server,
-    /// The one that makes the checks.
+    /// The program that makes the checks.
     Client,
 }
 
-/// The head of a GIOP message that was on the wire.
+/// The header of a GIOP message that was on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who sent it.
+    /// The program that sent it.
     pub from: Side,
-    /// It went over a connection that the server opened to the client.
+    /// True if it used a connection that the server opened to the client.
     pub calls_back: bool,
-    /// The version is GIOP 1.x.
+    /// The minor version x of GIOP 1.x.
     pub minor: u8,
-    /// Its type as the header has it.
+    /// The message type in the header.
     pub kind: u8,
-    /// Octets behind the header.
+    /// Message size without the header, in octets.
     pub size: u32,
 }
 
-/// What the dissector says of a capture.
+/// The dissector's verdict about a capture.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The dissector's word is worth nothing: packets were dropped before they were captured, or a packet that it takes for malformed ends where
-    /// the receiver's window was full, which may be within a message's header (one octet of it is what it errs at).
+    /// The verdict is unreliable. Packets were dropped before capture, or a packet that seems
+    /// malformed ends where the receiver's window was full. That may be inside a message header,
+    /// where one octet misleads the dissector.
     Incomplete,
-    /// It saw everything.
+    /// All packets were captured.
     Complete {
-        /// One failed check for each kind of message of which one is malformed.
+        /// One failed check for each kind of message with a malformed instance.
         malformed: Vec<Failed>,
-        /// The messages that it recognised.
+        /// The messages that the dissector recognised.
         messages: Vec<Message>,
     },
 }
 
-/// A capture under way. Dropping it ends it.
+/// A running capture. Dropping it ends it.
 #[derive(Debug)]
 pub struct Capture {
     child: Child,
@@ -103,7 +107,7 @@ pub struct Capture {
     folder: PathBuf,
 }
 
-/// The columns that the dissector prints. The summary is the last, as it may have tabs.
+/// The columns that the dissector prints. The summary is last, because it may contain tabs.
 const COLUMNS: [&str; 10] = [
     "frame.number",
     "tcp.srcport",
@@ -118,10 +122,11 @@ const COLUMNS: [&str; 10] = [
 ];
 
 impl Capture {
-    /// Starts capturing into `folder` and waits until packets are being seen.
+    /// Starts capturing into `folder` and waits until packets arrive.
     ///
     /// # Errors
-    /// tshark is missing, or the user may not capture; the text has what it said.
+    ///
+    /// tshark is missing, or the user may not capture; the text has its output.
     pub fn start(folder: &Path, ports: Ports) -> Result<Self, String> {
         let file = folder.join("traffic.pcapng");
         match fs::remove_file(&file) {
@@ -130,7 +135,7 @@ impl Capture {
         }
         let log = folder.join("dumpcap.log");
         let output = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        // dumpcap is the part of tshark that captures. The buffer is 128 MiB.
+        // dumpcap is the capturing part of tshark. The buffer is 128 MiB.
         let mut command = Command::new("dumpcap");
         command.args(["-q", "-i", "lo", "-B", "128", "-a", "duration:300"]);
         command.arg("-f").arg(format!("tcp port {} or tcp port {}", ports.server, ports.client));
@@ -153,9 +158,11 @@ impl Capture {
         }
     }
 
-    /// Ends the capture and says what the dissector makes of it, with preferences `NAME:VALUE`. The last call of the run was `shutdown`.
+    /// Ends the capture and returns the dissector's verdict, with preferences `NAME:VALUE`. The
+    /// last call of the run was `shutdown`.
     ///
     /// # Errors
+    ///
     /// tshark is missing or cannot read the capture.
     pub fn finish(mut self, preferences: &[&str]) -> Result<Verdict, String> {
         self.stop()?;
@@ -163,14 +170,15 @@ impl Capture {
             return Ok(Verdict::Incomplete);
         }
         let mut command = Command::new("tshark");
-        // Without these the dissector leaves messages above ten million octets alone, and a port's number says what its packets are.
+        // By default, the dissector ignores messages above ten million octets, and chooses the
+        // protocol by port number.
         command.args(["-o", "giop.max_message_size:100000000", "-o", "tcp.try_heuristic_first:TRUE"]);
-        // A sender that moves to another core has packets captured out of order.
+        // If a sender moves to another core, packets are captured out of order.
         command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
         command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
         command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);
         command.args(COLUMNS.iter().flat_map(|column| ["-e", column]));
-        // tshark warns about root on its standard error, so that does not belong to the answer.
+        // tshark warns about root on its standard error, which is not part of the result.
         let finished = process::run_apart(command, "tshark", &self.folder, Duration::from_secs(120))?;
         if !finished.status.success() {
             return Err(format!("tshark ended with {}\n{}", finished.status, finished.output));
@@ -178,9 +186,9 @@ impl Capture {
         read(&finished.output, self.ports, &self.file)
     }
 
-    /// Lets dumpcap write what it has and end.
+    /// Tells dumpcap to write its data and end.
     fn stop(&mut self) -> Result<(), String> {
-        // The system hands packets over after a quarter of a second at the latest.
+        // The kernel passes packets on within a quarter of a second.
         thread::sleep(Duration::from_millis(400));
         let mut command = Command::new("sh");
         command.args(["-c", "kill -INT $0"]).arg(self.child.id().to_string());
@@ -204,14 +212,14 @@ impl Drop for Capture {
     }
 }
 
-/// The packets that dumpcap says were dropped, at the end of what it `said`.
+/// Returns the number of dropped packets, from the end of dumpcap's output `said`.
 fn dropped(said: &str) -> Result<u64, String> {
     let counts = said.lines().find(|line| line.starts_with("Packets received/dropped on interface"));
     let dropped = counts.and_then(|line| line.split_once(" (pcap:")?.0.rsplit('/').next()?.parse().ok());
     dropped.ok_or_else(|| format!("dumpcap does not say whether it dropped packets:\n{said}"))
 }
 
-/// Reads what tshark printed, a line for each packet.
+/// Parses tshark's output, one line for each packet.
 fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
     let mut malformed: Vec<Failed> = Vec::new();
     let mut messages = Vec::new();
@@ -233,7 +241,7 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
         let from = if source == ports.server || target == ports.client { Side::Server } else { Side::Client };
         let calls_back = source == ports.client || target == ports.client;
         for ((minor, kind), size) in minors.split(',').zip(kinds.split(',')).zip(sizes.split(',')) {
-            // A packet in which only the trouble was seen has no such columns.
+            // A packet with only an error has no such columns.
             if !minor.is_empty() {
                 let (minor, kind, size) = (number(minor)?, number(kind)?, number(size)?);
                 messages.push(Message { from, calls_back, minor, kind, size });
@@ -248,7 +256,7 @@ fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("tshark printed `{text}` where a number is expected"))
 }
 
-/// The message type in the dissector's summary, such as "GIOP 1.2 Fragment, s=8 id=5".
+/// Returns the message type in the dissector's summary, such as "GIOP 1.2 Fragment, s=8 id=5".
 fn kind(summary: &str) -> &str {
     let Some((_, rest)) = summary.split_once("GIOP 1.") else { return "packet" };
     let word = rest.split([' ', ',', '\t']).nth(1).unwrap_or_default();
@@ -319,7 +327,8 @@ mod tests {
         assert_ne!(ports.server, ports.client);
     }
 
-    /// A program that was being started had a copy of the socket with which its port had been found free, and a server could not have it.
+    /// A starting program could have a copy of the probing socket, so that a server could not bind
+    /// the port.
     #[test]
     fn a_free_port_can_be_had_while_programs_are_started() {
         thread::scope(|scope| {

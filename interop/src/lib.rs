@@ -1,18 +1,19 @@
-//! Interoperation with other ORBs, proved by running them.
+//! Interoperation with other ORBs, tested by running them.
 //!
-//! `interop/idl/interop.idl` has every type and kind of operation. Each ORB has a server and a client for it under
-//! `interop/peers/`, with the same command lines and the same rule for what a server answers, so that any client can be
-//! run against any server. A client prints one line per check; [`report`] reads them, [`skips`] knows which failures are
-//! the peers' own limits, and why.
+//! `interop/idl/interop.idl` has every type and kind of operation. Each ORB has a server and a
+//! client for it under `interop/peers/`. They share command lines and the rules for a server's
+//! results, so that any client can run against any server. A client prints one line per check.
+//! [`report`] reads them; [`skips`] knows the failures caused by the peers' limits, with reasons.
 //!
-//! - [`process`]: a program of bounded life, its output kept.
-//! - [`peers`]: how each ORB's programs are built and started.
+//! - [`process`]: a program with a bounded life, its output kept.
+//! - [`peers`]: the commands that build and start each ORB's programs.
 //! - [`capture`]: the traffic on the wire, judged by Wireshark's dissector.
-//! - [`asked`]: whether the messages are what the run asked for: the version, the fragments.
+//! - [`asked`]: the expected version and fragments of the messages.
 //! - [`pair`]: one client against one server, judged.
-//! - [`suite`]: Corelane's own server and client, on the code that the IDL compiler makes of interop.idl.
+//! - [`suite`]: Corelane's own server and client, on the code that the IDL compiler generates from
+//!   interop.idl.
 //!
-//! Everything fails when a peer is missing; nothing is silently left out.
+//! A missing peer makes every test fail; nothing is silently left out.
 #![forbid(unsafe_code)]
 
 pub mod asked;
@@ -26,7 +27,7 @@ pub mod suite;
 
 corelane::include_idl!("interop");
 
-/// What is asked of TAO, and by it.
+/// The interface for the tests with TAO, in both directions.
 pub mod tao {
     corelane::include_idl!("lanes");
 }

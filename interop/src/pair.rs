@@ -11,56 +11,60 @@ use crate::process::{self, Server};
 use crate::report::Report;
 use crate::skips::Skips;
 
-/// How long a client may take for all its checks; it takes a few seconds alone.
+/// Maximum time for all checks of a client; alone it takes a few seconds.
 const LIFE: Duration = Duration::from_secs(180);
 
-/// How often a run is repeated because nothing can be told from its capture.
+/// Maximum number of runs until a capture is conclusive.
 const CAPTURES: usize = 5;
 
-/// Whether the traffic of a run is captured and judged by Wireshark's dissector too.
+/// The choice whether Wireshark's dissector also captures and judges the traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Only the client judges.
+    /// Only the client's checks count.
     Unwatched,
-    /// A message that the dissector finds malformed is a failed check named `malformed-TYPE`; other versions than the variant's, and
-    /// fragments that are missing, too large or not asked for, are failed checks named `wire-...`.
+    /// A malformed message is a failed check named `malformed-TYPE`. Wrong versions, and fragments
+    /// that are missing, too large or unexpected, are failed checks named `wire-...`.
     Dissected,
 }
 
-/// Options of one run beside those of its variant.
+/// Options of one run in addition to those of its variant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extra<'o> {
-    /// Part of the name of the run's folder.
+    /// A part of the name of the run's folder.
     pub name: &'o str,
     /// The server's options.
     pub server: &'o [&'o str],
     /// The client's options.
     pub client: &'o [&'o str],
-    /// The client finds the server by its plain key, in this version of GIOP, and not by the reference that it published.
+    /// If set, the client uses the server's plain key with this version of GIOP, not the published
+    /// reference.
     pub by_key: Option<ByKey>,
 }
 
-/// The version that a `corbaloc` names.
+/// The GIOP version in a `corbaloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByKey {
-    /// None, which is GIOP 1.0.
+    /// None, which means GIOP 1.0.
     Unnamed,
     /// GIOP 1.2.
     Giop12,
 }
 
-/// Runs all checks of `client` against `server` and returns what passed. `folder` is for files of the run.
+/// Runs all checks of `client` against `server` and returns the report. `folder` is for files of
+/// the run.
 ///
 /// # Errors
-/// A peer is missing or does not start, a check fails that interop/skips does not list, one listed there passes, or the
-/// server does not end as the last check tells it to.
+///
+/// A peer is missing or does not start, or the server does not end when the last check tells it to.
+/// Or a check fails that interop/skips does not list, or a listed check passes.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<Report, String> {
     run_with(folder, server, client, variant, traffic, Extra::default())
 }
 
-/// As [`run`], the programs given further options.
+/// Like [`run`], with further options for the programs.
 ///
 /// # Errors
+///
 /// As [`run`].
 pub fn run_with(
     folder: &Path,
@@ -103,7 +107,8 @@ impl Run<'_> {
             let capture = Capture::start(files, ports)?;
             let (mut report, talk) = self.calls(files, ports, &skips.options())?;
             let Verdict::Complete { malformed, messages } = capture.finish(&skips.preferences())? else { continue };
-            // Each check is a request at least; fewer messages would mean that the capture saw something else.
+            // Each check makes at least one request; with fewer messages, the capture saw other
+            // traffic.
             if messages.len() < report.passed.len() {
                 return Err(format!("the dissector recognised only {} messages of GIOP", messages.len()));
             }
@@ -120,13 +125,13 @@ impl Run<'_> {
         let Extra { server, client, by_key, .. } = self.extra;
         let mut asked = Asked::of((self.server, server), (self.client, client), self.variant)?;
         if by_key == Some(ByKey::Unnamed) {
-            // The references that the server hands out have its own version.
+            // The references that the server returns have its own version.
             asked.calls.insert(0);
         }
         Ok(asked)
     }
 
-    /// The client's report, and what the server printed.
+    /// Runs the client. Returns its report and the output of the server.
     fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
         let mut command = self.peers.server(self.server, self.variant, ports.server);
         command.args(self.extra.server);
@@ -137,7 +142,7 @@ impl Run<'_> {
             Some(ByKey::Unnamed) => command.arg(format!("corbaloc:iiop:127.0.0.1:{}/Interop", ports.server)),
             Some(ByKey::Giop12) => command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server)),
         };
-        // What is left out has the last word.
+        // The last options win: those that leave out checks.
         command.arg("--shutdown").args(self.extra.client).args(options);
         let finished = process::run(command, "client", files, LIFE)?;
         let report = Report::read(&finished.output)

@@ -1,4 +1,4 @@
-//! How each ORB's programs are built and started.
+//! The commands that build and start each ORB's programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,32 +16,35 @@ pub enum Orb {
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
+    /// GlassFish ORB, in Java. Its programs are JacORB's, with code from JacORB's IDL compiler.
+    GlassFish,
     /// Corelane: the programs of this package.
     Corelane,
 }
 
 impl Orb {
-    /// The name in interop/skips and interop/peers.
+    /// Returns the name in interop/skips and interop/peers.
     pub fn name(self) -> &'static str {
         match self {
             Orb::OmniOrb => "omniorb",
             Orb::JacOrb => "jacorb",
+            Orb::GlassFish => "glassfish",
             Orb::Corelane => "corelane",
         }
     }
 }
 
-/// How a client talks to a server.
+/// The protocol settings between a client and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The name in interop/skips.
     pub name: &'static str,
-    /// The server publishes and speaks at most GIOP 1.x.
+    /// The highest minor version that the server publishes and supports.
     pub server_minor: u8,
-    /// The client speaks at most GIOP 1.x, and publishes that for callbacks. JacORB's client does the latter only: it speaks what
-    /// the server publishes.
+    /// The highest minor version that the client uses, and publishes for callbacks. JacORB's client
+    /// only publishes it: it uses the version that the server publishes.
     pub client_minor: u8,
-    /// Characters in narrow strings.
+    /// The characters of narrow strings.
     pub characters: Characters,
 }
 
@@ -49,21 +52,23 @@ impl Variant {
     /// GIOP 1.2, ASCII.
     pub const GIOP_1_2: Self =
         Self { name: "giop-1.2", server_minor: 2, client_minor: 2, characters: Characters::Ascii };
-    /// The client speaks no more than GIOP 1.1.
+    /// The client supports at most GIOP 1.1.
     pub const GIOP_1_1: Self = Self { name: "giop-1.1", client_minor: 1, ..Self::GIOP_1_2 };
-    /// The client speaks no more than GIOP 1.0.
+    /// The client supports at most GIOP 1.0.
     pub const GIOP_1_0: Self = Self { name: "giop-1.0", client_minor: 0, ..Self::GIOP_1_2 };
     /// The server publishes a profile of IIOP 1.1.
     pub const PUBLISHED_1_1: Self = Self { name: "published-1.1", server_minor: 1, ..Self::GIOP_1_2 };
     /// The server publishes a profile of IIOP 1.0.
     pub const PUBLISHED_1_0: Self = Self { name: "published-1.0", server_minor: 0, ..Self::GIOP_1_2 };
-    /// The client knows no more than a plain key.
+    /// The client knows only a plain key.
     pub const CORBALOC: Self = Self { name: "corbaloc", ..Self::GIOP_1_2 };
     /// GIOP 1.2, ISO 8859-1 in narrow strings.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
-    /// GIOP 1.2, ISO 8859-1 in narrow strings, where Corelane's native code set is another.
+    /// GIOP 1.2, ISO 8859-1 in narrow strings, while Corelane's native code set differs.
     pub const LATIN1_STRINGS: Self =
         Self { name: "latin1-strings", characters: Characters::Latin1Strings, ..Self::GIOP_1_2 };
+    /// GIOP 1.2, with GlassFish's default limit of 256,000 octets a message.
+    pub const SMALL_MESSAGES: Self = Self { name: "small-messages", ..Self::GIOP_1_2 };
     /// GIOP 1.2, all of Unicode in narrow strings.
     pub const UNICODE: Self = Self { name: "unicode", characters: Characters::Unicode, ..Self::GIOP_1_2 };
 }
@@ -76,48 +81,56 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Builds all peers below `folder` if they are not up to date; the first call does so for the whole process.
+    /// Builds all peers below `folder` if they are not up to date. Only the first call in a process
+    /// builds.
     ///
     /// # Errors
+    ///
     /// A tool or library is missing, or a peer does not build; the text has the output.
     pub fn build(folder: &Path) -> Result<&'static Self, String> {
         static PEERS: OnceLock<Result<Peers, String>> = OnceLock::new();
         let built = PEERS.get_or_init(|| {
-            for orb in [Orb::OmniOrb, Orb::JacOrb] {
-                make(orb, &folder.join(orb.name()))?;
+            for orb in [Orb::OmniOrb, Orb::JacOrb, Orb::GlassFish] {
+                make(orb, folder)?;
             }
             Ok(Peers { built: folder.to_path_buf(), programs: programs()? })
         });
         built.as_ref().map_err(Clone::clone)
     }
 
-    /// The command that starts an ORB's server, its reference file not yet named. Port 0 lets the system choose one.
+    /// Returns the command that starts an ORB's server, without its reference file. Port 0 lets the
+    /// kernel choose one.
     pub fn server(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("server", variant, variant.server_minor, port),
             Orb::JacOrb => self.jacorb("peer.Server", variant, variant.server_minor, port),
+            Orb::GlassFish => self.glassfish("peer.Server", variant, variant.server_minor, port),
             Orb::Corelane => self.corelane("corelane-interop-server", variant, variant.server_minor, port),
         };
         command.args(["--life", "240"]);
         command
     }
 
-    /// The command that starts an ORB's client, its reference not yet named. The port is the one for callbacks.
+    /// Returns the command that starts an ORB's client, without its reference. The port is for
+    /// callbacks.
     pub fn client(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("client", variant, variant.client_minor, port),
             Orb::JacOrb => self.jacorb("peer.Client", variant, variant.client_minor, port),
+            Orb::GlassFish => self.glassfish("peer.Client", variant, variant.client_minor, port),
             Orb::Corelane => self.corelane("corelane-interop-client", variant, variant.client_minor, port),
         };
         command.args(["--chars", variant.characters.name()]);
         command
     }
 
-    /// The command of a peer's program for values.idl, without what it is to do.
+    /// Returns the command of a peer's program for values.idl, without its mode. GlassFish has
+    /// none.
     pub fn values(&self, orb: Orb) -> Command {
         match orb {
             Orb::OmniOrb => self.omniorb("values", Variant::GIOP_1_2, 2, 0),
             Orb::JacOrb => self.jacorb("peer.ValuePeer", Variant::GIOP_1_2, 2, 0),
+            Orb::GlassFish => unreachable!("GlassFish has no program for values.idl"),
             Orb::Corelane => unreachable!("the tests are Corelane's side"),
         }
     }
@@ -143,20 +156,45 @@ impl Peers {
     }
 
     fn jacorb(&self, class: &str, variant: Variant, minor: u8, port: u16) -> Command {
-        let built = self.built.join("jacorb");
         let native = if variant.characters == Characters::Unicode { "UTF8" } else { "ISO8859_1" };
+        let settings = [
+            format!("-Djacorb.native_char_codeset={native}"),
+            format!("-DOAPort={port}"),
+            format!("-Djacorb.giop_minor_version={minor}"),
+        ];
+        self.java(Orb::JacOrb, &settings, class)
+    }
+
+    fn glassfish(&self, class: &str, variant: Variant, minor: u8, port: u16) -> Command {
+        // ISO 8859-1 and UTF-8 in the order of preference: the first is the native set.
+        let sets =
+            if variant.characters == Characters::Unicode { "0x05010001,0x00010001" } else { "0x00010001,0x05010001" };
+        let mut settings = vec![
+            format!("-Dcom.sun.corba.ee.codeset.charsets={sets}"),
+            format!("-Dcom.sun.corba.ee.ORBServerPort={port}"),
+            format!("-Dcom.sun.corba.ee.giop.ORBGIOPVersion=1.{minor}"),
+            // GlassFish's management library does not know the classes of newer virtual machines.
+            "-Dorg.glassfish.gmbal.no.multipleUpperBoundsException=true".to_owned(),
+        ];
+        if variant != Variant::SMALL_MESSAGES {
+            settings.push(format!("-Dcom.sun.corba.ee.transport.ORBMaximumReadByteBufferSize={}", 64 << 20));
+        }
+        self.java(Orb::GlassFish, &settings, class)
+    }
+
+    fn java(&self, orb: Orb, settings: &[String], class: &str) -> Command {
+        let built = self.built.join(orb.name());
         let mut command = Command::new("java");
-        // The quickest start, which is most of the time these programs run.
+        // The quickest start, because these programs spend most of their time starting.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
-        command.arg(format!("-Djacorb.native_char_codeset={native}")).arg(format!("-DOAPort={port}"));
-        command.arg(format!("-Djacorb.giop_minor_version={minor}"));
-        command.arg(class);
+        command.args(settings).arg(class);
         command
     }
 }
 
-/// Where cargo puts this package's programs: beside a test's folder, or beside another program.
+/// Returns the folder of this package's programs: beside a test's folder, or beside another
+/// program.
 fn programs() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("looking for this package's programs: {error}"))?;
     let found = this.ancestors().skip(1).take(2).find(|folder| folder.join("corelane-interop-server").exists());
@@ -165,12 +203,15 @@ fn programs() -> Result<PathBuf, String> {
         .ok_or_else(|| "corelane-interop-server is not built: run this by `cargo test`".to_owned())
 }
 
-fn make(orb: Orb, out: &Path) -> Result<(), String> {
+fn make(orb: Orb, folder: &Path) -> Result<(), String> {
+    let out = &folder.join(orb.name());
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let mut command = Command::new("make");
     command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(orb.name()));
     command.arg(format!("OUT={}", out.display()));
-    // Ten minutes: the first build on a new machine fetches JacORB.
+    // Other ORBs in Java also use the code that JacORB's compiler generates.
+    command.arg(format!("JACORB={}", folder.join(Orb::JacOrb.name()).display()));
+    // Ten minutes: the first build on a new machine fetches ORBs from Maven Central.
     let hint = "\n`cargo xtask test` installs what the peers need, or names it";
     let finished = process::run(command, "make", out, Duration::from_secs(600)).map_err(|trouble| trouble + hint)?;
     if finished.status.success() {

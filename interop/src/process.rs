@@ -1,8 +1,9 @@
-//! Programs of bounded life: a server that is waited for and ended, a client that is run to its end.
+//! Programs with a bounded life: servers that are started and stopped, clients that run to their
+//! end.
 //!
-//! A program started here never outlives its handle: the server's standard input is a pipe whose end it takes as the order
-//! to stop, and whoever is still there after that is killed by the process id that we hold. Output goes to a file, so that a failure can
-//! show it and no pipe fills up.
+//! A program never outlives its handle. The end of a server's standard input, a pipe, is the order
+//! to stop. A program that still runs afterwards is killed by its process id. Output goes to a
+//! file, so that a failure can show it and no pipe fills up.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 
-/// How often a waiting program looks again.
+/// Interval between checks while waiting.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long a server may take to say that it is ready; a virtual machine starts slowly when the cores are busy.
+/// Maximum time until a server is ready; a virtual machine starts slowly when the cores are busy.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a program may take to end once told to.
+/// Maximum time in which a program ends after the order to stop.
 const END: Duration = Duration::from_secs(15);
 
 /// A server process that has published its reference.
@@ -32,10 +33,12 @@ pub struct Server {
 impl Server {
     /// Starts a server and waits until it has written its reference to `folder/server.ior`.
     ///
-    /// The command gets `--ior FILE --until-eof` added to its arguments.
+    /// Appends `--ior FILE --until-eof` to the arguments of the command.
     ///
     /// # Errors
-    /// The program is missing, ends early or publishes nothing in time; the text has its output.
+    ///
+    /// The program is missing, ends early or publishes no reference in time; the text has its
+    /// output.
     pub fn start(mut command: Command, folder: &Path) -> Result<Self, String> {
         let reference = folder.join("server.ior");
         let log = folder.join("server.log");
@@ -56,17 +59,17 @@ impl Server {
         Ok(server)
     }
 
-    /// The file with the server's stringified reference.
+    /// Returns the file with the server's stringified reference.
     pub fn reference(&self) -> &Path {
         &self.reference
     }
 
-    /// The server's process id.
+    /// Returns the server's process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What the server has printed so far.
+    /// Returns the output of the server so far.
     pub fn output(&self) -> String {
         read(&self.log)
     }
@@ -74,7 +77,8 @@ impl Server {
     /// Waits until the server ends by itself, because a client called its shutdown operation.
     ///
     /// # Errors
-    /// It does not end in time, or with another status than success; the text has its output.
+    ///
+    /// It does not end in time or ends without success; the text has its output.
     pub fn ends_by_itself(mut self) -> Result<(), String> {
         match wait(&mut self.child, END)? {
             Some(status) if status.success() => Ok(()),
@@ -94,33 +98,37 @@ impl Drop for Server {
         if matches!(wait(&mut self.child, END), Ok(Some(_))) {
             return;
         }
-        // The child has not been waited for, so its id is still ours. It may have ended in between; then this does nothing.
+        // The child has not been waited for, so its id is still valid. If it has ended, killing it
+        // does nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a program run to its end left behind.
+/// The result of a program that ran to its end.
 #[derive(Debug)]
 pub struct Finished {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed, standard output and error in the order of writing.
+    /// Its standard output and error, in the order of writing.
     pub output: String,
 }
 
-/// Runs a program to its end, at most for `life`, its output kept in `folder/NAME.log`.
+/// Runs a program to its end, for at most `life`. Its output is kept in `folder/NAME.log`.
 ///
 /// # Errors
+///
 /// The program is missing or did not end in time; the text has its output.
 pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
     let log = folder.join(format!("{name}.log"));
     run_into(command, name, &log, &log, life)
 }
 
-/// As [`run`], but only the standard output is in the result; the error output is in `folder/NAME.errors`.
+/// Like [`run`], but returns only the standard output. The error output goes to
+/// `folder/NAME.errors`.
 ///
 /// # Errors
+///
 /// As [`run`].
 pub fn run_apart(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
     let errors = folder.join(format!("{name}.errors"));
@@ -138,21 +146,21 @@ fn run_into(mut command: Command, name: &str, log: &Path, errors: &Path, life: D
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// Keeps programs from being started. One that is has copies of all our descriptors until it has become itself, those that are closed
-/// on exec as well: a port that we have closed may be in use by it for a moment.
+/// Prevents programs from being started. Until it executes, a new process has copies of all
+/// descriptors, including those closed on exec. So a port that was closed may still be in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", Scope::Orb, ());
     STARTING.lock()
 }
 
-/// Starts a program; when this returns it has become itself.
+/// Starts a program. When this returns, the new process has executed it.
 pub(crate) fn begin(command: &mut Command) -> Result<Child, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let _one_at_a_time = nothing_starts();
     command.spawn().map_err(|error| format!("`{program}` could not be started: {error}"))
 }
 
-/// Starts a program with its output going to the files, which may be one and the same.
+/// Starts a program whose output goes to the two files, which may be the same.
 fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, String> {
     let shown = |error| format!("{}: {error}", log.display());
     let file = File::create(log).map_err(shown)?;
@@ -160,7 +168,7 @@ fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, Strin
     begin(command.stdout(file).stderr(second))
 }
 
-/// The status of a child that ends within `life`.
+/// Waits for a child to end within `life`. Returns its status, or `None` if it still runs.
 pub(crate) fn wait(child: &mut Child, life: Duration) -> Result<Option<ExitStatus>, String> {
     let deadline = Instant::now() + life;
     loop {
@@ -179,7 +187,7 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The text of a log, whatever bytes a peer printed.
+/// Returns the text of a log, also if a peer printed invalid UTF-8.
 fn read(path: &Path) -> String {
     fs::read(path).map_or_else(|error| error.to_string(), |octets| String::from_utf8_lossy(&octets).into_owned())
 }
@@ -202,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_server_is_waited_for_and_ends_with_its_handle() {
-        // As our servers do: publish, then run until the standard input ends.
+        // As Corelane's servers do: publish, then run until the standard input ends.
         let server = Server::start(shell("sleep 0.1; echo up; echo IOR:00 >\"$2\"; cat"), &folder("server")).unwrap();
         assert_eq!(fs::read_to_string(server.reference()).unwrap(), "IOR:00\n");
         assert_eq!(server.output(), "up\n");

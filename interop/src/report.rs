@@ -1,9 +1,9 @@
-//! What a client prints: a line per check, and a last line that counts them.
+//! The report that a client prints: a line per check, and a last line with the counts.
 
 /// A check that did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// The check's name.
+    /// The name of the check.
     pub check: String,
     /// The whole line.
     pub line: String,
@@ -14,16 +14,17 @@ pub struct Failed {
 pub struct Report {
     /// Names of the checks that passed.
     pub passed: Vec<String>,
-    /// The checks that did not.
+    /// The checks that failed.
     pub failed: Vec<Failed>,
 }
 
 impl Report {
-    /// Reads a client's output: lines `ok NAME` and `FAIL NAME expected X got Y`, and at last `N passed, M failed`. Other
-    /// lines are the client's own talk.
+    /// Parses a client's output: lines `ok NAME` and `FAIL NAME expected X got Y`, and finally `N
+    /// passed, M failed`. Other lines are ignored.
     ///
     /// # Errors
-    /// The last line is missing or its numbers are not those of the lines: the client did not get to its end.
+    ///
+    /// The last line is missing or its counts are wrong: the client did not run to its end.
     pub fn read(output: &str) -> Result<Self, String> {
         let mut report = Self::default();
         let mut closing = None;
@@ -44,7 +45,7 @@ impl Report {
     }
 }
 
-/// The name is the first word; "big octets 1000" and "thread 3" are names of several.
+/// Returns the first word as the name; "big octets 1000" and "thread 3" are names of several words.
 fn check_name(rest: &str) -> &str {
     let words = match rest.split(' ').next() {
         Some("big") => 3,

@@ -1,15 +1,16 @@
-//! The list of what is known not to work, each with its reason, and kept true: a listed check that passes is an error too.
+//! The list of known failures, each with its reason. A listed check that passes is an error too, so
+//! the list stays true.
 
 use crate::pair::Traffic;
 use crate::report::Report;
 
-/// The file, read at compile time.
+/// The list, read at compile time.
 const LIST: &str = include_str!("../skips");
 
-/// How a check begins that is an option for the client.
+/// The prefix of a check that is an option for the client.
 const OPTION: &str = "--";
 
-/// How a check begins that is a preference of the dissector.
+/// The prefix of a check that is a preference of the dissector.
 const PREFERENCE: &str = "dissector ";
 
 /// One line of the list.
@@ -22,20 +23,21 @@ struct Skip {
     reason: String,
 }
 
-/// The lines that concern one pair in one variant.
+/// The lines that apply to one pair in one variant.
 #[derive(Debug)]
 pub struct Skips {
     all: Vec<Skip>,
 }
 
 impl Skips {
-    /// The variant of runs of values.idl, which `*` does not stand for.
+    /// The variant of runs of values.idl, which `*` does not match.
     pub const VALUES: &str = "values";
 
-    /// The lines of the repository's list for this server, client and variant.
+    /// Returns the lines of the repository's list for this server, client and variant.
     ///
     /// # Errors
-    /// The list has a line of another shape.
+    ///
+    /// A line of the list is malformed.
     pub fn of(server: &str, client: &str, variant: &str) -> Result<Self, String> {
         Self::read(LIST, server, client, variant)
     }
@@ -53,7 +55,7 @@ impl Skips {
         Ok(Self { all })
     }
 
-    /// Options that tell the client what to leave out, each once.
+    /// Returns the options that make the client leave out checks, without duplicates.
     pub fn options(&self) -> Vec<&str> {
         let mut options: Vec<&str> = self.all.iter().map(|skip| skip.check.as_str()).collect();
         options.retain(|check| check.starts_with(OPTION));
@@ -62,13 +64,14 @@ impl Skips {
         options.iter().flat_map(|option| option.split(' ')).collect()
     }
 
-    /// Preferences of the dissector, `NAME:VALUE`, that tell it what to leave out.
+    /// Returns the preferences of the dissector, `NAME:VALUE`.
     pub fn preferences(&self) -> Vec<&str> {
         self.all.iter().filter_map(|skip| skip.check.strip_prefix(PREFERENCE)).collect()
     }
 
-    /// Everything in the report that the list does not foresee: failures it lacks, and its own lines that failed nowhere.
-    /// Lines about malformed messages count only where the traffic was dissected.
+    /// Returns all differences between the report and the list: unlisted failures, and listed
+    /// checks that did not fail. Lines about malformed messages count only if the traffic was
+    /// dissected.
     pub fn judge(&self, report: &Report, traffic: Traffic) -> Vec<String> {
         let counts = |skip: &&Skip| {
             ![OPTION, PREFERENCE].iter().any(|start| skip.check.starts_with(start))
@@ -106,7 +109,7 @@ fn parse(line: &str) -> Result<Skip, String> {
     })
 }
 
-/// Whether a text is the pattern, or begins with what stands before the pattern's `*`.
+/// Returns true if a text equals the pattern, or begins with the part before its `*`.
 fn matches(pattern: &str, text: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == text, |start| text.starts_with(start))
 }

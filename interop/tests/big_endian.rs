@@ -1,5 +1,6 @@
-//! A big-endian peer, made of our own encoder on plain sockets: as a client of Corelane's server, and as a server for Corelane's
-//! client. (JacORB is a real one, but speaks through its own code only.)
+//! A big-endian peer, built from Corelane's encoder on plain sockets. It is a client of Corelane's
+//! server and a server for Corelane's client. (JacORB is a real big-endian peer, but sends only
+//! what its own code encodes.)
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -72,7 +73,7 @@ texts! {
     WideText(String), 4, write_wstr, read_wstring;
 }
 
-/// Every echo operation with its type and its values.
+/// Calls a macro with every echo operation, its type and its values.
 macro_rules! every_echo {
     ($use:ident) => {
         $use! {
@@ -156,7 +157,7 @@ macro_rules! every_echo {
     };
 }
 
-/// What interop/skips leaves out of the echo operations.
+/// Returns the echo operations that interop/skips leaves out.
 fn left_out(server: &str, client: &str, version: Version) -> Vec<String> {
     let skips = Skips::of(server, client, &format!("giop-1.{}", version.minor)).unwrap();
     skips.options().into_iter().map(str::to_owned).collect()
@@ -166,12 +167,12 @@ fn is_wide(operation: &str) -> bool {
     ["wchar", "wstring", "wide"].iter().any(|word| operation.contains(word))
 }
 
-/// A whole message from a socket; `None` at its end.
+/// Reads a whole message from a socket; `None` at its end.
 fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     let mut message = vec![0; Header::LEN];
     socket.read_exact(&mut message).ok()?;
     let header = Header::parse(message[..].try_into().unwrap()).unwrap();
-    message.resize(header.total(), 0);
+    message.resize(header.total_len(), 0);
     socket.read_exact(&mut message[Header::LEN..]).ok()?;
     Some((header, message))
 }
@@ -192,7 +193,7 @@ struct RawClient {
     version: Version,
     code_sets: CodeSets,
     next_id: u32,
-    /// Requests are sent in fragments of so many octets.
+    /// Maximum size of fragments for requests, in octets; `None` for no fragments.
     fragment: Option<usize>,
 }
 
@@ -251,14 +252,16 @@ impl RawClient {
     }
 }
 
-/// A big-endian message of GIOP 1.2 in fragments whose bodies have at most `size` octets, a multiple of 8.
+/// Splits a big-endian message of GIOP 1.2 into fragments with bodies of at most `size` octets, a
+/// multiple of 8.
 fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
     let mut rest = &message[Header::LEN..];
     let mut all = Vec::new();
     let mut kind = message[7];
     let mut first = true;
     while first || !rest.is_empty() {
-        // The first ends at a multiple of 8 of the message, the others at one of their own.
+        // The first part ends at a multiple of 8 of the message, the others at a multiple of 8 of
+        // their own.
         let room = if first { size - 4 } else { size };
         let (now, later) = rest.split_at(room.min(rest.len()));
         let id_octets: &[u8] = if first { &[] } else { &id.to_be_bytes() };
@@ -270,7 +273,7 @@ fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
         all.extend(id_octets);
         all.extend(now);
         rest = later;
-        // Fragment.
+        // The message type Fragment.
         kind = 7;
         first = false;
     }
@@ -315,7 +318,7 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
 
 // ---- The peer as a server ------------------------------------------------------------------------------------------
 
-/// Reads `a` and `b`, answers `a`, `a`, `b`.
+/// Decodes `a` and `b`, and encodes `a`, `a`, `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
     assert_eq!(arguments.remaining(), 0);
@@ -385,7 +388,8 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
     }
 }
 
-/// Serves on a thread for as long as the test runs, its replies in fragments of so many octets; the reference.
+/// Starts a server thread, which runs as long as the test, with replies in fragments of at most
+/// `fragment` octets. Returns its reference.
 fn raw_server(version: Version, fragment: Option<usize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -394,7 +398,7 @@ fn raw_server(version: Version, fragment: Option<usize>) -> String {
             thread::spawn(move || serve_connection(socket.unwrap(), fragment));
         }
     });
-    let components = [TaggedComponent::code_sets(&CodeSetInfo::own(CharSet::Utf8)).unwrap()];
+    let components = [TaggedComponent::code_sets(&CodeSetInfo::for_native(CharSet::Utf8)).unwrap()];
     let address = Address::Inet { host: "127.0.0.1", port };
     let profile = TaggedProfile::of(version, address, b"suite", &components).unwrap();
     let ior = Ior { type_id: "IDL:corelane/Interop/Suite:1.0".into(), profiles: vec![profile] };

@@ -1,12 +1,13 @@
-//! Corelane with the other ORBs and with itself: every check of the suite, both ways, in each variant, and what was on the wire.
+//! Corelane with the other ORBs and with itself: every check of the suite in each variant, in both
+//! directions. The messages on the wire are judged too.
 
 use std::path::Path;
 
 use corelane_interop::pair::{self, Extra, Traffic};
-use corelane_interop::peers::Orb::{self, Corelane, JacOrb, OmniOrb};
+use corelane_interop::peers::Orb::{self, Corelane, GlassFish, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
-/// A client has at least this many checks even where all that can be left out is left out.
+/// Minimum number of checks of a client, even with everything optional left out.
 const LEAST: usize = 100;
 
 fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic, extra: Extra<'_>) {
@@ -32,18 +33,24 @@ pairs! {
     corelane_serves_jacorb: Corelane serves JacOrb in GIOP_1_2;
     omniorb_serves_corelane: OmniOrb serves Corelane in GIOP_1_2;
     jacorb_serves_corelane: JacOrb serves Corelane in GIOP_1_2;
+    corelane_serves_glassfish: Corelane serves GlassFish in GIOP_1_2;
+    glassfish_serves_corelane: GlassFish serves Corelane in GIOP_1_2;
 
     corelane_serves_corelane_in_1_1: Corelane serves Corelane in GIOP_1_1;
     corelane_serves_omniorb_in_1_1: Corelane serves OmniOrb in GIOP_1_1;
     corelane_serves_jacorb_in_1_1: Corelane serves JacOrb in GIOP_1_1;
     omniorb_serves_corelane_in_1_1: OmniOrb serves Corelane in GIOP_1_1;
     jacorb_serves_corelane_in_1_1: JacOrb serves Corelane in GIOP_1_1;
+    corelane_serves_glassfish_in_1_1: Corelane serves GlassFish in GIOP_1_1;
+    glassfish_serves_corelane_in_1_1: GlassFish serves Corelane in GIOP_1_1;
 
     corelane_serves_corelane_in_1_0: Corelane serves Corelane in GIOP_1_0;
     corelane_serves_omniorb_in_1_0: Corelane serves OmniOrb in GIOP_1_0;
     corelane_serves_jacorb_in_1_0: Corelane serves JacOrb in GIOP_1_0;
     omniorb_serves_corelane_in_1_0: OmniOrb serves Corelane in GIOP_1_0;
     jacorb_serves_corelane_in_1_0: JacOrb serves Corelane in GIOP_1_0;
+    corelane_serves_glassfish_in_1_0: Corelane serves GlassFish in GIOP_1_0;
+    glassfish_serves_corelane_in_1_0: GlassFish serves Corelane in GIOP_1_0;
 
     corelane_publishes_1_1_for_corelane: Corelane serves Corelane in PUBLISHED_1_1;
     corelane_publishes_1_1_for_omniorb: Corelane serves OmniOrb in PUBLISHED_1_1;
@@ -77,7 +84,7 @@ pairs! {
 
 const NOTHING: Extra<'_> = Extra { name: "", server: &[], client: &[], by_key: None };
 
-/// Fragments small enough to cut through most messages of the suite.
+/// Fragments small enough to split most messages of the suite.
 const FRAGMENTS: Extra<'_> = Extra { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]
@@ -90,7 +97,13 @@ fn jacorb_takes_corelane_s_fragmented_replies() {
     prove(Corelane, JacOrb, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTS);
 }
 
-/// The other way round.
+/// GlassFish refuses messages above 256,000 octets, but accepts them in fragments.
+#[test]
+fn glassfish_takes_corelane_s_fragmented_replies_without_a_setting() {
+    prove(Corelane, GlassFish, Variant::SMALL_MESSAGES, Traffic::Dissected, FRAGMENTS);
+}
+
+/// Fragmented requests instead of replies.
 const FRAGMENTED_REQUESTS: Extra<'_> = Extra { name: "-fragments", client: &["--fragment", "256"], ..NOTHING };
 
 #[test]
@@ -104,12 +117,17 @@ fn jacorb_takes_corelane_s_fragmented_requests() {
 }
 
 #[test]
+fn glassfish_takes_corelane_s_fragmented_requests_without_a_setting() {
+    prove(GlassFish, Corelane, Variant::SMALL_MESSAGES, Traffic::Dissected, FRAGMENTED_REQUESTS);
+}
+
+#[test]
 fn corelane_and_corelane_exchange_fragments() {
     let both = Extra { name: "-fragments", server: &["--fragment", "256"], client: &["--fragment", "1000"], ..NOTHING };
     prove(Corelane, Corelane, Variant::GIOP_1_2, Traffic::Dissected, both);
 }
 
-/// Ten million octets in a message: omniORB sends them in fragments of its buffer's size.
+/// Messages of ten million octets; omniORB sends them in fragments of its buffer size.
 const LARGE: Extra<'_> = Extra { name: "-large", client: &["--big", "10000000", "--rounds", "2"], ..NOTHING };
 
 #[test]

@@ -1,5 +1,7 @@
-//! Every dispatch architecture of Corelane's server under the callers of another ORB: 8 threads of JacORB over one connection, each
-//! with operations of 50 ms, results, and callbacks nested six deep in both directions.
+//! Every dispatch architecture of Corelane's server with concurrent callers of another ORB.
+//!
+//! 8 threads of JacORB share one connection, with operations of 50 ms, results, and callbacks
+//! nested six deep in both directions.
 
 use std::path::Path;
 
@@ -24,7 +26,8 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     }
 }
 
-/// One thread cannot hold several callers inside an operation that waits for them, so nobody is asked to meet.
+/// A single thread cannot hold several callers inside an operation that waits for them, so no
+/// meeting is requested.
 const ALONE: &[&str] = &["--meet", "0"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! omniidl understands what we understand: the repository ids of all that is declared, and the values of constants, in every IDL file
-//! of Debian's package `omniorb-idl` and in the compiler's own examples of what is legal.
+//! Compares repository ids and constants with omniidl. The files are those of Debian's package
+//! `omniorb-idl` and the compiler's own examples of legal IDL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use corelane_idl::source::Span;
 
 const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/COS"];
 
-/// What is legal and omniidl refuses, or understands otherwise, and why.
+/// Legal files that omniidl refuses or interprets differently, with the reasons.
 const DIFFERENT: &[(&str, &str)] = &[
     ("poa", "the module is the ORB's own here, and empty"),
     ("CosTSPortability", "omniidl has no `CORBA::Environment`"),
@@ -27,7 +27,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("typeprefix_of_a_file", "omniidl has no `typeprefix`"),
 ];
 
-/// Every id, with the values of the constants that have it; `None` is what is no constant.
+/// Every id, with the values of its constants; `None` for other definitions.
 type Meaning = BTreeMap<String, BTreeSet<Option<String>>>;
 
 fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {
@@ -63,7 +63,7 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// A value as `corelane_ids.py` prints it; of text the numbers of the characters.
+/// Returns a value in the format of `corelane_ids.py`; text becomes the numbers of its characters.
 fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),
@@ -86,7 +86,7 @@ fn shown(value: &ConstantValue) -> String {
     }
 }
 
-/// What omniidl makes of a file; `Err` where it refuses it.
+/// Returns omniidl's interpretation of a file, or an error if it refuses it.
 fn theirs(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     let back_end = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/omniorb");
     let mut omniidl = Command::new("omniidl");
@@ -106,7 +106,7 @@ fn theirs(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// Python writes `1e+30` and `1e-05` for what Rust writes as `1e30` and `1e-5`.
+/// Converts Python's `1e+30` and `1e-05` to Rust's `1e30` and `1e-5`.
 fn number(text: &str) -> String {
     match text.parse::<f64>() {
         Ok(number) if text.contains('e') || text.contains("inf") => format!("{number:?}"),
@@ -122,7 +122,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// How many files both understand, and in how many constants they agree; the files of `DIFFERENT` are left out.
+/// Returns the number of files that both accept and of constants that agree; files of `DIFFERENT`
+/// are left out.
 fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
     let (mut both, mut constants, mut wrong) = (0, 0, Vec::new());
     for file in files {

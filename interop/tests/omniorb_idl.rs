@@ -1,7 +1,8 @@
-//! Every IDL file of Debian's package `omniorb-idl`, the OMG's services among them, becomes Rust that compiles without a warning.
+//! Every IDL file of Debian's package `omniorb-idl`, including the OMG's services, becomes Rust
+//! that compiles without a warning.
 //!
-//! The code is checked as `cargo clippy` does it, in one crate. Where one file includes another, all that the second becomes is in
-//! what the first becomes, so only the first is given to rustc.
+//! The code is checked by `cargo clippy`, in one crate. If one file includes another, its output
+//! contains that of the other, so only the first is given to rustc.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,9 +14,9 @@ use corelane_idl::compile::{Compilation, Options};
 
 const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/COS"];
 
-/// Files that have no form in Rust, and why.
+/// Files without a Rust mapping, with the reasons.
 const REFUSED: [(&str, &str); 1] = [
-    // `CORBA::Environment`, which only programs in C have.
+    // It uses `CORBA::Environment`, which only the C mapping has.
     ("CosTSPortability", "a native type has no form in Rust yet"),
 ];
 
@@ -31,7 +32,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What a file becomes, or the messages.
+/// Returns the Rust code of a file, or the messages.
 fn compiled(file: &Path) -> Result<String, String> {
     let security = ["Security", "SECIOP", "SSLIOP", "NRService"];
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("idl/policies");
@@ -47,13 +48,13 @@ fn stem(file: &Path) -> &str {
     file.file_stem().and_then(|stem| stem.to_str()).unwrap()
 }
 
-/// The top-level items of a file, without the line that names it.
+/// Returns the top-level items of a file, without the line that names it.
 fn items(rust: &str) -> HashSet<&str> {
     let behind_title = rust.split_once('\n').map_or("", |(_, rest)| rest);
     behind_title.split("\n}\n").map(str::trim).collect()
 }
 
-/// Those of which the items are not all in another one.
+/// Removes files whose items are all in another file.
 fn distinct(mut made: Vec<(String, String)>) -> Vec<(String, String)> {
     made.sort_by_key(|(name, rust)| (std::cmp::Reverse(rust.len()), name.clone()));
     let mut kept: Vec<(String, String)> = Vec::new();
@@ -84,17 +85,36 @@ fn every_file_becomes_rust_that_compiles() {
     let kept = distinct(made);
     let lines: usize = kept.iter().map(|(_, rust)| rust.lines().count()).sum();
     println!("{count} files; those that are in no other: {}, {lines} lines of Rust", kept.len());
-    check(&kept);
+    let mut all: Vec<(String, String)> = kept;
+    all.extend(own());
+    check(&all);
 }
 
-/// `cargo clippy` of a crate with a module for each of these.
+/// Returns the code of the compiler's own tests, which have every construct and names that may
+/// violate lints.
+fn own() -> Vec<(String, String)> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let accepted = fs::read_dir(here.join("crates/idl/tests/accepted")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = accepted.chain([here.join("tests/idl/lints.idl")]).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "idl"));
+    files.sort();
+    let options = Options { idl_4: true, ..Options::default() };
+    let made = files.iter().map(|file| {
+        let mut compilation = Compilation::of_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
+        assert!(compilation.is_accepted(), "{}", file.display());
+        (format!("own_{}", stem(file)), compilation.to_rust())
+    });
+    made.collect()
+}
+
+/// Runs `cargo clippy` on a crate with a module for each of these.
 fn check(modules: &[(String, String)]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omniorb-idl");
     let source = folder.join("src");
     let _ = fs::remove_dir_all(&source);
     fs::create_dir_all(&source).unwrap();
-    let mut lib = "#![deny(warnings)]\n".to_owned();
+    let mut lib = "#![deny(warnings, elided_lifetimes_in_paths)]\n".to_owned();
     for (name, rust) in modules {
         fs::write(source.join(name).with_extension("rs"), rust).unwrap();
         lib += &format!("pub mod {name};\n");
@@ -105,7 +125,7 @@ fn check(modules: &[(String, String)]) {
         "[package]\nname = \"omniorb-idl\"\nedition = \"2024\"\n\n[dependencies]\ncorelane = {{ path = {corelane:?} }}\n\n[workspace]\n"
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-    // The versions that the workspace has: nothing is fetched.
+    // The locked versions of the workspace: nothing is fetched.
     fs::copy(here.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -1,4 +1,5 @@
-//! The peers against each other: what fails here is a fault of the peers or of our programs for them, not of Corelane.
+//! The peers against each other. A failure here is a fault of the peers or of the test programs for
+//! them, not of Corelane.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use corelane_interop::pair::{self, Traffic};
 use corelane_interop::peers::Orb::{self, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
-/// A client has at least this many checks even where all that can be left out is left out.
+/// Minimum number of checks of a client, even with everything optional left out.
 const LEAST: usize = 100;
 
 fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic) {

@@ -1,5 +1,6 @@
-//! Clients of ORBs without Real-time CORBA at objects of real-time POAs: every check of the suite passes, served at the priority that the server
-//! declares, or at its default one, on SCHED_FIFO threads of the lane that has it.
+//! Clients without Real-time CORBA call objects of real-time POAs. Every check of the suite passes,
+//! at the server-declared or the default priority, on SCHED_FIFO threads of the lane with that
+//! priority.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,24 +21,25 @@ use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
 use corelane_sys::lock::{Mutex, Scope};
 
-/// CORBA priorities with native ones 2 and 50 by the default mapping.
+/// CORBA priorities that map to the native ones 2 and 50 by default.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
 /// Enough for callbacks nested six deep.
 const THREADS: u32 = 12;
 
 fn lanes(orb: &Orb) -> ThreadpoolId {
-    let lane = |priority| LaneConfig { priority, static_threads: THREADS, ..LaneConfig::default() };
-    let config = LanesConfig { lanes: vec![lane(LOW), lane(HIGH)], ..LanesConfig::default() };
+    let lane = |priority| LaneConfig::default().priority(priority).static_threads(THREADS);
+    let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH)]);
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }
 
 fn no_lanes(orb: &Orb) -> ThreadpoolId {
-    let config = ThreadpoolConfig { default_priority: LOW, static_threads: THREADS, ..ThreadpoolConfig::default() };
+    let config = ThreadpoolConfig::default().default_priority(LOW).static_threads(THREADS);
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Runs the client's checks at an object in that pool; at which native priority and in which lane its requests ran.
+/// Runs the client's checks at an object in this pool. Returns the native priorities and the lanes
+/// of its requests.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
     let files = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     let peers = Peers::build(&files.join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"));
@@ -75,7 +77,7 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
 }
 
 fn at_every_model(client: Peer) {
-    // Whatever lane's endpoint it takes from the reference.
+    // The result is the same for every lane's endpoint in the reference.
     for model in [PriorityModel::ServerDeclared, PriorityModel::ClientPropagated] {
         assert_eq!(served(client, lanes, Some(model)), BTreeSet::from([(50, 1)]), "lanes, {model:?}");
         assert_eq!(served(client, no_lanes, Some(model)), BTreeSet::from([(50, 0)]), "no lanes, {model:?}");

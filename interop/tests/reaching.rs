@@ -1,5 +1,5 @@
-//! Ways to an object other than the reference that its server published: plain keys by corbaloc, forwards, other addressing modes, Unix
-//! sockets; and oneways that wait for the server.
+//! Objects reached without the published reference: plain keys by corbaloc, forwards, other
+//! addressing modes, Unix sockets. Also oneways that wait for the server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use corelane::{CallPolicies, Orb, Reference, SyncScope};
+use corelane::{CallPolicies, Orb, SyncScope};
 use corelane_interop::interop::*;
 use corelane_interop::pair::{self, ByKey, Extra, Traffic};
 use corelane_interop::peers::Orb::{self as Peer, Corelane, JacOrb, OmniOrb};
@@ -37,7 +37,7 @@ fn peers() -> &'static Peers {
     Peers::build(&folder("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-/// Runs a client that ends the server, and judges its report as the pair's skips say.
+/// Runs a client that ends the server, and compares its report with the skips of the pair.
 fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips) {
     client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
     client.args(skips.options());
@@ -51,7 +51,8 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
 
 // ---- corbaloc ------------------------------------------------------------------------------------------------------
 
-/// The plain key "Interop", in GIOP 1.2 and without a version, which is GIOP 1.0; and what was on the wire.
+/// Runs the checks with the plain key "Interop", and judges the messages on the wire. One run uses
+/// GIOP 1.2, the other no version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", ByKey::Giop12), ("", ByKey::Unnamed)] {
@@ -82,7 +83,7 @@ fn corelane_finds_plain_keys() {
 
 // ---- Unix sockets --------------------------------------------------------------------------------------------------
 
-/// A path that fits into a socket's address, of at most 107 octets.
+/// Returns a path that fits into a socket's address, of at most 107 octets.
 fn socket(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
     let _ = fs::remove_file(&path);
@@ -112,14 +113,15 @@ fn omniorb_calls_corelane_over_a_unix_socket() {
     let skips = Skips::of("corelane", "omniorb", "unix").unwrap();
     let mut client = Command::new(folder.join("../peers/omniorb/client"));
     peers();
-    // Where callbacks go; without the client's transport rule omniORB would not use Unix sockets that are not its own.
+    // The endpoint is for callbacks. Without the client's transport rule, omniORB would not use
+    // foreign Unix sockets.
     client.args(["-ORBendPoint", "giop:unix:", "-ORBclientTransportRule", "* unix,tcp"]);
     judged(client, &reference, &folder, running, &skips);
 }
 
 // ---- A server of our own that answers in unusual ways ---------------------------------------------------------------
 
-/// The suite served by Corelane in this process.
+/// Starts the suite, served by Corelane in this process.
 fn suite() -> (Orb, SuiteRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
@@ -132,13 +134,13 @@ fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     let mut message = vec![0; Header::LEN];
     socket.read_exact(&mut message).ok()?;
     let header = Header::parse(message[..].try_into().unwrap()).unwrap();
-    message.resize(header.total(), 0);
+    message.resize(header.total_len(), 0);
     socket.read_exact(&mut message[Header::LEN..]).ok()?;
     Some((header, message))
 }
 
-/// A server of one connection that answers each message as `answer` writes it; it ends with the connection and returns how many messages
-/// there were.
+/// Starts a server of one connection whose replies `answer` writes. It ends with the connection and
+/// returns the number of messages.
 fn odd_server(
     mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
 ) -> (String, JoinHandle<usize>) {
@@ -183,7 +185,7 @@ fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
         let orb = Orb::new().unwrap();
         let suite: SuiteRef = orb.reference(&reference).unwrap();
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
-        // The second call knows the mode already, or learns it again; either way it gets through.
+        // The second call may already know the mode or learns it again; either way it succeeds.
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
         orb.shutdown(true).unwrap();
         assert!(server.join().unwrap() >= 3);
@@ -282,7 +284,7 @@ fn oneways_that_wait_for_the_server_work_with_every_server() {
             let (seen, name) = (suite.await_notes(50, 10_000).unwrap(), server.name());
             assert_eq!((seen, suite.take_notes().unwrap()), (50, (50, 100)), "{scope:?} at {name}");
             if scope == SyncScope::Target {
-                // Each has run when its call returns.
+                // Each oneway has run when its call returns.
                 scoped.note(7, "y").unwrap();
                 assert_eq!(suite.take_notes().unwrap(), (1, 7), "{name}");
             }

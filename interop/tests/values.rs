@@ -1,5 +1,7 @@
-//! Values, fixed-point numbers and abstract interfaces with omniORB and JacORB, both ways: random graphs with sharing and circles,
-//! truncation, boxes, objects and values where only the sender knows which.
+//! Values, fixed-point numbers and abstract interfaces with omniORB and JacORB, in both directions.
+//!
+//! Covers random graphs with sharing and cycles, truncation, boxes, and parameters that may be
+//! objects or values.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -36,7 +38,7 @@ fn peers() -> &'static Peers {
 
 // ---- values --------------------------------------------------------------------------------------------------------
 
-/// What describes itself by its text.
+/// A value that describes itself by its text.
 struct MyNote(String);
 
 impl Described for MyNote {
@@ -51,7 +53,7 @@ impl NoteOperations for MyNote {
     }
 }
 
-/// What has an area.
+/// A value with an area.
 struct MySquare(f64);
 
 impl Shape for MySquare {
@@ -66,7 +68,7 @@ impl SquareOperations for MySquare {
     }
 }
 
-/// Written by its own code: not as it is declared.
+/// A custom value, which writes a form other than the declared one.
 struct MyStamp(Stamp);
 
 impl StampOperations for MyStamp {
@@ -88,7 +90,7 @@ fn stamp(d: &mut Decoder<'_>) -> Result<Implementation<Stamp>, CdrError> {
     let count = d.read_i16()?;
     let data = Octets::from(d.read_raw(count as usize)?.to_vec());
     let origin = mapping::read_value(d)?;
-    Ok(MyStamp(Stamp { number, text, data, origin }).implementation())
+    Ok(StampOperations::implementation(MyStamp(Stamp { number, text, data, origin })))
 }
 
 fn register(orb: &Orb) {
@@ -96,14 +98,14 @@ fn register(orb: &Orb) {
     orb.value_factories().register::<Extended>();
     orb.value_factories().register::<Heavier>();
     orb.value_factories().register_custom(stamp);
-    orb.value_factories().register_with(|square: Square| MySquare(square.side).implementation());
-    orb.value_factories().register_with(|note: Note| MyNote(note.text).implementation());
+    orb.value_factories().register_with(|square: Square| SquareOperations::implementation(MySquare(square.side)));
+    orb.value_factories().register_with(|note: Note| NoteOperations::implementation(MyNote(note.text)));
 }
 
-/// A graph whose nodes refer to any of them, or to none.
+/// Returns a graph with random references between its nodes, or nil ones.
 fn graph(random: &mut Random) -> NodeRef {
     let graph = ValueGraph::new();
-    let nodes: Vec<NodeRef> = (0..1 + random.below(12)).map(|_| graph.announce()).collect();
+    let nodes: Vec<NodeRef> = (0..1 + random.below(12)).map(|_| graph.declare()).collect();
     let mut next = || {
         let some = random.below(4) > 0;
         some.then(|| nodes[random.below(nodes.len() as u64) as usize].clone())
@@ -115,7 +117,7 @@ fn graph(random: &mut Random) -> NodeRef {
     graph.close(nodes[0].clone())
 }
 
-/// What a graph looks like from one of its nodes.
+/// Returns the shape of a graph seen from one of its nodes.
 fn form(start: Option<&NodeRef>) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met: Vec<NodeRef> = start.cloned().into_iter().collect();
     let mut form = Vec::new();
@@ -158,7 +160,7 @@ fn assert_extended(found: &BaseRef, expected: &Extended) {
 
 // ---- Corelane calls ------------------------------------------------------------------------------------------------
 
-/// How often each check runs, each time with other values.
+/// Number of runs of each check, each with other values.
 const ROUNDS: u64 = 20;
 
 fn calls(peer: Peer) {
@@ -190,7 +192,7 @@ fn random(round: u64, plain_unions: bool) -> Random {
 
 type Check = fn(&ValueSuiteRef, &mut Random);
 
-/// Named after the operations that they call.
+/// The checks, named after the operations that they call.
 const CHECKS: &[(&str, Check)] = &[
     ("echo_money(short)", |suite, random| money(suite, random, 1, 5)),
     ("echo_money", |suite, random| money(suite, random, 100_000_000, 999_999_999)),
@@ -240,11 +242,13 @@ const CHECKS: &[(&str, Check)] = &[
         });
     }),
     ("echo_any(Note)", |suite, _| {
-        let note: DescribedRef = Abstract::Value(MyNote("a note".to_owned()).implementation().value().widen());
+        let note: DescribedRef =
+            Abstract::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
         in_any(suite, &Some(note), None, assert_note);
     }),
     ("echo_any(Described=Note)", |suite, _| {
-        let note: DescribedRef = Abstract::Value(MyNote("a note".to_owned()).implementation().value().widen());
+        let note: DescribedRef =
+            Abstract::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
         in_any(suite, &Some(note), Some(&DESCRIBED_TYPE), assert_note);
     }),
     ("echo_any(Thing)", |suite, _| {
@@ -252,7 +256,7 @@ const CHECKS: &[(&str, Check)] = &[
         in_any(suite, &thing, None, |found: Option<ThingRef>| assert_eq!(found.unwrap().describe().unwrap(), "thing"));
     }),
     ("echo_any(Shape)", |suite, _| {
-        let square: ShapeRef = MySquare(1.5).implementation().value().widen();
+        let square: ShapeRef = SquareOperations::implementation(MySquare(1.5)).value().widen();
         in_any(suite, &Some(square), None, |found: Option<ShapeRef>| {
             assert_eq!(found.unwrap().narrow::<Square>().unwrap().get().side, 1.5);
         });
@@ -282,14 +286,14 @@ const CHECKS: &[(&str, Check)] = &[
     ("repack", repacked),
 ];
 
-/// A value in `any`, and in `any` in `any`: in the result, in the inout and in the out.
+/// Checks a value in `any`, and in `any` in `any`, as result, inout and out.
 fn in_any<T: Typed>(
     suite: &ValueSuiteRef,
     value: &T,
     type_code: Option<&'static mapping::Description>,
     look: impl Fn(T),
 ) {
-    let type_code = type_code.map_or_else(|| value.type_code_of(), TypeCode::described);
+    let type_code = type_code.map_or_else(|| value.dynamic_type_code(), TypeCode::described);
     let any = Any::with_type(&type_code, value).unwrap();
     let nested = Any::new(&Any::new(&any).unwrap()).unwrap();
     let (result, inout, out) = suite.echo_any(&any, &nested).unwrap();
@@ -352,7 +356,7 @@ fn bases(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(suite.echo_base(None, None).unwrap(), (None, None, None));
 }
 
-/// The peer does not know the type, and makes what it knows of it.
+/// The peer does not know the type, and truncates it to a known one.
 fn truncated(suite: &ValueSuiteRef, random: &mut Random) {
     let (plain, more) = (base(random), extended(random));
     let further = Further {
@@ -382,7 +386,8 @@ fn words(suite: &ValueSuiteRef, _: &mut Random) {
 
 fn described(suite: &ValueSuiteRef, _: &mut Random) {
     let object: DescribedRef = Abstract::Object(suite.server_thing().unwrap().unwrap().into());
-    let value: DescribedRef = Abstract::Value(MyNote("a note".to_owned()).implementation().value().widen());
+    let value: DescribedRef =
+        Abstract::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
     let (result, _, out) = suite.echo_described(Some(&object), Some(&value)).unwrap();
     let Some(Abstract::Object(object)) = result else { panic!("not an object") };
     assert_eq!(object.describe().unwrap(), "thing");
@@ -394,7 +399,7 @@ fn assert_note(found: Option<DescribedRef>) {
     assert_eq!(value.implementation::<dyn Described>().unwrap().describe().unwrap(), "a note");
 }
 
-/// A folder with a node in five places.
+/// Returns a folder with a node in five places.
 fn folder_of(random: &mut Random, more: &Extended) -> Folder {
     let node = graph(random);
     let chosen = match random.below(3) {
@@ -497,7 +502,7 @@ fn pairs(suite: &ValueSuiteRef, random: &mut Random) {
 }
 
 fn shapes(suite: &ValueSuiteRef, _: &mut Random) {
-    let shape: ShapeRef = MySquare(1.5).implementation().value().widen();
+    let shape: ShapeRef = SquareOperations::implementation(MySquare(1.5)).value().widen();
     let (result, inout, out) = suite.echo_shape(Some(&shape), None).unwrap();
     assert_eq!((&result, out), (&inout, None));
     assert_eq!(result.unwrap().implementation::<dyn Shape>().unwrap().area().unwrap(), 2.25);
@@ -523,13 +528,13 @@ fn assert_stamp(found: &StampRef, state: &Stamp) {
 
 fn stamps(suite: &ValueSuiteRef, random: &mut Random) {
     let state = stamp_state(random);
-    let stamp = MyStamp(state.clone()).implementation().value();
+    let stamp = StampOperations::implementation(MyStamp(state.clone())).value();
     let (result, inout, out) = suite.echo_stamp(Some(&stamp), None).unwrap();
     assert_eq!((&result, out), (&inout, None));
     assert_stamp(&result.unwrap(), &state);
 }
 
-/// Values and boxes in a structure, in `any` and in `any` in `any`.
+/// Checks values and boxes in a structure, in `any` and in `any` in `any`.
 fn anys_of_folders(suite: &ValueSuiteRef, random: &mut Random) {
     let more = extended(random);
     let folder = folder_of(random, &more);
@@ -549,7 +554,7 @@ fn anys(suite: &ValueSuiteRef, random: &mut Random) {
         assert_eq!(form(found.extract::<Option<NodeRef>>().unwrap().as_ref()), form(Some(&node)));
     }
 
-    // In a sequence, shared.
+    // Shared values in a sequence.
     let list: NodeSeq = vec![Some(node.clone()), None, Some(node.clone())];
     let any = Any::with_type(&TypeCode::described(&NODE_SEQ_TYPE), &list).unwrap();
     let (result, ..) = suite.echo_any(&any, &any).unwrap();
@@ -564,7 +569,7 @@ fn anys(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(out.type_code().id(), TypeCode::described(&NODE_TYPE).id());
 }
 
-/// Values of a type that inherits, in `any`.
+/// Checks values of a derived type in `any`.
 fn anys_of_heirs(suite: &ValueSuiteRef, random: &mut Random) {
     let more = extended(random);
     let item: Option<BaseRef> = Some(ValueRef::new(more.clone()).widen());
@@ -575,10 +580,10 @@ fn anys_of_heirs(suite: &ValueSuiteRef, random: &mut Random) {
     }
 }
 
-/// Values that only their own code can read, in `any` and in `any` in `any`.
+/// Checks custom values in `any` and in `any` in `any`.
 fn anys_of_stamps(suite: &ValueSuiteRef, random: &mut Random) {
     let state = stamp_state(random);
-    let any = Any::new(&Some(MyStamp(state.clone()).implementation().value())).unwrap();
+    let any = Any::new(&Some(StampOperations::implementation(MyStamp(state.clone())).value())).unwrap();
     let (result, inout, out) = suite.echo_any(&any, &Any::new(&any).unwrap()).unwrap();
     for found in [result, inout, out.extract().unwrap()] {
         assert_stamp(&found.extract::<Option<StampRef>>().unwrap().unwrap(), &state);
@@ -711,7 +716,7 @@ fn serves(peer: Peer) {
     register(&orb);
     let thing = corelane::Reference::from_object(orb.root_poa().activate(&Thing::servant(MyThing)).unwrap());
     let suite = Suite { thing, stop: orb.shutdown_handle() };
-    let suite = orb.root_poa().activate(&suite.servant()).unwrap();
+    let suite = orb.root_poa().activate(&ValueSuite::servant(suite)).unwrap();
     orb.root_poa().manager().activate().unwrap();
     let mut client = peers().values(peer);
     client.args(["--call", &suite.to_string()]);

@@ -1,6 +1,6 @@
-//! An object whose operations have values of every type, `any` among them; and one value of every type.
+//! An object whose operations have values of every type, `any` included, and a value of each type.
 
-use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, Reference, SystemException, TypeCode};
+use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, SystemException, TypeCode};
 use corelane_sys::lock::{Mutex, Scope};
 
 corelane::include_idl!("dynamic");
@@ -71,10 +71,10 @@ impl Echo for TestEcho {
     }
 }
 
-/// An ORB that serves one echo, and its reference as text.
+/// Makes an ORB that serves one echo, and the echo's reference.
 ///
 /// # Panics
-/// When it cannot be made: the test has failed then.
+/// Panics if they cannot be made.
 #[must_use]
 pub fn serve_echo(builder: OrbBuilder) -> (Orb, EchoRef) {
     let orb = builder.listen("tcp:127.0.0.1:0").build().expect("a server");
@@ -85,10 +85,10 @@ pub fn serve_echo(builder: OrbBuilder) -> (Orb, EchoRef) {
     (orb, echo)
 }
 
-/// A value with something in every place.
+/// A value with non-default content in every member.
 ///
 /// # Panics
-/// If a part of it does not go into an `any`.
+/// Panics if a part of it does not fit into an `any`.
 #[must_use]
 pub fn everything(who: &EchoRef) -> Everything {
     let leaf = Tree { name: "leaf".into(), content: Any::new(&Colour::Blue).expect("an any"), children: vec![] };

@@ -1,4 +1,4 @@
-//! What the integration tests share: the probe servant, and two ORBs on loopback.
+//! Shared code of the integration tests: the probe servant, and two ORBs on loopback.
 #![forbid(unsafe_code)]
 
 pub mod any;
@@ -8,20 +8,25 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use corelane::poa::{IdAssignment, IdUniqueness, ImplicitActivation, PoaPolicies, RequestProcessing, ServantRetention};
-use corelane::{
-    Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, Reference, SystemException, SystemExceptionKind,
-};
+use corelane::{Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, SystemException, SystemExceptionKind};
 use corelane_sys::counters;
 
+pub mod elsewhere;
 pub mod real_time;
 pub mod scripted;
 pub mod through;
 
 corelane::include_idl!("probe");
 
+pub mod shared {
+    //! Types that `mapping/external_types.rs` refers to from another crate.
+    corelane::include_idl!("shared.types");
+}
+
 pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
-/// Of a POA that asks a servant locator for every request, under ids that the test chooses.
+/// Policies of a POA that asks a servant locator for every request. The test chooses the object
+/// ids.
 pub const LOCATED: PoaPolicies = PoaPolicies {
     id_uniqueness: IdUniqueness::Multiple,
     id_assignment: IdAssignment::User,
@@ -31,11 +36,11 @@ pub const LOCATED: PoaPolicies = PoaPolicies {
     ..PoaPolicies::ROOT
 };
 
-/// Allocations are counted in every test.
+/// Counts the allocations of every test.
 #[global_allocator]
-static ALLOCATOR: corelane_sys::alloc::Counting = corelane_sys::alloc::Counting;
+static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
-/// The servant that the tests call.
+/// The probe: the servant that the tests call.
 #[derive(Debug, Default)]
 pub struct TestProbe {
     level: AtomicI32,
@@ -163,7 +168,7 @@ impl Probe for TestProbe {
     }
 }
 
-/// The reference of the object whose operation is running, if one is.
+/// The reference of the object whose operation is running, or `None` outside an upcall.
 fn test_reference() -> Option<ProbeRef> {
     let current = corelane::current()?;
     current.poa.id_to_reference(&current.object_id).ok().map(ProbeRef::from_object)
@@ -174,39 +179,41 @@ fn test_reference() -> Option<ProbeRef> {
 pub struct Server {
     /// The ORB.
     pub orb: Orb,
-    /// The probe, as the server itself sees it.
+    /// The collocated reference of the probe.
     pub probe: ProbeRef,
     /// The stringified reference.
     pub ior: String,
 }
 
-/// A server on a free port of the loopback interface.
+/// Makes a server on a free port of the loopback interface.
 ///
 /// # Panics
-/// When it cannot be made: the test has failed then.
+/// Panics if the server cannot be made.
 #[must_use]
 pub fn serve(dispatch: Dispatch) -> Server {
     serve_at("127.0.0.1", dispatch)
 }
 
-/// The same at an address of its own, in 127.0.0.0/8: where a test counts on a port that is free again, no other test's sockets are there.
+/// Makes a server at its own address in 127.0.0.0/8.
+///
+/// For tests that expect a port to be free again: no other test's sockets use that address.
 ///
 /// # Panics
-/// When it cannot be made: the test has failed then.
+/// Panics if the server cannot be made.
 #[must_use]
 pub fn serve_at(host: &str, dispatch: Dispatch) -> Server {
-    serve_with(Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen(format!("tcp:{host}:0")))
+    serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen(format!("tcp:{host}:0")))
 }
 
-/// A server that is set up otherwise.
+/// Makes a server from this builder.
 ///
 /// # Panics
-/// When it cannot be made: the test has failed then.
+/// Panics if the server cannot be made.
 #[must_use]
 pub fn serve_with(builder: OrbBuilder) -> Server {
     let orb = builder.build().expect("a server");
     let poa = orb.root_poa();
-    let id = poa.activate_object(&TestProbe::default().servant()).expect("an active object");
+    let id = poa.activate_object(&Probe::servant(TestProbe::default())).expect("an active object");
     poa.manager().activate().expect("an active manager");
     let reference = poa.id_to_reference(&id).expect("a reference");
     let probe = ProbeRef::from_object(reference);
@@ -214,10 +221,10 @@ pub fn serve_with(builder: OrbBuilder) -> Server {
     Server { probe, orb, ior }
 }
 
-/// A client ORB and its reference to what `ior` says.
+/// Makes a client ORB and its reference to the object of `ior`.
 ///
 /// # Panics
-/// When it cannot be made: the test has failed then.
+/// Panics if either cannot be made.
 #[must_use]
 pub fn client(ior: &str) -> (Orb, ProbeRef) {
     let orb = Orb::new().expect("a client");
@@ -228,7 +235,7 @@ pub fn client(ior: &str) -> (Orb, ProbeRef) {
 /// Every dispatch architecture, small enough for a test and large enough for nested callbacks.
 pub const EVERY_DISPATCH: [Dispatch; 4] = [
     Dispatch::Reactive,
-    Dispatch::ThreadPerConnection { most: 16 },
+    Dispatch::ThreadPerConnection { max_threads: 16 },
     Dispatch::LeaderFollowers { threads: 4 },
-    Dispatch::HalfSyncHalfAsync { threads: 4, queue: 64 },
+    Dispatch::HalfSyncHalfAsync { threads: 4, max_queued: 64 },
 ];

@@ -1,10 +1,10 @@
-//! A client that is only a socket, and sends what it likes.
+//! A client that is only a socket, and sends arbitrary octets.
 
 use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use corelane::{Endpoint, Reference};
+use corelane::Endpoint;
 use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
 
@@ -13,10 +13,10 @@ use crate::Server;
 /// The type of a Reply message.
 pub const REPLY: u8 = 1;
 
-/// A connection to a server that listens on the loopback interface; reading from it fails after ten seconds.
+/// Connects to a server on the loopback interface. Reads fail after ten seconds.
 ///
 /// # Panics
-/// When it cannot be made: the test has failed then.
+/// Panics if it cannot connect.
 #[must_use]
 pub fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
@@ -25,20 +25,20 @@ pub fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// The key of the server's probe.
+/// The object key of the server's probe.
 ///
 /// # Panics
-/// When its reference has no profile.
+/// Panics if the probe's reference has no profile.
 #[must_use]
 pub fn key(server: &Server) -> Vec<u8> {
     let profile = server.probe.as_object().ior().known_profiles().next().expect("a profile");
     profile.object_key.to_vec()
 }
 
-/// The octets of a request of GIOP 1.2.
+/// The octets of a GIOP 1.2 request.
 ///
 /// # Panics
-/// When it cannot be written.
+/// Panics if the arguments cannot be encoded.
 #[must_use]
 pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(&mut Encoder<'a>)) -> Vec<u8> {
     let mut encoder = Encoder::new();
@@ -56,10 +56,10 @@ pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Type and size of the next message.
+/// Reads a header: the type and the body's size of the next message.
 ///
 /// # Panics
-/// When none comes within ten seconds.
+/// Panics if none arrives within ten seconds.
 #[must_use]
 pub fn header(stream: &mut TcpStream) -> (u8, usize) {
     let mut header = [0; 12];

@@ -1,4 +1,4 @@
-//! What the real-time tests share: a servant that says what serves it, and a client that writes its own messages.
+//! Shared code of the real-time tests: a servant that reports what serves it, and a raw client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,49 +22,51 @@ use corelane_wire::{Decoder, Encoder, Limits, Version};
 pub struct Who {
     /// RTCurrent's priority; -1 if it is unset.
     pub priority: i16,
-    /// Number of the pool; 0 for those of the builder.
+    /// The number of the pool; 0 for those of the builder.
     pub pool: u32,
-    /// Index of the lane.
+    /// The index of the lane.
     pub lane: u32,
-    /// The kernel's number of the thread.
+    /// The kernel's thread id.
     pub tid: i32,
-    /// Its fixed priority; 0 in the ordinary class.
+    /// The thread's fixed priority; 0 in the ordinary class.
     pub native: u8,
-    /// The connection; 0 for a call within the process.
+    /// The connection's number; 0 for a call within the process.
     pub connection: u64,
-    /// It came in at another lane.
+    /// True if the request arrived at another lane.
     pub handed_over: bool,
     /// The thread's name.
     pub thread: String,
 }
 
-/// A servant that says what serves it, and can be made to wait. Operations: `who`, `wait` (until the gate opens, then as `who`), `hold`
-/// (the same without sleeping: it keeps the core), `spin` (so many microseconds of work) and `pass` (calls `who` of another object).
+/// A servant that reports what serves it, and can be made to wait.
+///
+/// Operations: `who`; `wait` (until the gate opens, then as `who`); `hold` (like `wait`, but keeps
+/// the core); `spin` (works for a number of microseconds); `pass` (calls `who` of another object).
 #[derive(Debug)]
 pub struct Reporter {
     orb: RtOrb,
-    /// Operations that have begun.
+    /// The number of operations that have begun.
     pub begun: AtomicUsize,
-    /// Threads that are in `wait`.
+    /// The number of threads in `wait`.
     pub waiting: AtomicUsize,
-    /// Lets them go on.
+    /// 1 once `wait` and `hold` may return.
     pub open: AtomicUsize,
-    /// In which order operations ran: the priorities.
+    /// The priorities of the operations, in the order in which they ran.
     pub order: corelane_sys::lock::Mutex<Vec<i16>>,
-    /// What `pass` calls.
+    /// The object that `pass` calls.
     pub other: OnceLock<ObjectRef>,
-    /// Set in `wait` and `who` before they answer: RTCurrent.
+    /// The priority that every operation sets in RTCurrent before it runs.
     pub sets: Option<i16>,
 }
 
 impl Reporter {
-    /// One for the servants of `orb`.
+    /// Makes the state for servants of `orb`.
     #[must_use]
     pub fn new(orb: &Orb) -> Arc<Self> {
         Self::setting(orb, None)
     }
 
-    /// One that sets RTCurrent in each upcall.
+    /// Makes one that sets RTCurrent in each upcall.
     #[must_use]
     pub fn setting(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
         Arc::new(Reporter {
@@ -78,16 +80,16 @@ impl Reporter {
         })
     }
 
-    /// As a servant; all of them are this one.
+    /// Makes a servant. All servants share this state.
     #[must_use]
     pub fn servant(self: &Arc<Self>) -> Servant {
         Servant::new(Shared(Arc::clone(self)))
     }
 
-    /// Waits until `threads` are in `wait`.
+    /// Waits until `threads` threads are in `wait`.
     ///
     /// # Panics
-    /// After 10 seconds: the test has failed then.
+    /// Panics after 10 seconds.
     pub fn until_waiting(&self, threads: usize) {
         until(|| self.waiting.load(Ordering::SeqCst) >= threads);
     }
@@ -161,10 +163,10 @@ impl Skeleton for Shared {
     }
 }
 
-/// Asks `object` who serves it, by the ORB's own client.
+/// Asks `object` what serves it, through the ORB's own client.
 ///
 /// # Errors
-/// Those of the call.
+/// The exceptions of the call.
 pub fn ask(object: &ObjectRef) -> Result<Who, SystemException> {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| Ok(read_who(decoder)))
@@ -198,10 +200,10 @@ fn read_who(d: &mut Decoder<'_>) -> Who {
     read(d).expect("what the reporter wrote")
 }
 
-/// Waits for something that another thread brings about.
+/// Waits until `come` returns true.
 ///
 /// # Panics
-/// After 10 seconds: the test has failed then.
+/// Panics after 10 seconds.
 pub fn until(mut come: impl FnMut() -> bool) {
     let end = corelane_sys::clock::now() + Duration::from_secs(10);
     while !come() {
@@ -210,20 +212,20 @@ pub fn until(mut come: impl FnMut() -> bool) {
     }
 }
 
-/// What an answer was.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The results of `who` and the like.
+    /// The results of `who` and similar operations.
     Who(Who),
     /// A system exception: kind and minor code.
     Raised(SystemExceptionKind, u32),
 }
 
 impl Answer {
-    /// Who served.
+    /// Returns what served the call.
     ///
     /// # Panics
-    /// For an exception.
+    /// Panics for an exception.
     #[must_use]
     pub fn who(self) -> Who {
         match self {
@@ -241,25 +243,25 @@ pub struct RawClient {
     next: u32,
 }
 
-/// What references to objects of real-time POAs say.
+/// The contents of a reference to an object of a real-time POA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Ports and priorities of the TCP profile's lanes.
     pub lanes: Vec<(u16, i16)>,
     /// The priority model and the server priority.
     pub model: Option<(u32, i16)>,
-    /// The bands.
+    /// The priority bands.
     pub bands: Vec<(i16, i16)>,
-    /// Tags of the profiles.
+    /// The tags of the profiles.
     pub profiles: Vec<u32>,
-    /// Policies, in their order.
+    /// The policy types, in their order.
     pub policies: Vec<u32>,
 }
 
-/// Reads a reference.
+/// Decodes a reference.
 ///
 /// # Panics
-/// When there is something in it that is none of ours.
+/// Panics if it contains anything that this ORB does not write.
 #[must_use]
 pub fn said(object: &ObjectRef) -> Said {
     let mut said = Said::default();
@@ -269,7 +271,7 @@ pub fn said(object: &ObjectRef) -> Said {
         if tagged.tag == 0
             && let Some(data) = profile.components.find(component_tag::TAO_ENDPOINTS)
         {
-            let lanes = TaoEndpoint::parse_all(tagged.tag, data).expect("endpoints");
+            let lanes = TaoEndpoint::parse_all(tagged.tag, data, &Limits::DEFAULT).expect("endpoints");
             said.lanes = lanes.iter().map(|lane| (lane.port.expect("a port"), lane.priority)).collect();
         }
         let Some(data) = profile.components.find(component_tag::POLICIES) else { continue };
@@ -290,10 +292,10 @@ pub fn said(object: &ObjectRef) -> Said {
 }
 
 impl RawClient {
-    /// Connects to `port` of loopback for calls on `object`.
+    /// Connects to `port` of loopback for calls to `object`.
     ///
     /// # Panics
-    /// When it cannot: the test has failed then.
+    /// Panics if it cannot connect.
     #[must_use]
     pub fn connect(object: &ObjectRef, port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
@@ -303,36 +305,36 @@ impl RawClient {
         client
     }
 
-    /// What is sent from now on is for this object.
+    /// Directs the following requests to this object.
     ///
     /// # Panics
-    /// When its reference has no TCP profile.
+    /// Panics if its reference has no TCP profile.
     pub fn turn_to(&mut self, object: &ObjectRef) {
         let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).expect("a TCP profile");
         self.key = profile.parse().expect("a profile").object_key.to_vec();
     }
 
-    /// This end of the connection.
+    /// The address of this end of the connection.
     ///
     /// # Panics
-    /// When there is none any more: the test has failed then.
+    /// Panics if the connection has ended.
     #[must_use]
     pub fn address(&self) -> std::net::SocketAddr {
         self.stream.local_addr().expect("an address")
     }
 
-    /// Waits until something has come, and leaves it there.
+    /// Waits until data arrives, without reading it.
     ///
     /// # Panics
-    /// When nothing comes: the test has failed then.
+    /// Panics if none arrives.
     pub fn until_something_comes(&self) {
         assert!(self.stream.peek(&mut [0]).expect("octets") > 0);
     }
 
-    /// Whether octets have come, which are left there.
+    /// Returns true if data has arrived, without reading it.
     ///
     /// # Panics
-    /// When the connection is broken: the test has failed then.
+    /// Panics if the connection is broken.
     #[must_use]
     pub fn something_has_come(&self) -> bool {
         self.stream.set_nonblocking(true).expect("a mode");
@@ -344,10 +346,10 @@ impl RawClient {
         }
     }
 
-    /// Connects to the reference's own address, for calls on it.
+    /// Connects to the reference's own address, for calls to its object.
     ///
     /// # Panics
-    /// When it cannot: the test has failed then.
+    /// Panics if it cannot connect.
     #[must_use]
     pub fn to(object: &ObjectRef) -> Self {
         let port =
@@ -358,26 +360,26 @@ impl RawClient {
         Self::connect(object, port.expect("a port"))
     }
 
-    /// Sends a request, with these octets as the data of an RTCorbaPriority context.
+    /// Sends a request with these octets as the data of an RTCorbaPriority context. Returns its id.
     ///
     /// # Panics
-    /// When it cannot: the test has failed then.
+    /// Panics if it cannot be sent.
     pub fn send(&mut self, operation: &str, context: Option<&[u8]>, argument: Option<u32>) -> u32 {
         self.send_with(operation, context.map(|data| (context_id::RT_CORBA_PRIORITY, data)), argument)
     }
 
-    /// Sends a request with this service context.
+    /// Sends a request with this service context. Returns its id.
     ///
     /// # Panics
-    /// When it cannot: the test has failed then.
+    /// Panics if it cannot be sent.
     pub fn send_with(&mut self, operation: &str, context: Option<(u32, &[u8])>, argument: Option<u32>) -> u32 {
         self.send_all(operation, context.as_slice(), argument)
     }
 
-    /// Sends a request with these service contexts.
+    /// Sends a request with these service contexts. Returns its id.
     ///
     /// # Panics
-    /// When it cannot: the test has failed then.
+    /// Panics if it cannot be sent.
     pub fn send_all(&mut self, operation: &str, contexts: &[(u32, &[u8])], argument: Option<u32>) -> u32 {
         let mut message = Encoder::new();
         let contexts: Vec<_> = contexts.iter().map(|&(id, data)| ServiceContext { id, data }).collect();
@@ -399,10 +401,10 @@ impl RawClient {
         self.next - 1
     }
 
-    /// The next reply: its id, the priority in its context, and what it says.
+    /// Reads the next reply: its id, the priority in its context, and its outcome.
     ///
     /// # Panics
-    /// When none comes: the test has failed then.
+    /// Panics if none arrives.
     pub fn receive(&mut self) -> (u32, Option<i16>, Answer) {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
@@ -421,10 +423,10 @@ impl RawClient {
         (reply.request_id, echo, answer)
     }
 
-    /// The next reply of an operation without results: the exception, if it is one.
+    /// Reads the next reply of an operation without results: the exception, if it is one.
     ///
     /// # Panics
-    /// When none comes: the test has failed then.
+    /// Panics if none arrives.
     pub fn receive_void(&mut self) -> Option<(SystemExceptionKind, u32)> {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
@@ -436,10 +438,10 @@ impl RawClient {
         }
     }
 
-    /// The next reply, whatever it says: its id.
+    /// Reads the next reply and returns its id.
     ///
     /// # Panics
-    /// When none comes: the test has failed then.
+    /// Panics if none arrives.
     pub fn next_reply(&mut self) -> u32 {
         let (header, message) = self.receive_message();
         Reply::parse(&message, &header, &Limits::DEFAULT).expect("a reply").request_id
@@ -449,15 +451,15 @@ impl RawClient {
         let mut message = vec![0; 12];
         self.stream.read_exact(&mut message).expect("a reply");
         let header = Header::parse(message.first_chunk().expect("a header")).expect("GIOP");
-        message.resize(header.total(), 0);
+        message.resize(header.total_len(), 0);
         self.stream.read_exact(&mut message[12..]).expect("the rest of the reply");
         (header, message)
     }
 
-    /// Reads until the server says CloseConnection, then closes, as a client does.
+    /// Reads up to CloseConnection, then closes, as a client does.
     ///
     /// # Panics
-    /// When the connection ends without that word: the test has failed then.
+    /// Panics if the connection ends without CloseConnection.
     pub fn read_to_the_end(mut self) {
         while self.receive_message().0.kind != MessageKind::CloseConnection {}
     }
@@ -469,28 +471,28 @@ impl RawClient {
         self.receive().2
     }
 
-    /// Sends a request at `priority`.
+    /// Sends a request at `priority`. Returns its id.
     pub fn begin(&mut self, operation: &str, priority: i16, argument: Option<u32>) -> u32 {
         self.send(operation, Some(&rt::priority_context(priority)), argument)
     }
 }
 
-/// An ORB that serves with priorities in the kernel's ordinary class: for tests of who serves what.
+/// Makes an ORB that serves CORBA priorities in the kernel's ordinary class.
 ///
 /// # Panics
-/// When it cannot be made: the test has failed then.
+/// Panics if it cannot be made.
 #[must_use]
 pub fn fair_orb() -> Orb {
-    let config = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let config = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().expect("a server");
     orb.root_poa().manager().activate().expect("an active manager");
     orb
 }
 
-/// The same with SCHED_FIFO.
+/// Makes an ORB that serves CORBA priorities with SCHED_FIFO.
 ///
 /// # Panics
-/// When it cannot be made, and where SCHED_FIFO is not permitted: the tests say so rather than pass without it.
+/// Panics if it cannot be made or SCHED_FIFO is not permitted: a test must not pass without it.
 #[must_use]
 pub fn fifo_orb() -> Orb {
     require_fifo();
@@ -499,10 +501,10 @@ pub fn fifo_orb() -> Orb {
     orb
 }
 
-/// Fails where SCHED_FIFO is not permitted: the tests say so rather than pass without it.
+/// Checks that SCHED_FIFO is permitted: a test must not pass without it.
 ///
 /// # Panics
-/// There.
+/// Panics if it is not.
 pub fn require_fifo() {
     let tried = corelane_sys::thread::Builder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
     let permitted = tried.map(|thread| thread.join().is_ok());

@@ -1,4 +1,4 @@
-//! A server that answers octet by octet.
+//! A server that the test scripts octet by octet.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,6 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const REQUEST: u8 = 0;
 /// The type of a Reply.
 pub const REPLY: u8 = 1;
+/// The type of a LocateRequest.
+pub const LOCATE_REQUEST: u8 = 3;
+/// The type of a LocateReply.
+pub const LOCATE_REPLY: u8 = 4;
+/// The type of a CloseConnection.
+pub const CLOSE_CONNECTION: u8 = 5;
+/// The type of a MessageError.
+pub const MESSAGE_ERROR: u8 = 6;
 
 /// A GIOP 1.2 message in little-endian order.
 #[must_use]
@@ -20,20 +28,20 @@ pub fn message(kind: u8, more_fragments: bool, body: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Id, status, no contexts.
+/// The start of a Reply's body: id, status, no contexts.
 #[must_use]
 pub fn reply(id: u32, status: u32) -> Vec<u8> {
     [id, status, 0].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// The reply that says 27.
+/// A Reply with the result 27.
 #[must_use]
 pub fn well(id: u32) -> Vec<u8> {
-    // A body begins on a multiple of 8, and so does this one.
+    // A body begins on a multiple of 8: this reply header ends on one.
     message(REPLY, false, &[reply(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
 }
 
-/// Type and request id of the next message.
+/// Reads the type and request id of the next message.
 fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
     let mut header = [0; 16];
     stream.read_exact(&mut header)?;
@@ -42,19 +50,21 @@ fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
     Ok((header[7], number(12)))
 }
 
-/// A server that is there until the process ends.
+/// A server that lives until the process ends.
 #[derive(Debug)]
 pub struct Scripted {
-    /// Where.
+    /// The server's address.
     pub address: SocketAddr,
-    /// Connections that it has accepted.
+    /// The number of connections that it has accepted.
     pub connections: Arc<AtomicUsize>,
 }
 
-/// Answers [well] so many requests of each connection, and every other one with what `answer` writes, until the client closes or that fails.
+/// Starts a server that answers the first `times` requests of each connection with [well].
+///
+/// `answer` answers all other requests and LocateRequests, until it fails or the client closes.
 ///
 /// # Panics
-/// If there is no port.
+/// Panics if there is no free port.
 pub fn serve(times: usize, answer: impl Fn(&mut TcpStream, u32) -> io::Result<()> + Send + Sync + 'static) -> Scripted {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -72,7 +82,7 @@ pub fn serve(times: usize, answer: impl Fn(&mut TcpStream, u32) -> io::Result<()
                             left -= 1;
                             stream.write_all(&well(id))
                         }
-                        REQUEST => answer(&mut stream, id),
+                        REQUEST | LOCATE_REQUEST => answer(&mut stream, id),
                         _ => Ok(()),
                     };
                     if answered.is_err() {

@@ -1,23 +1,23 @@
-//! A transport whose streams pass through a test's hands.
+//! A transport whose streams a test wraps.
 
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use corelane_net::{Endpoint, Listener, Properties, Stream, Transport};
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport};
 use corelane_sys::clock::Monotonic;
 
-/// What becomes of a stream, and to where it was made; none: it was accepted.
+/// Wraps a stream. The endpoint is the one it connected to, or `None` for an accepted stream.
 type Pass = Arc<dyn Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync>;
 
-/// Another transport, every stream of which passes through a function.
+/// A transport that wraps every stream of another one.
 struct Through {
     inner: Arc<dyn Transport>,
     pass: Pass,
 }
 
-/// The transport `inner` with its streams as `pass` gives them back: those that were made to an endpoint, and those that were accepted.
+/// Makes a transport like `inner` whose streams, connected and accepted, are wrapped by `pass`.
 pub fn through(
     inner: Arc<dyn Transport>,
     pass: impl Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync + 'static,
@@ -36,14 +36,14 @@ impl Transport for Through {
         self.inner.name()
     }
 
-    fn serves(&self, endpoint: &Endpoint) -> bool {
-        self.inner.serves(endpoint)
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        self.inner.supports(endpoint)
     }
 
     fn connect_with(
         &self,
         endpoint: &Endpoint,
-        properties: &Properties,
+        properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         Ok((self.pass)(self.inner.connect_with(endpoint, properties, deadline)?, Some(endpoint)))
@@ -53,12 +53,12 @@ impl Transport for Through {
         Ok(Box::new(Accepting { inner: self.inner.listen(endpoint)?, pass: Arc::clone(&self.pass) }))
     }
 
-    fn begin(&self) {
-        self.inner.begin();
+    fn attach_orb(&self) {
+        self.inner.attach_orb();
     }
 
-    fn end(&self) {
-        self.inner.end();
+    fn detach_orb(&self) {
+        self.inner.detach_orb();
     }
 }
 
@@ -78,7 +78,7 @@ impl Listener for Accepting {
         Ok((self.pass)(self.inner.accept()?, None))
     }
 
-    fn set_properties(&self, properties: &Properties) -> io::Result<()> {
+    fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
         self.inner.set_properties(properties)
     }
 
@@ -86,7 +86,7 @@ impl Listener for Accepting {
         self.inner.readiness()
     }
 
-    fn local(&self) -> &Endpoint {
-        self.inner.local()
+    fn local_endpoint(&self) -> &Endpoint {
+        self.inner.local_endpoint()
     }
 }

@@ -1,10 +1,10 @@
-//! `cargo xtask check`: everything that is judged without running the program.
+//! `cargo xtask check`: every check that does not run the program.
 
 use std::fs;
 
 use crate::metadata::Metadata;
 use crate::steps::{self, Steps};
-use crate::{dependencies, host, layers, licences, source};
+use crate::{cross, dependencies, host, layers, licences, source};
 
 /// Runs every check, the quick ones first.
 pub(crate) fn run(steps: &mut Steps) {
@@ -19,19 +19,20 @@ pub(crate) fn run(steps: &mut Steps) {
     graph(steps);
     let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
-    // What a program without the default features has.
+    // The code of a program without the default features.
     let bare = ["-p", "corelane", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy without features", steps::cargo().arg("clippy").args(bare));
+    cross::where_installed(steps);
     let documentation = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
     steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
 }
 
-/// The checks that read the package graph.
+/// Runs the checks that read the package graph.
 fn graph(steps: &mut Steps) {
     let mut metadata = None;
     steps.step("package graph", |root| {
         let read = Metadata::load(root)?;
-        let remark = format!("{} packages, {} of them ours", read.packages.len(), read.members().count());
+        let remark = format!("{} packages, {} of the workspace", read.packages.len(), read.members().count());
         metadata = Some(read);
         Ok(remark)
     });

@@ -1,13 +1,14 @@
-//! docs/dependencies.md has one row for every external crate that a package of the workspace names, and no other.
+//! Check of docs/dependencies.md: one row for every external crate that a package of the workspace
+//! names, and no other.
 
 use std::collections::BTreeSet;
 
 use crate::metadata::Metadata;
 
-/// Where the rows are.
+/// The document with the rows.
 pub(crate) const DOCUMENT: &str = "docs/dependencies.md";
 
-/// Every dependency without a row, and every row without a dependency.
+/// Returns every dependency without a row, and every row without a dependency.
 pub(crate) fn check(metadata: &Metadata, document: &str) -> Vec<String> {
     let used: BTreeSet<&str> = metadata
         .members()
@@ -16,14 +17,16 @@ pub(crate) fn check(metadata: &Metadata, document: &str) -> Vec<String> {
         .map(|dependency| dependency.name.as_str())
         .collect();
     let described: BTreeSet<&str> = document.lines().filter_map(row).collect();
-    let missing = used
-        .difference(&described)
-        .map(|name| format!("{DOCUMENT} has no row for `{name}`: what it is for, why this one, what it brings in"));
-    let stale = described.difference(&used).map(|name| format!("{DOCUMENT} describes `{name}`, which nothing uses"));
+    let missing = used.difference(&described).map(|name| {
+        format!(
+            "{DOCUMENT} has no row for `{name}`: add its purpose, the reason for the choice, and its own dependencies"
+        )
+    });
+    let stale = described.difference(&used).map(|name| format!("{DOCUMENT} describes `{name}`, which no package uses"));
     missing.chain(stale).collect()
 }
 
-/// The crate that a table row is about: its first cell is the name in backquotes.
+/// Returns the crate of a table row, whose first cell is the name in backquotes.
 fn row(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("| `")?;
     rest.split_once("` |").map(|(name, _)| name)

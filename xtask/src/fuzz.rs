@@ -1,6 +1,8 @@
-//! `cargo xtask fuzz`: runs the targets of fuzz/ under libFuzzer, led by what the code does. docs/fuzzing.md says how to use it.
+//! `cargo xtask fuzz`: runs the targets of fuzz/ under libFuzzer with coverage guidance.
+//! docs/fuzzing.md describes its use.
 //!
-//! The engine is built for this alone, with a profile and a folder of its own: nothing of it is in any other build.
+//! The engine is built separately, with a profile and a folder of its own. No other build contains
+//! any of it.
 
 mod engine;
 mod options;
@@ -16,43 +18,46 @@ use std::time::Duration;
 use engine::{Engine, Limit, Ran};
 use options::{Options, Work};
 
-/// A target of fuzz/src/lib.rs, and how it is run.
+/// A target of fuzz/src/lib.rs, and its settings.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// What is given to it.
+    /// Kind of the inputs.
     pub(crate) what: &'static str,
-    /// The longest input in octets: long enough for every path, short enough for many runs.
+    /// Maximum length of an input in bytes: long enough for every path, short enough for many runs.
     pub(crate) longest: usize,
-    /// Words that inputs are made of, a file in fuzz/dictionary/.
+    /// Name of a file in fuzz/dictionary/ with words for inputs.
     pub(crate) dictionary: Option<&'static str>,
 }
 
-/// As in fuzz/src/lib.rs, in the order in which they run.
+/// The targets of fuzz/src/lib.rs, in the order in which they run.
 const TARGETS: &[Target] = &[
     Target { name: "cdr", what: "CDR values of every type", longest: 256, dictionary: None },
     Target { name: "any", what: "values of any type", longest: 192, dictionary: None },
-    Target { name: "generated", what: "CDR of what the IDL compiler makes", longest: 192, dictionary: None },
+    Target { name: "generated", what: "CDR of types that the IDL compiler generates", longest: 192, dictionary: None },
     Target { name: "valuetypes", what: "values with sharing, chunks and indirections", longest: 256, dictionary: None },
     Target { name: "giop_framing", what: "GIOP streams in arbitrary pieces", longest: 512, dictionary: None },
     Target { name: "ior_text", what: "IOR and corbaloc text", longest: 768, dictionary: Some("ior_text") },
+    Target { name: "naming_records", what: "records of the Naming Service", longest: 256, dictionary: None },
     Target { name: "connection_ops", what: "operations on a connection's state", longest: 128, dictionary: None },
+    Target { name: "rio_frames", what: "frames through the steering program", longest: 256, dictionary: None },
     Target { name: "idl", what: "IDL source", longest: 160, dictionary: Some("idl") },
     Target { name: "idl_tokens", what: "words of IDL", longest: 40, dictionary: None },
 ];
 
-/// The fault that must be found if the engine is led by coverage.
+/// A fault that coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// How many executions are enough for the planted fault: by chance alone one in four thousand million finds it.
+/// Number of executions that suffice for the planted fault; by chance alone, one in four thousand
+/// million finds it.
 const PLANTED_RUNS: u64 = 2_000_000;
 
-/// How one target ended.
+/// Result of one target.
 struct Row {
     name: &'static str,
     ran: Ran,
 }
 
-/// Runs what `words` ask for. The exit status is 0 only if nothing was found.
+/// Runs the command in `words`. The exit status is 0 only if nothing was found.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     let outcome = Options::parse(words).and_then(|options| match options.work {
         Work::List => {
@@ -88,7 +93,7 @@ fn fuzz(root: &Path, options: &Options) -> Result<bool, String> {
     for path in &found {
         println!("finding: {}", path.strip_prefix(root).unwrap_or(path).display());
     }
-    // A stack that overflows. The same seed leads there again, under a debugger too.
+    // For example a stack overflow. The same seed reproduces it, under a debugger too.
     let died: Vec<&str> = rows.iter().filter(|row| row.ran.died).map(|row| row.name).collect();
     for name in &died {
         println!("died without leaving an input: {name}; target/fuzz/log/{name}.txt has the seed");
@@ -116,7 +121,8 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Adds what the last runs found to the committed corpus: the fewest inputs that reach every edge.
+/// Adds new inputs of the last runs to the committed corpus: the smallest set that reaches every
+/// edge.
 fn keep(root: &Path, options: &Options) -> Result<bool, String> {
     let engine = Engine::build(root)?;
     seeds::write(root, TARGETS)?;
@@ -127,7 +133,7 @@ fn keep(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Shows that the engine is led by coverage.
+/// Shows that coverage guides the engine.
 fn prove(root: &Path) -> Result<bool, String> {
     let engine = Engine::build(root)?;
     let ran = engine.run(&PLANTED, &Limit { runs: Some(PLANTED_RUNS), time: Some(Duration::from_secs(120)) })?;
@@ -136,7 +142,7 @@ fn prove(root: &Path) -> Result<bool, String> {
     }
     let found = !ran.findings.is_empty();
     let word = if found { "was found" } else { "was NOT found: the engine sees no coverage" };
-    println!("the planted fault, four octets of its own, {word}, {} executions", ran.executions);
+    println!("the planted fault, four certain octets, {word}, {} executions", ran.executions);
     Ok(found)
 }
 

@@ -1,23 +1,24 @@
-//! What the tests need of the machine: rustup components, and system packages for the peers.
+//! Requirements of the tests on the machine: rustup components, and system packages for the peers.
 //!
-//! Packages are installed where that is allowed (root, with apt); elsewhere they are named and the run ends.
+//! Missing packages are installed if that is permitted (root, with apt); otherwise they are named
+//! and the run ends.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::steps::{self, Outcome};
 
-/// Something that must be there, and the Debian package that brings it.
+/// A requirement, and the Debian package that provides it.
 struct Need {
     package: &'static str,
     found: Found,
 }
 
-/// How to see that a package is there, whoever installed it.
+/// Evidence that a package is installed, from any source.
 enum Found {
     /// A program in the search path.
     Program(&'static str),
-    /// A file.
     File(&'static str),
 }
 
@@ -41,13 +42,13 @@ const NEEDS: &[Need] = &[
 /// The rustup components that the checks call, as (component, cargo subcommand).
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
-/// Names every component that is missing and how to add it.
+/// Names every missing component and the command that adds it.
 pub(crate) fn components(_root: &Path) -> Outcome {
     let missing: Vec<String> = COMPONENTS
         .iter()
         .filter(|(_, subcommand)| steps::output(steps::cargo().args([subcommand, "--version"])).is_err())
         .map(|(component, _)| {
-            format!("the Rust component `{component}` is missing: `rustup component add {component}` brings it")
+            format!("the Rust component `{component}` is missing: `rustup component add {component}` installs it")
         })
         .collect();
     steps::findings(missing, String::new())
@@ -57,7 +58,7 @@ pub(crate) fn components(_root: &Path) -> Outcome {
 pub(crate) fn packages(_root: &Path) -> Outcome {
     let missing = missing(NEEDS, &present);
     if missing.is_empty() {
-        return Ok(format!("all {} are there", NEEDS.len()));
+        return Ok(format!("all {} are installed", NEEDS.len()));
     }
     let list = missing.join(" ");
     if !is_root() || !in_path("apt-get") {
@@ -67,21 +68,80 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
         ));
     }
     println!("    installing {list}");
-    let apt = || {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive");
+    let update = || {
+        let mut command = apt_get();
+        command.args(["update", "-qq"]);
         command
     };
-    steps::status(apt().args(["update", "-qq"]))?;
-    steps::status(
-        apt().args(["install", "-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0"]).args(&missing),
-    )?;
+    let install = || {
+        let mut command = apt_get();
+        command.args(["install", "-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0"]).args(&missing);
+        command
+    };
+    let mut patience = LOCK_TIMEOUT.as_secs() / LOCK_PAUSE.as_secs();
+    let mut pause = || {
+        std::thread::sleep(LOCK_PAUSE);
+        patience = patience.saturating_sub(1);
+        patience > 0
+    };
+    when_unlocked(update, &mut pause)?;
+    when_unlocked(install, &mut pause)?;
     let still = self::missing(NEEDS, &present);
     if still.is_empty() {
         Ok(format!("installed {list}"))
     } else {
-        Err(format!("apt-get ended well, and yet these are missing: {}", still.join(" ")))
+        Err(format!("apt-get succeeded, but these are still missing: {}", still.join(" ")))
     }
+}
+
+/// Maximum time to wait for other runs of the package manager (unattended upgrades, tests of
+/// another checkout).
+const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
+/// Time between two attempts to get the package manager's lock.
+const LOCK_PAUSE: Duration = Duration::from_secs(2);
+
+/// Returns `apt-get` with messages in English, which [`says_locked`] reads. It waits for dpkg's
+/// lock by itself.
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
+    command.args(["-o", &format!("DPkg::Lock::Timeout={}", LOCK_TIMEOUT.as_secs())]);
+    command
+}
+
+/// Runs an apt command, and repeats it after each pause until no other process has the lock.
+///
+/// For the locks of the package lists and archives, apt has no option to wait and ends at once.
+/// `pause` returns false after enough waiting.
+fn when_unlocked(command: impl Fn() -> Command, pause: &mut impl FnMut() -> bool) -> Outcome {
+    let mut is_told = false;
+    loop {
+        let mut command = command();
+        let shown = steps::shown(&command);
+        let ended = command.stdin(Stdio::null()).stdout(Stdio::inherit()).output();
+        let output = ended.map_err(|error| format!("`{shown}` could not be started: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim_end();
+        if output.status.success() {
+            if !said.is_empty() {
+                eprintln!("{said}");
+            }
+            return Ok(String::new());
+        }
+        let is_locked = says_locked(said);
+        if is_locked && !is_told {
+            println!("    waiting for the package manager's lock\n{said}");
+            is_told = true;
+        }
+        if !is_locked || !pause() {
+            return Err(format!("`{shown}` ended with {}\n{said}", output.status));
+        }
+    }
+}
+
+/// Returns true if apt ended because another process has one of its locks.
+fn says_locked(said: &str) -> bool {
+    said.contains("Could not get lock")
 }
 
 fn missing(needs: &[Need], present: &dyn Fn(&Found) -> bool) -> Vec<&'static str> {
@@ -124,5 +184,57 @@ mod tests {
     fn the_search_path_is_searched() {
         assert!(in_path("sh"));
         assert!(!in_path("no-such-program-here"));
+    }
+
+    /// Message of apt 2.6 for a held lock of the package lists; that for dpkg's lock is alike.
+    const LOCKED: &str = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4711 (apt-get)
+E: Unable to lock directory /var/lib/apt/lists/";
+
+    /// Runs a command that fails `failures` times with `message` and status 100, then succeeds. The
+    /// pauses permit `patience` more runs. Returns the outcome and the number of runs.
+    fn run(name: &str, failures: usize, message: &str, patience: usize) -> (Outcome, usize) {
+        let runs = std::env::temp_dir().join(format!("corelane-xtask-{}-{name}", std::process::id()));
+        let script = r#"echo >> "$1"; [ $(wc -l < "$1") -gt "$2" ] || { echo "$3" >&2; exit 100; }"#;
+        let command = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", script, "sh"]).arg(&runs).args([&failures.to_string(), message]);
+            command
+        };
+        let mut left = patience;
+        let outcome = when_unlocked(command, &mut || {
+            let again = left > 0;
+            left = left.saturating_sub(1);
+            again
+        });
+        let count = std::fs::read_to_string(&runs).unwrap().lines().count();
+        std::fs::remove_file(runs).unwrap();
+        (outcome, count)
+    }
+
+    #[test]
+    fn a_lock_of_the_package_manager_is_waited_for() {
+        let (outcome, runs) = run("free", 0, LOCKED, 10);
+        assert_eq!((outcome, runs), (Ok(String::new()), 1));
+        let (outcome, runs) = run("held", 3, LOCKED, 10);
+        assert_eq!((outcome, runs), (Ok(String::new()), 4));
+    }
+
+    #[test]
+    fn a_lock_that_stays_and_other_failures_end_the_wait() {
+        let (outcome, runs) = run("stays", 100, LOCKED, 2);
+        let reason = outcome.unwrap_err();
+        assert!(reason.contains("process 4711") && reason.contains("exit status: 100"), "{reason}");
+        assert_eq!(runs, 3);
+        let (outcome, runs) = run("other", 100, "E: Unable to locate package omniorb", 10);
+        assert!(outcome.unwrap_err().contains("Unable to locate"));
+        assert_eq!(runs, 1);
+    }
+
+    #[test]
+    fn apt_waits_for_dpkg_and_speaks_english() {
+        let command = apt_get();
+        let arguments: Vec<_> = command.get_args().collect();
+        assert_eq!(arguments, ["-o", "DPkg::Lock::Timeout=600"]);
+        assert!(command.get_envs().any(|(name, value)| name == "LC_ALL" && value == Some("C".as_ref())));
     }
 }

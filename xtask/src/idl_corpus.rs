@@ -1,7 +1,9 @@
-//! `cargo xtask idl-corpus`: the IDL compiler and omniidl over every IDL file below a folder, and where they disagree.
+//! `cargo xtask idl-corpus`: compares the IDL compiler with omniidl on every IDL file below a
+//! folder.
 //!
-//! Both get the same files with the same include folders. Those are found, not given: a project's files name what they
-//! include, and the folder that makes the name right is somewhere in the project, the nearest one if there are several.
+//! Both get the same files with the same include folders. These are searched for: a project's files
+//! name what they include, and the matching folder is in the project. If several match, the nearest
+//! one is used.
 
 mod folders;
 mod report;
@@ -17,27 +19,27 @@ const HELP: &str = "\
 cargo xtask idl-corpus DIR [-I DIR]... [-D NAME]... [--rust] [--limit SECONDS]
 
 Every folder in DIR is a project. Each of its .idl files is given to `corelane idl --check` and to omniidl;
-the table says how many each accepts, target/idl-corpus/ has a line for each file, and each disagreement with what the
-two of them say. `--rust` generates code instead of checking only, and counts what has no form in Rust yet.
+the table shows how many each accepts; target/idl-corpus/ has a line for each file, and each disagreement with the messages
+of both. `--rust` also generates code, so that constructs without a form in Rust yet count as refused.
 ";
 
-/// A back end for omniidl that does nothing: without one it answers 0 whatever is wrong.
+/// A back end for omniidl that does nothing; without one, omniidl returns 0 despite errors.
 const NO_BACK_END: &str = "front_end_only";
 
-/// What one compiler says of one file.
+/// Verdict of one compiler on one file.
 #[derive(Clone, Debug, Default)]
 struct Verdict {
     accepted: bool,
-    /// It did not end by itself: a crash, or out of time.
+    /// True if the compiler crashed or reached the time limit.
     broken: bool,
-    /// The first line that says why not.
+    /// First line that gives a reason for the refusal.
     reason: String,
 }
 
 /// One file with both verdicts.
 struct Row {
     project: String,
-    /// The path within the corpus.
+    /// Path within the corpus.
     path: PathBuf,
     ours: Verdict,
     theirs: Option<Verdict>,
@@ -51,7 +53,8 @@ struct Options {
     limit: Duration,
 }
 
-/// Runs what `words` ask for. The exit status is 0 only if no file is refused that omniidl accepts.
+/// Runs the command in `words`. The exit status is 0 only if every file that omniidl accepts is
+/// accepted.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     match options(words).and_then(|options| compare(root, &options)) {
         Ok(true) => ExitCode::SUCCESS,
@@ -85,7 +88,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
             folder if options.corpus.as_os_str().is_empty() && !folder.starts_with('-') => {
                 options.corpus = folder.into();
             }
-            other => return Err(format!("`{other}` means nothing here")),
+            other => return Err(format!("`{other}` is unknown")),
         }
     }
     if options.corpus.is_dir() { Ok(options) } else { Err("the folder of the corpus is missing".to_owned()) }
@@ -105,7 +108,7 @@ fn compare(root: &Path, options: &Options) -> Result<bool, String> {
     std::fs::create_dir_all(&output).map_err(|error| format!("{}: {error}", output.display()))?;
     let omniidl = Command::new("omniidl").arg("-V").stdout(Stdio::null()).status().is_ok();
     if !omniidl {
-        println!("omniidl is not installed: only our own verdicts are counted");
+        println!("omniidl is not installed: only Corelane's verdicts are counted");
     }
     std::fs::write(output.join(NO_BACK_END).with_extension("py"), "def run(tree, arguments):\n    pass\n")
         .map_err(|error| format!("{}: {error}", output.display()))?;
@@ -119,7 +122,7 @@ fn compare(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(!rows.iter().any(|row| !row.ours.accepted && row.theirs.as_ref().is_some_and(|theirs| theirs.accepted)))
 }
 
-/// Every file through both compilers, on all cores.
+/// Runs both compilers on every file, on all cores.
 fn verdicts(folders: &Folders, options: &Options, corelane: &Path, omniidl: bool, output: &Path) -> Vec<Row> {
     let next = AtomicUsize::new(0);
     let one = |file: &Path| {
@@ -158,7 +161,7 @@ fn verdicts(folders: &Folders, options: &Options, corelane: &Path, omniidl: bool
     })
 }
 
-/// Runs a compiler; it is stopped when its time is over.
+/// Runs a compiler, and stops it at the time limit.
 fn verdict(command: Command, limit: Duration) -> Verdict {
     let mut timed = Command::new("timeout");
     timed.arg(limit.as_secs().to_string()).arg(command.get_program()).args(command.get_args()).env("NO_COLOR", "1");

@@ -1,14 +1,15 @@
-//! `cargo xtask interop`: the interop suite alone; with `--tao PREFIX`, live against an installation of TAO that the user has.
+//! `cargo xtask interop`: the interop suite alone; with `--tao PREFIX`, live against the user's
+//! installation of TAO.
 
 use std::path::Path;
 
 use crate::host;
 use crate::steps::{self, Steps};
 
-/// The package whose tests start other ORBs, and build their programs first.
+/// The package whose tests build and start other ORBs.
 pub(crate) const PACKAGE: &str = "corelane-interop";
 
-/// Runs what the words ask for; false if they make no sense.
+/// Runs the command in `options`. Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     match *options {
         [] => {
@@ -28,19 +29,19 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Every pair of ORBs but TAO.
+/// Tests every pair of ORBs except TAO.
 pub(crate) fn all(steps: &mut Steps) {
     steps.command("interop", steps::cargo().args(["test", "--package", PACKAGE, "--locked", "--no-fail-fast"]));
 }
 
-/// Whether an ACE and TAO with Real-time CORBA were installed there.
+/// Checks that an ACE and TAO with Real-time CORBA is installed at a prefix.
 fn is_tao(prefix: &Path) -> steps::Outcome {
     let needed = ["bin/tao_idl", "include/tao/RTPortableServer/RTPortableServer.h", "lib/libTAO_RTPortableServer.so"];
     let missing = needed.into_iter().filter(|name| !prefix.join(name).exists());
     let missing =
         missing.map(|name| format!("there is no {}: is that the prefix of TAO?", prefix.join(name).display()));
     let missing: Vec<String> = missing.collect();
-    let relative = prefix.is_relative().then(|| format!("{} is no absolute path", prefix.display()));
+    let relative = prefix.is_relative().then(|| format!("{} is not an absolute path", prefix.display()));
     steps::findings(missing.into_iter().chain(relative).collect(), String::new())
 }
 

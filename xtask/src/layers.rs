@@ -1,17 +1,17 @@
-//! Who may depend on whom: the layer picture of ARCHITECTURE.md as a table.
+//! Permitted dependencies between crates: the layer picture of ARCHITECTURE.md as a table.
 //!
-//! Packages under `crates/` are the layers. Packages outside it (examples, interop, fuzz) are users: they may depend on
-//! every layer, and no layer may depend on them.
+//! Packages under `crates/` are the layers. Packages outside it (examples, interop, fuzz) are
+//! users: they may depend on every layer, and no layer may depend on them.
 
 use std::path::Path;
 
 use crate::metadata::{Kind, Metadata, Package};
 
-/// A folder under `crates/` and the folders it may depend on.
+/// A folder under `crates/`, and the folders that it may depend on.
 struct Layer {
     folder: &'static str,
     below: &'static [&'static str],
-    /// May compile IDL in its build script.
+    /// True if its build script may compile IDL.
     generates: bool,
 }
 
@@ -23,8 +23,8 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "net", below: &["sys"], generates: false },
     Layer { folder: "rio", below: &["net", "sys", "sched"], generates: false },
     Layer { folder: "orb", below: &["net", "wire", "sys", "sched"], generates: false },
-    Layer { folder: "services", below: &["orb"], generates: true },
-    Layer { folder: "bench", below: &["orb", "services", "net", "sys", "wire"], generates: true },
+    Layer { folder: "services", below: &["orb", "wire", "sys", "sched"], generates: true },
+    Layer { folder: "bench", below: &["orb", "services", "net", "rio", "sys", "wire"], generates: true },
     Layer {
         folder: "cli",
         below: &["wire", "sched", "idl", "sys", "net", "rio", "orb", "services", "bench"],
@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
     },
 ];
 
-/// Every edge between the workspace's packages that the picture does not have.
+/// Returns every edge between the workspace's packages that the picture does not have.
 pub(crate) fn check(metadata: &Metadata, root: &Path) -> Vec<String> {
     let members: Vec<&Package> = metadata.members().collect();
     let mut found = Vec::new();
@@ -68,7 +68,7 @@ fn allowed(layer: &Layer, to: Option<&str>, kind: Kind) -> bool {
     match (to, kind) {
         (None, _) => false,
         (Some("idl"), Kind::Build | Kind::Dev) if layer.generates => true,
-        // A crate may name itself in its own tests, to switch features on.
+        // A crate may name itself in its own tests, to enable features.
         (Some(to), Kind::Dev) if to == layer.folder => true,
         (Some(to), _) => layer.below.contains(&to),
     }
@@ -81,7 +81,7 @@ fn permitted(layer: &Layer) -> String {
     format!(" (allowed: {})", layer.below.join(", "))
 }
 
-/// The folder's name if the package is a layer.
+/// Returns the folder's name if the package is a layer.
 fn layer_folder<'p>(package: &'p Package, root: &Path) -> Option<&'p str> {
     let inside = package.folder.strip_prefix(root.join("crates")).ok()?;
     inside.to_str()

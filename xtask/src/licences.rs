@@ -1,8 +1,9 @@
-//! Licences of the dependencies: each SPDX expression must be satisfiable with the licences listed here.
+//! Licences of the dependencies: each SPDX expression must be satisfiable with the licences listed
+//! here.
 
 use crate::metadata::Metadata;
 
-/// Licences that Corelane's own (MIT or Apache-2.0) can be combined with, without further duties than a notice.
+/// Licences that can be combined with Corelane's own (MIT or Apache-2.0) and require only a notice.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -19,7 +20,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Every external package whose licence is missing, unreadable or not allowed.
+/// Returns every external package whose licence is missing, unreadable or not allowed.
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in metadata.external() {
@@ -38,7 +39,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     found
 }
 
-/// Whether an SPDX expression can be met with the allowed licences alone. `/` is the old spelling of OR.
+/// Returns true if the allowed licences satisfy an SPDX expression. `/` is the old spelling of OR.
 fn satisfiable(expression: &str) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

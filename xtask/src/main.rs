@@ -1,11 +1,12 @@
-//! The project's chores: `cargo xtask check`, `cargo xtask test`, `cargo xtask interop`, `cargo xtask models`,
-//! `cargo xtask demo`, `cargo xtask fuzz`, `cargo xtask idl-corpus`.
+//! The project's tasks, which `cargo xtask help` lists.
 //!
-//! Each check is a pure function from what it reads to a list of findings, so that its own tests can show it refusing a
-//! violated rule; [`steps`] runs them, shows progress and sums up. Nothing here is a dependency of the crates.
+//! Each check is a pure function from its input to a list of findings, so that tests can show it
+//! refusing a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
+//! crates do not depend on this package.
 #![forbid(unsafe_code)]
 
 mod check;
+mod cross;
 mod demo;
 mod dependencies;
 mod fuzz;
@@ -16,6 +17,8 @@ mod layers;
 mod licences;
 mod metadata;
 mod models;
+mod mutants;
+mod nightly;
 mod source;
 mod steps;
 mod test;
@@ -30,19 +33,24 @@ cargo xtask <command>
 
   check            formatting, clippy, rustdoc, dependency direction, licences, source rules
   test             installs missing system packages (root, apt), then check, all tests, models, interop
-  interop          the other ORBs alone
-  interop --tao PREFIX  live against an installation of TAO that you have
-  test --quick     the same without the peers: no system packages, no interop
+  test --quick     like test, without the peers: no system packages, no interop
+  interop          the tests with other ORBs alone
+  interop --tao PREFIX  tests with your own installation of TAO
   models           the models of the protocols over atomics, in every interleaving with up to 3 preemptions (the largest: 2)
-  models --preemptions N  all of them with up to N; with 3 the largest takes minutes
+  models --preemptions N  all models with up to N preemptions; with 3 the largest takes minutes
   demo             runs a mission computer and its clients for 15 seconds; report in target/demo/report.html
-  demo --seconds N the same for N seconds
+  demo --seconds N like demo, for N seconds
   fuzz [TARGET...] runs the fuzz targets, a minute each; docs/fuzzing.md has more
-       --runs N    that many executions of each; --seconds N: that long
-       --keep      adds what was found on the way to fuzz/corpus
+       --runs N    N executions of each target; --seconds N: N seconds each
+       --keep      adds the inputs that reach new paths to fuzz/corpus
        --list      names the targets; --prove: finds a planted fault
-  build-time       how long a release build of the workspace takes from nothing but fetched sources
-  idl-corpus DIR   the IDL compiler beside omniidl on every .idl file below DIR
+  mutants [FILE...]  changes the code in one place at a time: 95 of 100 times a test must fail; takes an hour or more
+       --jobs N    N mutants at a time; CONTRIBUTING.md has more
+  miri [FILTER...] tests of unsafe code under Miri, by hand: needs a nightly toolchain with miri and rust-src
+  tsan [FILTER...] tests of shared data under ThreadSanitizer, by hand: needs a nightly toolchain with rust-src
+  cross            the crates for 64-bit ARM; rustup installs the target if it is missing
+  build-time       time of a release build of the workspace from fetched sources
+  idl-corpus DIR   compares the IDL compiler with omniidl on every .idl file below DIR
   help             this text
 ";
 
@@ -69,6 +77,15 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         }
+        ["mutants", options @ ..] => {
+            if !mutants::run(&mut steps, options) {
+                eprint!("{HELP}");
+                return ExitCode::from(2);
+            }
+        }
+        ["miri", filters @ ..] => nightly::miri(&mut steps, filters),
+        ["tsan", filters @ ..] => nightly::tsan(&mut steps, filters),
+        ["cross"] => cross::run(&mut steps),
         ["build-time"] => build_time(&mut steps),
         ["demo", options @ ..] => return demo::run(&root(), options),
         ["fuzz", options @ ..] => return fuzz::run(&root(), options),
@@ -85,7 +102,7 @@ fn main() -> ExitCode {
     steps.summary()
 }
 
-/// A release build of everything into a folder of its own, which goes again. The steps' summary has the time.
+/// Builds everything for release into a temporary folder. The steps' summary has the time.
 fn build_time(steps: &mut Steps) {
     if !steps.command("sources", steps::cargo().args(["fetch", "--locked"])) {
         return;
@@ -97,11 +114,11 @@ fn build_time(steps: &mut Steps) {
     });
     let build = ["build", "--workspace", "--release", "--locked", "--quiet", "--target-dir"];
     steps.command("release build", steps::cargo().args(build).arg(&folder));
-    // What it takes up is of no further use; what cannot be removed is in the way of nothing.
+    // Ignore errors: the folder is not needed any more, and its remains do no harm.
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// The workspace's folder: the one above xtask's own.
+/// Returns the workspace's folder: the parent of xtask's own.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

@@ -1,4 +1,4 @@
-//! What the checks need of `cargo metadata`: the packages, and who depends on whom.
+//! The part of `cargo metadata` that the checks need: packages and their dependencies.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::steps;
 
-/// How a dependency is declared.
+/// Section in which a dependency is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,
@@ -29,7 +29,7 @@ impl Kind {
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// False for a crate that comes by path: one of the workspace's own.
+    /// False for a path dependency: a crate of the workspace.
     pub(crate) external: bool,
 }
 
@@ -41,38 +41,35 @@ pub(crate) struct Package {
     pub(crate) licence: Option<String>,
     /// False for a member of the workspace.
     pub(crate) external: bool,
-    /// The package's folder.
     pub(crate) folder: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-/// The workspace's packages and everything they bring in.
+/// The workspace's packages and all their dependencies.
 #[derive(Debug)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
 }
 
 impl Metadata {
-    /// Asks cargo. The lock file must be up to date already.
+    /// Runs cargo. The lock file must already be up to date.
     pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let mut command = steps::cargo();
         command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root);
         Self::parse(&steps::output(&mut command)?)
     }
 
-    /// Reads the JSON that cargo prints.
     pub(crate) fn parse(json: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(json).map_err(|error| format!("cargo metadata: {error}"))?;
         let packages = list(&value, "packages")?.iter().map(package).collect::<Result<_, _>>()?;
         Ok(Self { packages })
     }
 
-    /// The workspace's own packages.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| !package.external)
     }
 
-    /// Packages from a registry or a repository.
+    /// Returns packages from a registry or a repository.
     pub(crate) fn external(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.external)
     }
@@ -114,7 +111,8 @@ fn list<'v>(value: &'v Value, key: &str) -> Result<&'v Vec<Value>, String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A package for the checks' tests: a member in `folder`, with `edges` of (name, kind, external).
+    /// Returns a package for the checks' tests: a member in `folder`, with `edges` of (name, kind,
+    /// external).
     pub(crate) fn member(name: &str, folder: &str, edges: &[(&str, Kind, bool)]) -> Package {
         let dependencies =
             edges.iter().map(|&(name, kind, external)| Dependency { name: name.into(), kind, external }).collect();
@@ -128,7 +126,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A package from a registry, for the checks' tests.
+    /// Returns a package from a registry for the checks' tests.
     pub(crate) fn registry(name: &str, licence: Option<&str>) -> Package {
         Package { licence: licence.map(str::to_owned), external: true, ..member(name, "/registry", &[]) }
     }

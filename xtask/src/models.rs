@@ -1,10 +1,10 @@
-//! The models of the protocols over atomics: small tests that `loom` runs in every interleaving.
+//! Models of the protocols over atomics: small tests that `loom` runs in every interleaving.
 
 use std::path::{Path, PathBuf};
 
 use crate::steps::{self, Steps};
 
-/// The crate that has them; hand-made protocols over atomics live there and nowhere else.
+/// The only crate with hand-written protocols over atomics, and their models.
 const PACKAGE: &str = "corelane-sys";
 
 /// Builds and runs all models, each within its own bound.
@@ -12,7 +12,7 @@ pub(crate) fn run(steps: &mut Steps) {
     within(steps, None);
 }
 
-/// Runs them as `options` say; false if those make no sense.
+/// Runs the models with `options`. Returns false if the options are invalid.
 pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     match options {
         [] => within(steps, None),
@@ -25,13 +25,14 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// `preemptions`: at most so many in an interleaving, of every model; mistakes show with few, and with each further one there are several
-/// times as many interleavings.
+/// Runs the models. `preemptions` bounds the preemptions in an interleaving of every model.
+/// Mistakes appear with few preemptions, and each further one multiplies the number of
+/// interleavings.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();
         command.args(["test", "--package", PACKAGE, "--lib", "--release", "--locked"]).current_dir(root);
-        // What other builds have made stays as it is.
+        // A folder of its own keeps the output of other builds.
         command.env("CARGO_TARGET_DIR", target(root).join("loom")).env("RUSTFLAGS", "--cfg loom -D warnings");
         if let Some(preemptions) = preemptions {
             command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());

@@ -1,30 +1,42 @@
-//! Rules about the source text itself: how long a file may be, and where `unsafe` may stand.
+//! Rules about the source text: the length of a file, the place of `unsafe`, and the list of
+//! integration tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file may have this many lines besides its tests.
+/// Maximum number of lines in a file without its tests.
 const LONGEST: usize = 900;
 
 /// The only place for `unsafe`.
 const UNSAFE_HOME: &str = "crates/sys/";
 
-/// Every violation in the Rust files that belong to the workspace, and how many files were read.
+/// The package of the integration tests. Its files stand in folders by subject, so Cargo does not find them by itself.
+const TESTS: &str = "tests/";
+
+/// Returns every violation in the workspace's Rust files, and the number of files.
 pub(crate) fn check(root: &Path) -> Result<(Vec<String>, usize), String> {
     let mut files = Vec::new();
     collect(root, &mut files)?;
     files.sort();
     let mut found = Vec::new();
+    let mut tests = Vec::new();
     for path in &files {
-        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = read(path)?;
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
         found.extend(too_long(&name, &text));
         found.extend(unsafe_outside(&name, &text));
+        tests.extend(name.strip_prefix(TESTS).map(str::to_owned));
     }
+    let folder = root.join(TESTS);
+    found.extend(unlisted_tests(&tests, &read(&folder.join("Cargo.toml"))?, &read(&folder.join("README.md"))?));
     Ok((found, files.len()))
 }
 
-/// The Rust files below `folder`, build output and hidden folders left out.
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Collects the Rust files below `folder`, without build output and hidden folders.
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in entries {
@@ -44,14 +56,12 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
 fn too_long(name: &str, text: &str) -> Option<String> {
     let is_test = name.split('/').any(|part| part == "tests" || part == "tests.rs");
     let lines = lines_without_tests(text);
-    (!is_test && lines > LONGEST).then(|| {
-        format!(
-            "{name} has {lines} lines besides its tests; {LONGEST} is the limit: give its concepts files of their own"
-        )
-    })
+    (!is_test && lines > LONGEST)
+        .then(|| format!("{name} has {lines} lines besides its tests; {LONGEST} is the limit: split it by concept"))
 }
 
-/// Lines outside `#[cfg(test)] mod NAME { ... }` blocks that stand at the left margin, as rustfmt lays them out.
+/// Counts the lines outside `#[cfg(test)] mod NAME { ... }` blocks at the left margin, as rustfmt
+/// formats them.
 fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut count = 0;
@@ -85,7 +95,41 @@ fn unsafe_outside(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// The text with comments, strings and character literals blanked out; lines stay where they are.
+/// Compares the Rust files of the integration tests with the `[[test]]` entries of their manifest and with the rows of their index.
+///
+/// `files`: paths below `tests/`. A file without an entry would never be compiled, and nothing else would tell.
+fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> {
+    let is_test = |file: &&String| !file.starts_with("src/") && *file != "build.rs";
+    let entries: Vec<&str> = manifest.split("\n[").filter_map(|table| table.strip_prefix("[test]]\n")).collect();
+    let rows: Vec<&str> = index.lines().filter(|line| line.starts_with("| [")).collect();
+    let mut found = Vec::new();
+    for file in files.iter().filter(is_test) {
+        let (folder, name) = file.strip_suffix(".rs").and_then(|path| path.rsplit_once('/')).unwrap_or_default();
+        if folder.is_empty() || folder.contains('/') {
+            found.push(format!("{TESTS}{file} is not in a folder of tests: move it to {TESTS}SUBJECT/"));
+            continue;
+        }
+        let entry = format!("name = \"{name}\"\npath = \"{file}\"");
+        if !entries.iter().any(|listed| listed.trim_end() == entry) {
+            found.push(format!(
+                "{TESTS}{file} never runs: {TESTS}Cargo.toml has no [[test]] of just these lines:\n{entry}"
+            ));
+        }
+        let row = format!("| [`{name}`]({file}) | ");
+        if rows.iter().filter(|line| line.starts_with(&row)).count() != 1 {
+            found.push(format!("{TESTS}{file} has not one row in {TESTS}README.md: `{row}what it tests |`"));
+        }
+    }
+    for row in rows {
+        let file = row.split(['(', ')']).nth(1).unwrap_or_default();
+        if !files.iter().any(|there| there == file) {
+            found.push(format!("{TESTS}README.md has a row for {file}, which is not there"));
+        }
+    }
+    found
+}
+
+/// Replaces comments, strings and character literals by blanks. Line numbers do not change.
 fn code_only(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -114,7 +158,8 @@ fn code_only(text: &str) -> String {
 }
 
 fn after_word(code: &str) -> bool {
-    // `br"..."` and `cr"..."` are raw strings too; any other letter before the r makes it part of a name.
+    // `br"..."` and `cr"..."` are raw strings too; any other letter before the r makes it part of a
+    // name.
     let before = code.trim_end_matches(['b', 'c']);
     before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_')
 }
@@ -157,7 +202,7 @@ fn quoted(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// The length of a raw string that begins here, or 0.
+/// Returns the length of a raw string that begins here, or 0.
 fn raw_string(rest: &[char]) -> usize {
     let hashes = rest[1..].iter().take_while(|letter| **letter == '#').count();
     if rest.get(1 + hashes) != Some(&'"') {
@@ -173,7 +218,7 @@ fn raw_string(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// The length of a character literal that begins here, or 0 for a lifetime.
+/// Returns the length of a character literal that begins here, or 0 for a lifetime.
 fn character(rest: &[char]) -> usize {
     match rest {
         ['\'', '\\', _, more @ ..] => 3 + more.iter().position(|letter| *letter == '\'').map_or(0, |at| at + 1),
@@ -206,6 +251,30 @@ mod tests {
         assert_eq!(at("let a = \"unsafe \\\" unsafe\"; let b = r#\"unsafe \" unsafe\"#; let c = br\"unsafe\";"), 0);
         assert_eq!(at("fn f<'a>(x: &'a str) { let q = '\"'; unsafe { } }"), 1);
         assert_eq!(at("let q = '\\''; let p = b'\\u{27}'; unsafe {}"), 1);
+    }
+
+    #[test]
+    fn integration_test_without_entry_or_row_is_refused() {
+        let files = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let entry = |name: &str| format!("\n[[test]]\nname = \"{name}\"\npath = \"wire/{name}.rs\"\n");
+        let manifest = format!("[package]\nautotests = false\n{}{}", entry("a"), entry("b"));
+        let index =
+            "## wire\n| file | what it tests |\n|---|---|\n| [`a`](wire/a.rs) | A. |\n| [`b`](wire/b.rs) | B. |\n";
+        let there = files(&["build.rs", "src/lib.rs", "src/bin/peer.rs", "wire/a.rs", "wire/b.rs"]);
+        assert_eq!(unlisted_tests(&there, &manifest, index), [""; 0]);
+
+        let first = |files: &[String], manifest: &str, index: &str| unlisted_tests(files, manifest, index).join("; ");
+        assert!(first(&there, &manifest.replace(&entry("b"), ""), index).starts_with("tests/wire/b.rs never runs"));
+        assert!(first(&there, &manifest.replace("wire/b", "rt/b"), index).starts_with("tests/wire/b.rs never runs"));
+        let off = format!("{}test = false\n", manifest.trim_end().to_owned() + "\n");
+        assert!(first(&there, &off, index).starts_with("tests/wire/b.rs never runs"));
+        let short = index.replace("| [`a`](wire/a.rs) | A. |\n", "");
+        assert!(first(&there, &manifest, &short).starts_with("tests/wire/a.rs has not one row"));
+        assert!(first(&there[..4], &manifest, index).contains("has a row for wire/b.rs, which is not there"));
+        for place in ["c.rs", "wire/common/c.rs", "tests/wire/c.rs"] {
+            let outside = first(&files(&["wire/a.rs", "wire/b.rs", place]), &manifest, index);
+            assert!(outside.ends_with("is not in a folder of tests: move it to tests/SUBJECT/"), "{outside}");
+        }
     }
 
     #[test]

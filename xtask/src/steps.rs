@@ -1,18 +1,26 @@
-//! Runs steps one after another, says what is running and how long it took, and sums up at the end.
+//! Runs steps one after another, shows each with its time, and prints a summary at the end.
 //!
-//! A failed step does not stop the ones after it: one run shows everything that is wrong.
+//! A failed step does not stop the following ones: one run shows everything that is wrong.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a step says: a short remark when it passed, the reason when it did not.
+/// Result of a step: a short remark if it passed, the reason if it failed.
 pub(crate) type Outcome = Result<String, String>;
 
 struct Done {
     name: String,
-    passed: bool,
+    result: StepResult,
     took: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StepResult {
+    Passed,
+    Failed,
+    /// The step was not run; the output gives the reason.
+    LeftOut,
 }
 
 /// The steps of one run.
@@ -27,7 +35,7 @@ impl Steps {
         Self { root, started: Instant::now(), done: Vec::new() }
     }
 
-    /// Runs one step and records how it ended. True if it passed.
+    /// Runs one step and records its result. Returns true if it passed.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&Path) -> Outcome) -> bool {
         println!("==> {name}  [{} since the start]", seconds(self.started.elapsed()));
         let began = Instant::now();
@@ -39,29 +47,50 @@ impl Steps {
             Ok(remark) => println!("    passed: {name}, {}: {remark}", seconds(took)),
             Err(reason) => println!("    FAILED: {name}, {}\n{}", seconds(took), indented(&reason)),
         }
-        self.done.push(Done { name: name.to_owned(), passed, took });
+        let result = if passed { StepResult::Passed } else { StepResult::Failed };
+        self.done.push(Done { name: name.to_owned(), result, took });
         passed
     }
 
-    /// Runs a program in the workspace's folder as a step, its output shown as it comes.
+    /// Records a step that cannot be run here. It neither passed nor failed, and the summary lists
+    /// it as left out.
+    pub(crate) fn left_out(&mut self, name: &str, why: &str) {
+        println!("==> {name}  [{} since the start]\n    LEFT OUT: {why}", seconds(self.started.elapsed()));
+        self.done.push(Done { name: name.to_owned(), result: StepResult::LeftOut, took: Duration::ZERO });
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Runs a program in the workspace's folder as a step, and shows its output as it comes.
     pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
         self.step(name, |root| status(command.current_dir(root)))
     }
 
-    /// Prints the table of steps; the exit code says whether all passed.
+    /// Prints the table of steps. The exit code says whether none failed.
     pub(crate) fn summary(&self) -> ExitCode {
         println!("\nsummary");
         for step in &self.done {
-            let word = if step.passed { "passed" } else { "FAILED" };
-            println!("  {word}  {:>9}  {}", seconds(step.took), step.name);
+            let word = match step.result {
+                StepResult::Passed => "passed",
+                StepResult::Failed => "FAILED",
+                StepResult::LeftOut => "left out",
+            };
+            println!("  {word:<8}  {:>9}  {}", seconds(step.took), step.name);
         }
-        let failed = self.done.iter().filter(|step| !step.passed).count();
-        println!("steps: {} passed, {failed} failed, {}", self.done.len() - failed, seconds(self.started.elapsed()));
+        let count = |result| self.done.iter().filter(|step| step.result == result).count();
+        let (passed, failed) = (count(StepResult::Passed), count(StepResult::Failed));
+        let left_out = match count(StepResult::LeftOut) {
+            0 => String::new(),
+            number => format!("{number} left out, "),
+        };
+        println!("steps: {passed} passed, {failed} failed, {left_out}{}", seconds(self.started.elapsed()));
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
-/// Runs a program to its end without input; its output goes where ours goes.
+/// Runs a program to its end without input. It inherits the outputs of this process.
 pub(crate) fn status(command: &mut Command) -> Outcome {
     let shown = shown(command);
     match command.stdin(Stdio::null()).status() {
@@ -71,7 +100,7 @@ pub(crate) fn status(command: &mut Command) -> Outcome {
     }
 }
 
-/// Runs a program to its end and returns what it printed on its standard output.
+/// Runs a program to its end and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Outcome {
     let shown = shown(command);
     let output =
@@ -83,17 +112,17 @@ pub(crate) fn output(command: &mut Command) -> Outcome {
     String::from_utf8(output.stdout).map_err(|_| format!("`{shown}` printed something that is not UTF-8"))
 }
 
-/// A check's findings as a step's outcome.
+/// Converts a check's findings to a step's outcome.
 pub(crate) fn findings(found: Vec<String>, remark: String) -> Outcome {
     if found.is_empty() { Ok(remark) } else { Err(found.join("\n")) }
 }
 
-/// `cargo` as the one that runs us.
+/// Returns the `cargo` that runs this program.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-fn shown(command: &Command) -> String {
+pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -116,7 +145,9 @@ mod tests {
         let mut steps = Steps::new(PathBuf::from("."));
         assert!(!steps.step("first", |_| Err("because".into())));
         assert!(steps.step("second", |_| Ok(String::new())));
-        assert_eq!(steps.done.iter().map(|step| step.passed).collect::<Vec<_>>(), [false, true]);
+        steps.left_out("third", "it needs a machine that is not here");
+        let results: Vec<StepResult> = steps.done.iter().map(|step| step.result).collect();
+        assert_eq!(results, [StepResult::Failed, StepResult::Passed, StepResult::LeftOut]);
         assert_eq!(steps.summary(), ExitCode::FAILURE);
     }
 

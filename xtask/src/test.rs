@@ -1,9 +1,10 @@
-//! `cargo xtask test`: the whole run, as continuous integration does it.
+//! `cargo xtask test`: the complete run, as in continuous integration.
 
 use crate::steps::{self, Steps};
 use crate::{check, host, interop, models};
 
-/// Builds the programs with which the benchmarks compare, and calls each of them a few times; figures are of no interest here.
+/// Arguments that build the peers' programs for benchmarks, and call each of them a few times. The
+/// figures do not matter here.
 const PEERS: &[&str] = &[
     "run",
     "--package",
@@ -28,12 +29,12 @@ const PEERS: &[&str] = &[
     "oneway",
 ];
 
-/// How much of the run is wanted.
+/// Extent of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Everything, the peers included.
+    /// Everything, including the peers.
     Full,
-    /// Without the peers, and so without their system packages.
+    /// Without the peers and their system packages.
     Quick,
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
         return;
     }
     check::run(steps);
-    // One failure is not to hide others.
+    // A failure must not hide others.
     let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked", "--no-fail-fast"];
     steps.command("tests", steps::cargo().args(own));
     models::run(steps);

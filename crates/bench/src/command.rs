@@ -5,17 +5,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
+use crate::baseline::Transport;
 use crate::call;
 use crate::counts;
 use crate::cpu;
 use crate::cubit;
 use crate::demux;
-use crate::environment::{Ending, Environment};
-use crate::floor::Carrier;
+use crate::environment::{Environment, RunEnd};
 use crate::footprint;
 use crate::harness::Progress;
 use crate::idl;
-use crate::idle::Awake;
+use crate::idle::IdleStateLock;
 use crate::mt;
 use crate::options::Options;
 use crate::os;
@@ -27,7 +27,7 @@ use crate::scale;
 use crate::stages;
 use crate::switch;
 
-/// What the command says when it is asked for help, or when it does not understand.
+/// Help text of the command.
 pub const USAGE: &str = "\
 usage: corelane bench list
        corelane bench run NAME... [OPTION]...
@@ -35,9 +35,9 @@ usage: corelane bench list
        corelane bench plan PLAN --json FILE [--via PROGRAM]
        corelane bench report FILE... [--out PAGE]
 
-Measures this ORB, its peers and bare sockets against each other. Variants take turns, so that ratios hold even where
-the machine does not keep still; figures mean something only while nothing else runs. `report` makes one HTML page of the
-JSON lines of one or more runs and compares them; `plan` carries out runs on this and other machines (docs/benchmarks.md).
+Measures this ORB, its peers and bare sockets against each other. Variants take turns, so that ratios hold even if the
+speed of the machine changes; figures are valid only while no other program runs. `report` makes one HTML page from the
+JSON lines of one or more runs and compares them; `plan` makes runs on this and other machines (docs/benchmarks.md).
 
   --quick, --full       fewer or more calls (3 x 2000 or 10 x 50000 instead of 5 x 10000)
   --count N             calls per repetition
@@ -45,24 +45,24 @@ JSON lines of one or more runs and compares them; `plan` carries out runs on thi
   --warm-up N           calls before each turn that are not counted
   --core N              client and server on core N; the default, with the last core
   --cores A,B           client on core A, server on core B
-  --unpinned            wherever the kernel likes
-  --fifo PRIORITY       in the class SCHED_FIFO, 1 to 99, instead of the ordinary one
+  --unpinned            client and server on any cores
+  --fifo PRIORITY       run in the class SCHED_FIFO at this priority, 1 to 99, instead of the ordinary class
   --threads N           threads of a pool (4)
   --op NAME             call this operation; may be given several times
   --transport NAME      tcp (the default), unix or shm (shared memory), for `call` and `cubit`; may be given several times;
                         `all` has all three unless some are named
-  --json FILE           also write JSON lines (docs/benchmarks.md); `-`: to the standard output, text to that for errors
-  --name TEXT           what the run is called in reports
-  --via PROGRAM         through which `plan` reaches other hosts (ssh)
+  --json FILE           also write JSON lines (docs/benchmarks.md); `-`: to the standard output, text to the standard error
+  --name TEXT           name of the run in reports
+  --via PROGRAM         program through which `plan` reaches other hosts (ssh)
   --out FILE            the page that `report` writes (report.html)
-  --hello FILE          the hello example's server, for `footprint`; by default hello-server beside this program
-  --minimal FILE        the same in its smallest form (cargo build --profile minimal); by default ../minimal/hello-server
-  --peers DIR           where the peers' sources are: interop/peers of the repository
+  --hello FILE          the hello example's server, for `footprint`; by default hello-server in the folder of this program
+  --minimal FILE        its smallest form (cargo build --profile minimal); by default ../minimal/hello-server
+  --peers DIR           folder of the peers' sources: interop/peers of the repository
   --preemption          `os` also switches the kernel's preemption mode, for the whole machine, while it measures
   --without-peers       leave the peers out; the report says so
-  --strict              what is missing is a failure
+  --strict              missing measurements are a failure
 
-Exit status: 0 all ran (peers that are missing are reported, not counted as failures), 1 a benchmark failed,
+Exit status: 0 all ran (missing peers are reported and are no failure), 1 a benchmark failed,
 2 wrong usage.
 ";
 
@@ -70,10 +70,10 @@ Exit status: 0 all ran (peers that are missing are reported, not counted as fail
 pub const RAN: u8 = 0;
 /// Exit status: a benchmark failed.
 pub const FAILED: u8 = 1;
-/// Exit status: the arguments make no sense.
+/// Exit status: wrong usage.
 pub const WRONG_USAGE: u8 = 2;
 
-/// The one benchmark that decides itself whether the cores may sleep.
+/// The only benchmark that decides itself whether the cores may enter idle states.
 const OS: &str = "os";
 
 type Run = fn(&Options, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
@@ -107,14 +107,10 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "mt",
-        about: "MT_Cubit: latency and jitter of a high-priority client beside 0 to 500, each of its own lower priority",
+        about: "MT_Cubit: latency and jitter of a high-priority client beside 0 to 500 clients of different lower priorities",
         run: mt::mt,
     },
-    Benchmark {
-        name: "mt-equal",
-        about: "the same where all low-priority clients have the same priority",
-        run: mt::mt_equal,
-    },
+    Benchmark { name: "mt-equal", about: "MT_Cubit with one priority for all low-priority clients", run: mt::mt_equal },
     Benchmark {
         name: "saturation",
         about: "a high-priority client beside low-priority ones that keep nine tenths of the core busy, by load and transport",
@@ -127,12 +123,12 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "lane",
-        about: "what a lane adds to a call, beside a plain pool with the same thread at the same priority",
+        about: "cost of a lane over a plain pool with the same thread at the same priority",
         run: mt::lane,
     },
     Benchmark {
         name: OS,
-        about: "the same calls by scheduling class, cores, idle states, timer slack and kernel preemption",
+        about: "calls by scheduling class, cores, idle states, timer slack and kernel preemption",
         run: os::os,
     },
     Benchmark {
@@ -147,22 +143,22 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "stages",
-        about: "what a server does with a request, stage by stage, from time probes inside the ORB",
+        about: "time of each stage of a request in the server, from time probes inside the ORB",
         run: stages::stages,
     },
     Benchmark {
         name: "protocol",
-        about: "calls with marshalling and with the same octets as they are: Corelane and omniORB",
+        about: "calls with marshalling, and as octet sequences of the same size: Corelane and omniORB",
         run: protocol::protocol,
     },
     Benchmark {
         name: "counts",
-        about: "system calls, locks, futex calls, atomic operations, allocations and hand-offs of a call, on either side",
+        about: "system calls, locks, futex calls, atomic operations, allocations and hand-offs of a call, on both sides",
         run: counts::counts,
     },
     Benchmark {
         name: "demux",
-        about: "one of 1 to 1,000 connections, POAs 0 to 64 deep, 1 to 1,000,000 objects, 1 to 1,000 operations; octets per object",
+        about: "time to find one of 1 to 1,000 connections, POAs 0 to 64 deep, 1 to 1,000,000 objects, 1 to 1,000 operations; octets per object",
         run: demux::demux,
     },
     Benchmark {
@@ -177,13 +173,13 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "idl-front-end",
-        about: "lines of IDL parsed and checked in a second, beside omniidl",
+        about: "lines of IDL parsed and checked per second, compared with omniidl",
         run: idl::front_end,
     },
 ];
 
-/// Runs the command with the arguments behind `corelane bench`, writes results and errors to `out`, and answers the exit
-/// status: [`RAN`], [`FAILED`] or [`WRONG_USAGE`].
+/// Runs the command with the arguments after `corelane bench`. Writes results and errors to `out`,
+/// and returns the exit status: [`RAN`], [`FAILED`] or [`WRONG_USAGE`].
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let mut arguments = arguments.into_iter();
     let verb = arguments.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
@@ -197,13 +193,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
         return RAN;
     }
     let chosen = match choose(&verb, &options.names) {
-        Ok(Chosen::List) => {
+        Ok(Selection::List) => {
             for benchmark in BENCHMARKS {
                 let _ = writeln!(out, "{:<14} {}", benchmark.name, benchmark.about);
             }
             return RAN;
         }
-        Ok(Chosen::Report) => {
+        Ok(Selection::Report) => {
             let files: Vec<PathBuf> = options.names.iter().map(PathBuf::from).collect();
             return match page::write(&files, &options.out) {
                 Ok(runs) => {
@@ -214,16 +210,16 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
                 Err(failure) => failed(&failure, out),
             };
         }
-        Ok(Chosen::Plan) => {
+        Ok(Selection::Plan) => {
             let (Some(plan), Some(json)) = (options.names.first(), &options.json) else {
-                return wrong_usage(&Failure::new("`plan` takes one plan and --json FILE for what comes of it"), out);
+                return wrong_usage(&Failure::new("`plan` takes one plan, and --json FILE for the results"), out);
             };
             return match plan::carry_out(Path::new(plan), json, &options.via, out) {
                 Ok(_) => RAN,
                 Err(failure) => failed(&failure, out),
             };
         }
-        Ok(Chosen::These(benchmarks)) => benchmarks,
+        Ok(Selection::These(benchmarks)) => benchmarks,
         Err(failure) => return wrong_usage(&failure, out),
     };
     match run_all(&chosen, &options, out) {
@@ -237,21 +233,21 @@ fn failed(failure: &Failure, out: &mut dyn Write) -> u8 {
     FAILED
 }
 
-enum Chosen {
+enum Selection {
     List,
     Plan,
     Report,
     These(Vec<&'static Benchmark>),
 }
 
-fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
+fn choose(verb: &str, names: &[String]) -> Result<Selection, Failure> {
     match verb {
-        "list" if names.is_empty() => Ok(Chosen::List),
-        "all" if names.is_empty() => Ok(Chosen::These(BENCHMARKS.iter().collect())),
-        "plan" if names.len() == 1 => Ok(Chosen::Plan),
+        "list" if names.is_empty() => Ok(Selection::List),
+        "all" if names.is_empty() => Ok(Selection::These(BENCHMARKS.iter().collect())),
+        "plan" if names.len() == 1 => Ok(Selection::Plan),
         "plan" => Err(Failure::new("`plan` takes one file")),
-        "report" if names.is_empty() => Err(Failure::new("no file is named that `--json` has written")),
-        "report" => Ok(Chosen::Report),
+        "report" if names.is_empty() => Err(Failure::new("`report` needs at least one file that `--json` has written")),
+        "report" => Ok(Selection::Report),
         "list" | "all" => Err(Failure::new(format!("`{verb}` takes no names; `run` does"))),
         "run" if names.is_empty() => Err(Failure::new("no benchmark is named; `corelane bench list` lists them")),
         "run" => {
@@ -261,16 +257,16 @@ fn choose(verb: &str, names: &[String]) -> Result<Chosen, Failure> {
                     Failure::new(format!("there is no benchmark `{name}`; `corelane bench list` lists them"))
                 })
             });
-            named.collect::<Result<_, _>>().map(Chosen::These)
+            named.collect::<Result<_, _>>().map(Selection::These)
         }
-        "" => Err(Failure::new("what is to be done is not said: list, run, all, plan or report")),
-        _ => Err(Failure::new(format!("there is no `{verb}`; there are list, run, all, plan and report"))),
+        "" => Err(Failure::new("no command is given; there are list, run, all, plan and report")),
+        _ => Err(Failure::new(format!("there is no command `{verb}`; there are list, run, all, plan and report"))),
     }
 }
 
-/// The whole suite leaves no transport out unless it is told to.
-fn carriers(verb: &str, named: Vec<Carrier>) -> Vec<Carrier> {
-    if verb == "all" && named.is_empty() { Carrier::ALL.to_vec() } else { named }
+/// Returns the transports to measure. The whole suite measures all of them unless some are named.
+fn carriers(verb: &str, named: Vec<Transport>) -> Vec<Transport> {
+    if verb == "all" && named.is_empty() { Transport::ALL.to_vec() } else { named }
 }
 
 fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
@@ -279,25 +275,25 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 }
 
 fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut awake = Awake::hold();
+    let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
-    // Who wants the JSON lines on the standard output wants nothing else there.
+    // JSON lines on the standard output exclude all other text there.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;
     let environment = Environment::read(&options.placement, idle_held(awake.is_some(), benchmarks));
     report.begin(options.name.as_deref(), &environment, &options.extent)?;
     if cfg!(debug_assertions) {
-        report.text("warning: this is a debug build: build with --release for figures that mean something\n")?;
+        report.text("warning: this is a debug build; build with --release for valid figures\n")?;
     }
     let mut progress = Progress::new();
     let mut first_failure = None;
-    let began = Ending::begin();
+    let began = RunEnd::begin();
     for (index, benchmark) in benchmarks.iter().enumerate() {
         progress.step(index + 1, benchmarks.len());
         awake = match benchmark.name {
             OS => None,
-            _ => awake.or_else(Awake::hold),
+            _ => awake.or_else(IdleStateLock::hold),
         };
         let outcome = (benchmark.run)(options, &mut report, &mut progress);
         progress.clear();
@@ -307,7 +303,7 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
         }
         report.verdict(benchmark.name, options.placement.cores)?;
     }
-    report.end(&Ending::since(&began))?;
+    report.end(&RunEnd::since(&began))?;
     if report.is_incomplete() {
         report.text("\nThe run is incomplete: see NOT MEASURED above.\n")?;
         if options.strict {
@@ -317,14 +313,14 @@ fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) ->
     first_failure.map_or(Ok(()), Err)
 }
 
-/// What is done about idle states in a run of these.
+/// Describes how idle states are handled in a run of these benchmarks.
 fn idle_held(held: bool, benchmarks: &[&Benchmark]) -> &'static str {
     let of_os = benchmarks.iter().filter(|benchmark| benchmark.name == OS).count();
     match of_os {
         _ if !held => "not held",
         0 => "held at 0 us by /dev/cpu_dma_latency",
-        all if all == benchmarks.len() => "held or not as the figures of `os` say",
-        _ => "held at 0 us by /dev/cpu_dma_latency, but in `os`, whose figures say",
+        all if all == benchmarks.len() => "set by `os`: see its figures",
+        _ => "held at 0 us by /dev/cpu_dma_latency, except in `os`: see its figures",
     }
 }
 
@@ -348,8 +344,8 @@ mod tests {
 
     #[test]
     fn the_whole_suite_has_every_transport() {
-        assert_eq!(carriers("all", Vec::new()), Carrier::ALL);
-        assert_eq!(carriers("all", vec![Carrier::Unix]), [Carrier::Unix]);
+        assert_eq!(carriers("all", Vec::new()), Transport::ALL);
+        assert_eq!(carriers("all", vec![Transport::Unix]), [Transport::Unix]);
         assert_eq!(carriers("run", Vec::new()), []);
     }
 
@@ -361,7 +357,7 @@ mod tests {
         assert_eq!(idle_held(true, &named(&["call"])), "held at 0 us by /dev/cpu_dma_latency");
         assert_eq!(idle_held(false, &named(&["call", OS])), "not held");
         assert!(!idle_held(true, &named(&[OS])).starts_with("held at"));
-        assert!(idle_held(true, &named(&["call", OS])).contains("but in `os`"));
+        assert!(idle_held(true, &named(&["call", OS])).contains("except in `os`"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a stretch of work cost: processor time and context switches of the processes that took part, and time stolen from the machine.
+//! Cost of a period of work: processor time, context switches, and time stolen from the machine.
 
 use std::fs;
 use std::path::Path;
@@ -7,23 +7,24 @@ use corelane_sys::usage;
 
 use crate::json::Object;
 
-/// Costs of a stretch of work, or of everything since the processes and the machine began.
+/// Cost of a period of work, or of all time since the processes and the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     /// Processor time of the client's process, in microseconds.
     pub(crate) client_us: f64,
     /// Processor time of the server's process, in microseconds.
     pub(crate) server_us: f64,
-    /// Context switches of both because they waited.
+    /// Context switches of both processes because they waited.
     pub(crate) voluntary: u64,
-    /// Context switches of both because something else was to run.
+    /// Context switches of both processes because another thread was to run.
     pub(crate) involuntary: u64,
-    /// Time that the hypervisor gave to others, of all cores, in milliseconds; it is counted in steps of 10.
+    /// Time that the hypervisor gave to other machines, over all cores, in milliseconds. The kernel
+    /// counts it in steps of 10.
     pub(crate) steal_ms: f64,
 }
 
 impl Cost {
-    /// Everything so far. Without a process id the client is this process.
+    /// Returns the cost so far. Without a process id the client is this process.
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
@@ -42,7 +43,6 @@ impl Cost {
         }
     }
 
-    /// What was added since `earlier`.
     #[must_use]
     pub(crate) fn since(self, earlier: Cost) -> Cost {
         Cost {
@@ -54,7 +54,6 @@ impl Cost {
         }
     }
 
-    /// Adds another stretch.
     pub(crate) fn add(&mut self, other: Cost) {
         self.client_us += other.client_us;
         self.server_us += other.server_us;
@@ -63,7 +62,7 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    /// Adds it to a record of `calls` calls: times per call, the rest as totals.
+    /// Adds the cost to a record of `calls` calls: times per call, the other values as totals.
     pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
         let calls = calls.max(1) as f64;
         object
@@ -75,7 +74,8 @@ impl Cost {
     }
 }
 
-/// Processor time in microseconds of a process, and voluntary and involuntary switches of its living threads.
+/// Returns the processor time of a process in microseconds, and the voluntary and involuntary
+/// switches of its living threads.
 fn of_process(id: u32) -> (f64, u64, u64) {
     let time = usage::process_time(id).unwrap_or_default().as_secs_f64() * 1e6;
     let mut sum = (time, 0, 0);
@@ -88,7 +88,7 @@ fn of_process(id: u32) -> (f64, u64, u64) {
     sum
 }
 
-/// Voluntary and involuntary switches of a thread, from its status (proc_pid_status(5)).
+/// Parses the voluntary and involuntary switches of a thread from its status (proc_pid_status(5)).
 pub(crate) fn switches(status: &str) -> (u64, u64) {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -97,7 +97,8 @@ pub(crate) fn switches(status: &str) -> (u64, u64) {
     (number("voluntary_ctxt_switches:"), number("nonvoluntary_ctxt_switches:"))
 }
 
-/// The eighth number of the first line of /proc/stat, whose unit is 10 ms on every Linux (USER_HZ).
+/// Parses the eighth number of the first line of /proc/stat. Its unit is 10 ms on every Linux
+/// (USER_HZ).
 pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10.0)

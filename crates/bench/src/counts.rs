@@ -1,9 +1,10 @@
-//! The benchmark `counts`: what a call costs in things that are counted, not timed. The machine's load does not matter to it.
+//! The benchmark `counts`: costs of a call that are counted, not timed. They do not depend on the
+//! machine's load.
 
 mod peers;
 mod stepped;
 
-use corelane::{CallPolicies, Orb, Reference, Timeout};
+use corelane::{CallPolicies, Orb, Timeout};
 use corelane_sys::counters;
 
 use crate::Failure;
@@ -19,17 +20,17 @@ use crate::report::{Report, Value, plain};
 use crate::sample::Samples;
 use crate::server::start_echo;
 
-/// Calls that are counted.
+/// Number of calls that are counted.
 pub(crate) const CALLS: usize = 1000;
 
-/// How often the same calls are counted at most, until nothing came in between.
+/// Maximum number of attempts to count the calls without a disturbance.
 const TRIES: usize = 20;
 
-/// One thread where there is a pool, so that all requests are run, and counted, by the same.
+/// A pool has one thread, so that the same thread runs, and counts, all requests.
 const ARCHITECTURES: [Architecture; 3] =
     [Architecture::PerConnection, Architecture::LeaderFollowers(1), Architecture::Reactive];
 
-/// What `counts` looks at unless it is told otherwise.
+/// Operations that `counts` runs by default.
 const USUAL: [Operation; 9] = [
     Operation::Nothing,
     Operation::Octet,
@@ -42,10 +43,10 @@ const USUAL: [Operation; 9] = [
     Operation::Oneway,
 ];
 
-/// A deadline that is kept by a timer and is never reached here.
+/// A deadline that is enforced by a timer and is never reached here.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
-/// Counts per call on the client's and the server's thread.
+/// Reports counts per call on the client's and the server's thread.
 pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
     let operations = options.operations_or(&USUAL);
@@ -91,18 +92,19 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
         progress.clear();
         values.extend(report.found("counts", kind.name(), counted)?.into_iter().flatten());
     }
-    report.missing("counts", Kind::JacOrb.name(), "locks: they are inside its virtual machine")?;
+    report.missing("counts", Kind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
     if values.is_empty() { Ok(()) } else { report.values("locks per call of other ORBs", &values) }
 }
 
-/// What the design allows to a call with plain arguments.
+/// Bounds of the design for a call with plain arguments.
 #[derive(Clone, Copy)]
 struct Bounds {
     client: Bound,
     server: Bound,
 }
 
-/// The bounds of one side; hand-offs, futex calls and locks of the ORB are bounded by 0 where anything is.
+/// Bounds of one side. Hand-offs, futex calls and locks of the ORB are bounded by 0 if system calls
+/// have a bound.
 #[derive(Clone, Copy)]
 struct Bound {
     system_calls: Option<f64>,
@@ -114,17 +116,19 @@ impl Bounds {
         use Operation::{
             Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, TakeLongs, TakeOctets, Text,
         };
-        // For a result of variable size there is one: the servant's at the server, the caller's at the client.
+        // A result of variable size takes one allocation: by the servant at the server, by the
+        // caller at the client.
         let allocations = Some(match operation {
             Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) => 0.0,
             Longs(_) | Structs(_) | Octets(_) | Text(_) => 1.0,
         });
         if operation.is_oneway() {
-            // Nothing is waited for. What the server needs depends on how many come together.
+            // The client does not wait. The server's system calls depend on how many messages
+            // arrive together.
             let client = Bound { system_calls: Some(1.0), allocations };
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }
-        // Who waits for several connections waits once more.
+        // A thread that waits for several connections makes one more system call.
         let server = if architecture == Architecture::PerConnection { 2.0 } else { 3.0 };
         Bounds {
             client: Bound { system_calls: Some(if precise { 3.0 } else { 2.0 }), allocations },
@@ -133,10 +137,11 @@ impl Bounds {
     }
 }
 
-/// What each side's thread did in [`CALLS`] calls, client and server.
+/// Returns the counts of each side's thread in [`CALLS`] calls, client and server.
 ///
-/// A client that the machine keeps from calling for a while has its connection watched for the end again, and leaves it again when it goes
-/// on, under a lock of the ORB and by two system calls: where that fell among the calls, they are counted anew.
+/// If the machine stops the client for a while, the hang-up monitor watches its connection again.
+/// The next call takes it back under a lock of the ORB, with two system calls. Counts that contain
+/// this are discarded, and the calls are counted again.
 pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, CALLS, &mut Samples::with_room(CALLS))?;
     target.counted()?;
@@ -150,14 +155,15 @@ pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Resul
     count(target, operation).map(|(client, server, _)| (client, server))
 }
 
-/// The same counted once, with what the client did before the first call.
+/// Counts once. Also returns the client's counts before the first call.
 fn count(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally, Tally), Failure> {
     let samples = &mut Samples::with_room(CALLS);
     // The argument is made before the first call; a run of no calls makes it too.
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
-    // The server's count is taken by a call. What that costs, with the call whose whole result is compared, a run of no calls shows.
+    // Reading the server's count is itself a call. A run of no calls measures its cost, together
+    // with the call whose whole result is compared.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);
@@ -206,7 +212,7 @@ fn difference(after: &Tally, before: &Tally) -> Tally {
     }
 }
 
-/// What is counted, in the order of the columns.
+/// The counted quantities, in the order of the columns.
 const COUNTED: [&str; 8] = [
     "system calls",
     "heap allocations",
@@ -218,7 +224,7 @@ const COUNTED: [&str; 8] = [
     "locks of the ORB",
 ];
 
-/// Counts per call with their bounds, in the order of [`COUNTED`].
+/// Returns counts per call with their bounds, in the order of [`COUNTED`].
 fn told(label: &Label, side: &str, tally: Tally, bound: Bound) -> Vec<Value> {
     let calls = CALLS as f64;
     let none = bound.system_calls.map(|_| 0.0);
@@ -242,7 +248,7 @@ fn told(label: &Label, side: &str, tally: Tally, bound: Bound) -> Vec<Value> {
     values.collect()
 }
 
-/// One line for each operation and side; a count above its bound has the bound behind it.
+/// Formats one line for each operation and side. A count above its bound is followed by the bound.
 fn table(title: &str, values: &[Value]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
     COUNTED.iter().for_each(|what| text.push_str(&format!(" {what:>18}")));
@@ -258,7 +264,7 @@ fn table(title: &str, values: &[Value]) -> String {
     text
 }
 
-/// The number, with its bound behind it where that does not hold.
+/// Formats the number, followed by its bound if that does not hold.
 fn bounded(value: &Value) -> String {
     match value.bound {
         Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),

@@ -1,15 +1,17 @@
-//! The benchmark `cpu`: what an ORB and the system beneath it take for a call between two threads of one process, over the same call within a thread.
+//! The benchmark `cpu`: the cost of ORB and kernel for a call between two threads of one process.
 //!
-//! Client and server are one process, as in the papers: two ORBs on one core, so that calls between them go through sockets, and the same object
-//! called collocated and as a plain virtual function. Below them runs a *scavenger*, a thread of lower priority of which the kernel
-//! tells how often it comes to run, and for how long: never, if the system obeys priorities. The papers' percentage is that of a servant that computes for a while; without any work the figure that matters
-//! is the difference itself.
+//! Client and server are one process, as in the papers: two ORBs on one core, whose calls go through
+//! sockets. These are compared with calls within a thread: to the same object collocated, and as a
+//! plain virtual function. Below them runs a *scavenger*, a thread of lower priority. The kernel
+//! reports how often and how long it runs: never, if the system obeys priorities. The papers'
+//! percentage is that of a servant that computes for a while; without work, the difference itself is
+//! the figure that matters.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use corelane::{Orb, Reference as _};
+use corelane::Orb;
 use corelane_sys::clock;
 use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling, Tid};
 
@@ -25,48 +27,50 @@ use crate::placement::{Cores, Placement, Side};
 use crate::report::{Report, Value};
 use crate::sample::Samples;
 
-/// Calls between two readings of the clock, where a call takes less than a reading.
+/// Number of calls between two readings of the clock, where a call takes less time than a reading.
 const BATCH: usize = 100;
 
-/// Threads of fixed priority run at most for so long and rest for an eighth of it: others have their share of the core.
+/// Maximum time that a thread of fixed priority runs. It then sleeps for an eighth of its time, so
+/// that other threads get the core.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// What a servant computes in the variants with work.
+/// Computing time of the servant in the variants with work.
 const WORK: Duration = Duration::from_micros(100);
 
-/// How an object is called.
+/// The path of a call to the object.
 #[derive(Clone)]
-enum Way {
-    /// Through a reference: sockets, or within the process, as the reference says.
+enum CallPath {
+    /// Through a reference: over sockets or collocated, as the reference says.
     Reference(CountedTargetRef),
-    /// The servant itself.
+    /// Directly on the servant.
     Virtual(Arc<dyn CountedTarget>),
 }
 
-impl Way {
+impl CallPath {
     #[inline]
     fn call(&self, rounds: u32) -> Result<(), Failure> {
         let octet = match (self, rounds) {
-            (Way::Reference(target), 0) => target.echo_octet(7)?,
-            (Way::Virtual(servant), 0) => std::hint::black_box(servant).echo_octet(7)?,
-            (Way::Reference(target), rounds) => return Ok(target.work(rounds).map(|_| ())?),
-            (Way::Virtual(servant), rounds) => return Ok(servant.work(rounds).map(|_| ())?),
+            (CallPath::Reference(target), 0) => target.echo_octet(7)?,
+            (CallPath::Virtual(servant), 0) => std::hint::black_box(servant).echo_octet(7)?,
+            (CallPath::Reference(target), rounds) => return Ok(target.work(rounds).map(|_| ())?),
+            (CallPath::Virtual(servant), rounds) => return Ok(servant.work(rounds).map(|_| ())?),
         };
         if octet == 7 { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
     }
 }
 
-/// Calls in slices, while the scavenger is watched.
+/// Calls in slices, with the scavenger's run time.
 struct Sliced {
-    way: Way,
+    way: CallPath,
     rounds: u32,
     batch: usize,
     scavenger: Option<Tid>,
-    seen: Seen,
+    seen: CpuTimes,
 }
 
 impl Sliced {
-    /// Only calls are inside the times, not the writing down of them.
+    /// Makes calls for at most about one slice. The times cover only the calls, not their
+    /// recording.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -110,43 +114,46 @@ impl Subject for Sliced {
     }
 }
 
-/// What was seen of the scavenger during calls.
+/// The scavenger's run time during calls. Only the measuring thread writes it, with relaxed
+/// ordering.
 #[derive(Clone, Default)]
-struct Seen {
-    /// How often it came to run.
+struct CpuTimes {
+    /// Number of times that the scavenger was scheduled.
     times: Arc<AtomicU64>,
     nanoseconds: Arc<AtomicU64>,
     calls: Arc<AtomicU64>,
 }
 
-impl Seen {
-    fn add(&self, now: Ran, before: Ran) {
+impl CpuTimes {
+    fn add(&self, now: ThreadRunTime, before: ThreadRunTime) {
         self.times.fetch_add(now.times.saturating_sub(before.times), Ordering::Relaxed);
         self.nanoseconds.fetch_add(now.nanoseconds.saturating_sub(before.nanoseconds), Ordering::Relaxed);
     }
 }
 
-/// How often, and how long, a thread has been on a core.
+/// Number of times, and total time, that a thread has been on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ran {
+struct ThreadRunTime {
     nanoseconds: u64,
     times: u64,
 }
 
-/// Of a thread of this process; none where the kernel does not tell (without CONFIG_SCHED_INFO).
-fn ran(thread: Tid) -> Option<Ran> {
+/// Returns the run time of a thread of this process. `None` if the kernel does not report it (no
+/// CONFIG_SCHED_INFO).
+fn ran(thread: Tid) -> Option<ThreadRunTime> {
     let file = format!("/proc/self/task/{}/schedstat", thread.as_raw());
     std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
 }
 
-/// Nanoseconds on a core, nanoseconds waiting for one, times that it came to run.
-fn read_ran(text: &str) -> Option<Ran> {
+/// Parses nanoseconds on a core, nanoseconds waiting for one, and the number of times that the
+/// thread was scheduled.
+fn read_ran(text: &str) -> Option<ThreadRunTime> {
     let mut numbers = text.split_whitespace().map(str::parse);
     let (nanoseconds, _, times) = (numbers.next()?.ok()?, numbers.next()?, numbers.next()?.ok()?);
-    Some(Ran { nanoseconds, times })
+    Some(ThreadRunTime { nanoseconds, times })
 }
 
-/// The thread below. Ends with its handle.
+/// The scavenger thread. It ends when the handle is dropped.
 struct Scavenger {
     id: Tid,
     stop: Arc<AtomicBool>,
@@ -168,13 +175,13 @@ impl Scavenger {
         Ok(Scavenger { id: *id.wait(), stop, thread: Some(thread) })
     }
 
-    /// Whether it runs, only the kernel knows.
+    /// Returns an error if the kernel does not report whether the thread runs.
     fn seen(self) -> Result<Self, Failure> {
         match ran(self.id) {
             Some(_) => Ok(self),
-            None => {
-                Err(Failure::new("the scavenger thread: the kernel does not tell how often a thread runs (schedstat)"))
-            }
+            None => Err(Failure::new(
+                "the scavenger thread: the kernel does not report how often a thread runs (schedstat)",
+            )),
         }
     }
 }
@@ -183,13 +190,13 @@ impl Drop for Scavenger {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing that can panic.
+            // The thread cannot panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Without work, then with.
+/// Measures without work, then with work.
 pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
         Cores::One(core) | Cores::Two(core, _) => core,
@@ -202,12 +209,14 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
     let placement = Placement { cores: Cores::One(core), scheduling: fifo };
     let scavenger = match fifo {
         Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Scavenger::start(core).and_then(Scavenger::seen),
-        _ => Err(Failure::new("the scavenger thread: fixed priorities are not permitted, so nothing is below")),
+        _ => {
+            Err(Failure::new("the scavenger thread: fixed priorities are not permitted, so no thread runs below them"))
+        }
     };
     let scavenger = report.found("cpu", "floor", scavenger)?;
     let rounds = rounds_for(WORK);
     for (rounds, work) in [(0, "no work"), (rounds, "100 us of work")] {
-        // Threads of the ORBs inherit core and class from the thread that makes them.
+        // Threads of the ORBs inherit cores and class from the thread that creates them.
         let orbs = placement.run(Side::Server, orbs).map_err(|error| Failure::new(error.to_string()))??;
         let below = scavenger.as_ref().map(|scavenger| scavenger.id);
         let (mut variants, seen) = orbs.variants(rounds, work, below)?;
@@ -227,7 +236,8 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
     Ok(())
 }
 
-/// The papers' 10,000,000 calls in the full form.
+/// Returns the extent. The full form makes the papers' 10,000,000 calls; variants with work make at
+/// most 2,000 a turn.
 fn extent(options: &Options, rounds: u32) -> Extent {
     let asked = options.extent;
     match (options.depth, rounds) {
@@ -237,7 +247,7 @@ fn extent(options: &Options, rounds: u32) -> Extent {
     }
 }
 
-/// So many rounds of computing take about so long here.
+/// Returns the number of rounds of computing that take about `time` on this machine.
 pub(crate) fn rounds_for(time: Duration) -> u32 {
     const TRIED: u32 = 200_000;
     let least = (0..5).map(|_| {
@@ -272,22 +282,27 @@ fn orbs() -> Result<Orbs, Failure> {
 }
 
 impl Orbs {
-    /// The baseline first: the virtual function.
-    fn variants(&self, rounds: u32, work: &str, scavenger: Option<Tid>) -> Result<(Vec<Variant>, Vec<Seen>), Failure> {
-        let mut ways = vec![("virtual call".to_owned(), "none", Way::Virtual(self.servant.clone()), BATCH)];
+    /// Returns the variants. The first is the baseline, the virtual function.
+    fn variants(
+        &self,
+        rounds: u32,
+        work: &str,
+        scavenger: Option<Tid>,
+    ) -> Result<(Vec<Variant>, Vec<CpuTimes>), Failure> {
+        let mut ways = vec![("virtual call".to_owned(), "none", CallPath::Virtual(self.servant.clone()), BATCH)];
         if let Some((_, orb, text)) = self.servers.first() {
             let collocated: CountedTargetRef = orb.reference(text)?;
-            let direct = CountedTargetRef::from_object(collocated.as_object().with_direct_calls());
-            ways.push(("collocated".to_owned(), "none", Way::Reference(collocated), BATCH));
-            ways.push(("collocated, past the POA".to_owned(), "none", Way::Reference(direct), BATCH));
+            let direct = CountedTargetRef::from_object(collocated.as_object().with_poa_bypass());
+            ways.push(("collocated".to_owned(), "none", CallPath::Reference(collocated), BATCH));
+            ways.push(("collocated, past the POA".to_owned(), "none", CallPath::Reference(direct), BATCH));
         }
         for (architecture, _, text) in &self.servers {
             let remote = target(&self.client, text)?;
-            ways.push((architecture.config(), "tcp", Way::Reference(remote), 1));
+            ways.push((architecture.config(), "tcp", CallPath::Reference(remote), 1));
         }
         let mut seen = Vec::new();
         let variants = ways.into_iter().map(|(config, transport, way, batch)| {
-            let counts = Seen::default();
+            let counts = CpuTimes::default();
             seen.push(counts.clone());
             let batch = if rounds == 0 { batch } else { 1 };
             Variant {
@@ -301,7 +316,8 @@ impl Orbs {
     }
 }
 
-/// What a call within the process may take more than a virtual function, in nanoseconds: through the POA, and past it.
+/// Maximum time over a virtual function, in nanoseconds, of a call through the POA and one with POA
+/// bypass.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<Value> {
@@ -316,15 +332,15 @@ fn over_virtual(figures: &[Figure]) -> Vec<Value> {
     others.iter().zip(GOALS).map(over).collect()
 }
 
-/// Standard deviation of all that there are.
+/// Returns the standard deviation of a population.
 fn deviation(values: &[f64]) -> f64 {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Against the second figure, the collocated call, as the papers have it.
-fn overhead(figures: &[Figure], seen: &[Seen], watched: bool) -> Vec<Value> {
+/// Compares with the second figure, the collocated call, as the papers do.
+fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<Value> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };
     for (figure, seen) in figures.iter().zip(seen) {
@@ -380,7 +396,7 @@ mod tests {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
         let scavenger = Scavenger::start(core).unwrap();
         let (id, stop) = (scavenger.id, scavenger.stop.clone());
-        while ran(id).unwrap() == Ran::default() {
+        while ran(id).unwrap() == ThreadRunTime::default() {
             std::thread::yield_now();
         }
         drop(scavenger);
@@ -399,10 +415,10 @@ mod tests {
 
     #[test]
     fn what_the_kernel_tells_of_a_thread_is_read() {
-        assert_eq!(read_ran("1200 3400 5\n"), Some(Ran { nanoseconds: 1200, times: 5 }));
+        assert_eq!(read_ran("1200 3400 5\n"), Some(ThreadRunTime { nanoseconds: 1200, times: 5 }));
         assert_eq!(read_ran("1200 3400"), None);
-        let seen = Seen::default();
-        seen.add(Ran { nanoseconds: 9, times: 4 }, Ran { nanoseconds: 5, times: 3 });
+        let seen = CpuTimes::default();
+        seen.add(ThreadRunTime { nanoseconds: 9, times: 4 }, ThreadRunTime { nanoseconds: 5, times: 3 });
         assert_eq!((seen.nanoseconds.load(Ordering::Relaxed), seen.times.load(Ordering::Relaxed)), (4, 1));
     }
 }

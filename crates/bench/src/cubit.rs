@@ -1,12 +1,14 @@
-//! The benchmark `cubit`: the papers' IDL_Cubit. One client calls as fast as it can with every kind of argument, through Corelane and
-//! through other ORBs, against bare sockets with as many octets.
+//! The benchmark `cubit`: the papers' IDL_Cubit.
+//!
+//! One client calls as fast as it can with every kind of argument. It calls through Corelane and
+//! other ORBs, against bare sockets with messages of the same sizes.
 
 use corelane::Orb;
 
 use crate::Failure;
+use crate::baseline::{MessageSizes, Transport};
 use crate::call::{compare, message_sizes};
-use crate::floor::{Carrier, Sizes};
-use crate::harness::{Along, Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
+use crate::harness::{AxisPoint, Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::object;
@@ -14,9 +16,9 @@ use crate::orb::client_orb;
 use crate::orb::dynamic::Dynamic;
 use crate::peer::{Kind, Threads};
 use crate::report::{PER_CALL, Report, Value};
-use crate::scene::{Cast, Other, Scene, carrier_of_others, no_spin};
+use crate::testbed::{PeerServer, Testbed, VariantGroup, carrier_of_others, no_spin};
 
-/// What is called unless something else is asked for.
+/// Operations that are called by default.
 const USUAL: [Operation; 18] = [
     Operation::Nothing,
     Operation::Octet,
@@ -32,18 +34,19 @@ const USUAL: [Operation; 18] = [
     Operation::Octets(1024),
     Operation::Octets(1 << 20),
     Operation::Octets(16 << 20),
-    // One way, so that nobody has to copy what he is given to give it back.
+    // One way only, so that no server copies its argument to return it.
     Operation::TakeLongs(1024),
     Operation::TakeOctets(1024),
     Operation::TakeOctets(16 << 20),
     Operation::Oneway,
 ];
 
-/// A turn moves at most so many octets there and back, so that large arguments do not take all day; at least [`FEWEST`] calls are made.
+/// Maximum number of bytes that a turn moves in both directions, to limit the time for large
+/// arguments. At least [`FEWEST`] calls are made.
 const BUDGET: usize = 64 << 20;
 const FEWEST: usize = 5;
 
-/// One group for each operation, then all of them side by side.
+/// Measures one group for each operation, then prints all operations side by side.
 pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut peers = Vec::new();
     for kind in [Kind::OmniOrb, Kind::JacOrb, Kind::Ice] {
@@ -57,14 +60,14 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
         let (theirs, mut others) = (carrier_of_others(carrier), Vec::new());
         for peer in &peers {
             let started = match peer.kind().carries(theirs) {
-                true => Other::start(peer, theirs, Threads::Usual, "as it comes", options),
+                true => PeerServer::start(peer, theirs, Threads::Usual, "as it comes", options),
                 false => Err(Failure::new(format!("{}: it has TCP only", carrier.name()))),
             };
             others.extend(report.found("cubit", peer.kind().name(), started)?);
         }
         no_spin("cubit", carrier, options, report)?;
         let all = one_by_one("cubit", carrier, others, &operations, options, report, progress)?;
-        let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        let over = if carrier == Transport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         report.values(&format!("cubit{over}: by operation"), &side_by_side(&all))?;
         let transfer = transfer(&all);
         if !transfer.is_empty() {
@@ -74,7 +77,7 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
     Ok(())
 }
 
-/// Octet sequences of these sizes, without other ORBs, and how much of them moves per second.
+/// Measures octet sequences of these sizes without other ORBs, and their transfer rate.
 pub(crate) fn sizes(
     bench: &'static str,
     operations: &[Operation],
@@ -82,30 +85,30 @@ pub(crate) fn sizes(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let all = one_by_one(bench, Carrier::Tcp, Vec::new(), operations, options, report, progress)?;
+    let all = one_by_one(bench, Transport::Tcp, Vec::new(), operations, options, report, progress)?;
     report.values(&format!("{bench}: octet sequences"), &transfer(&all))
 }
 
-/// A group for each operation: floors, the others, Corelane.
+/// Measures a group for each operation: baselines, other ORBs, Corelane.
 fn one_by_one(
     bench: &'static str,
-    carrier: Carrier,
-    others: Vec<Other>,
+    carrier: Transport,
+    others: Vec<PeerServer>,
     operations: &[Operation],
     options: &Options,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<Vec<(Operation, Vec<Figure>)>, Failure> {
     let orb = client_orb(0)?;
-    let scene = Scene::start(bench, carrier, others, options)?;
+    let scene = Testbed::start(bench, carrier, others, options)?;
     let mut all = Vec::new();
     for &operation in operations {
         let sizes = message_sizes(&orb, operation, options)?;
-        let mut cast = scene.cast(&orb, operation, sizes, options, report)?;
+        let mut cast = scene.variant_group(&orb, operation, sizes, options, report)?;
         if bench == "cubit" {
             add_dynamic(&scene, &mut cast, &orb, operation, options, report)?;
         }
-        let over = if carrier == Carrier::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        let over = if carrier == Transport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
         let group = Group { title, compare: compare(operation), variants: cast.variants };
         let figures = report.measure(group, &extent(options.extent, sizes), &options.placement, progress)?;
@@ -114,11 +117,12 @@ fn one_by_one(
     Ok(all)
 }
 
-/// Dynamic invocation of omniORB's server and of the first Corelane server, which has a thread per connection; compared with the floor and the
-/// stubs, and Corelane's with omniORB's.
+/// Adds dynamic invocation of omniORB's server and of the first Corelane server, which has a thread
+/// per connection. They are compared with the baseline and the stubs, and Corelane's also with
+/// omniORB's.
 fn add_dynamic(
-    scene: &Scene,
-    cast: &mut Cast,
+    scene: &Testbed,
+    cast: &mut VariantGroup,
     orb: &Orb,
     operation: Operation,
     options: &Options,
@@ -144,13 +148,14 @@ fn add_dynamic(
     Ok(())
 }
 
-/// As many calls as were asked for, or as the budget of octets allows.
-pub(crate) fn extent(asked: Extent, sizes: Sizes) -> Extent {
+/// Limits the requested extent by the byte budget.
+pub(crate) fn extent(asked: Extent, sizes: MessageSizes) -> Extent {
     let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
     Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
 }
 
-/// One row for each ORB, one column for each operation: medians, and of oneways the time per call.
+/// Returns one row for each ORB and one column for each operation: medians, or the time per call of
+/// oneways.
 fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
     let values = all.iter().flat_map(|(operation, figures)| {
         figures.iter().map(move |figure| Value {
@@ -167,7 +172,7 @@ fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
     values.collect()
 }
 
-/// How much of an octet sequence moves per second.
+/// Returns the transfer rates of octet sequences.
 fn transfer(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
     let mut values = Vec::new();
     for (operation, figures) in all {
@@ -177,7 +182,7 @@ fn transfer(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
             _ => continue,
         };
         for figure in figures {
-            let along = Along { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
+            let along = AxisPoint { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
             values.push(Value {
                 label: Label { along: Some(along), ..figure.label.clone() },
                 what: what.to_owned(),
@@ -200,11 +205,11 @@ mod tests {
     #[test]
     fn large_arguments_are_sent_less_often() {
         let asked = Extent { warm_up: 1000, count: 10_000, repetitions: 3 };
-        let small = extent(asked, Sizes { request: 100, reply: 50 });
+        let small = extent(asked, MessageSizes { request: 100, reply: 50 });
         assert_eq!(small, asked);
-        let large = extent(asked, Sizes { request: 16 << 20, reply: 16 << 20 });
+        let large = extent(asked, MessageSizes { request: 16 << 20, reply: 16 << 20 });
         assert_eq!((large.warm_up, large.count, large.repetitions), (2, FEWEST, 3));
-        let middle = extent(asked, Sizes { request: 1 << 16, reply: 1 << 16 });
+        let middle = extent(asked, MessageSizes { request: 1 << 16, reply: 1 << 16 });
         assert_eq!((middle.warm_up, middle.count), (256, 512));
     }
 

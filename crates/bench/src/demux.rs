@@ -1,12 +1,13 @@
-//! The benchmark `demux`: does finding the connection, the POA, the object and the operation take longer where there are more of them?
+//! The benchmark `demux`: the time to find the connection, the POA, the object and the operation,
+//! by their number.
 
+use corelane::Orb;
 use corelane::mapping::Operation as Name;
 use corelane::rt::RtClientPolicies;
-use corelane::{Orb, Reference};
 use corelane_sys::process;
 
 use crate::Failure;
-use crate::harness::{Along, Compare, Group, Label, Progress, Variant};
+use crate::harness::{AxisPoint, Compare, Group, Label, Progress, Variant};
 use crate::options::Options;
 use crate::orb::client::{Names, Rounds, object};
 use crate::orb::generated::cubit::CountedTargetRef;
@@ -20,25 +21,26 @@ use crate::service::Service;
 /// Numbers of objects that are compared; the first is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-/// References of `same` targets, fewer than the processor's caches hold.
+/// Number of references that the `same` targets use; they fit in the processor's caches.
 const SAME: usize = 64;
 
-/// References of random targets: more than the caches of one core hold, the same number for every server.
+/// Number of references to random targets, the same for every server. They exceed the caches of one
+/// core.
 const RANDOM: usize = 16_384;
 
-/// Octets that an active object may take besides its servant.
+/// Maximum memory in bytes of an active object, without its servant.
 const MOST_OCTETS: f64 = 160.0;
 
-/// How long a server of a million objects may take to list references.
+/// Maximum time for a server of a million objects to list references.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Connections that are called in turn; the first number is the baseline.
+/// Numbers of connections that are called in turn; the first is the baseline.
 const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 
-/// POAs between the root and the object's.
+/// Numbers of POAs between the root POA and the object's.
 const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 
-/// Connections, POAs, objects, operations.
+/// Measures by connections, POAs, objects and operations.
 pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
@@ -51,10 +53,11 @@ pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut P
     operations(&orb, options, report, progress)
 }
 
-/// Every call on the next of so many connections: the server has to find out which has a request, and what it knows of that one.
+/// Calls on each of several connections in turn. The server must find the connection that has a
+/// request, and its state.
 fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
-    // Connections of references of their own, and of the program otherwise.
+    // The references' own connections, and other descriptors of the program.
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
     let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
@@ -91,7 +94,7 @@ fn depths(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
-    // The root POA has transient objects only.
+    // The root POA has only transient objects.
     let depths = DEPTHS.into_iter().filter(|&depth| keys == Keys::Transient || depth > 0);
     for depth in depths {
         let (server, reference) = start_nested(depth, keys, &options.placement)?;
@@ -138,10 +141,10 @@ fn objects(
     }
     let mut values = Vec::new();
     for (count, server) in &mut servers {
-        // Below this the pages of other things are most of what is seen.
+        // With fewer objects, the pages of other data would dominate the result.
         if *count >= 10_000 {
             let octets = server.ask("octets", PATIENCE)?;
-            let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is no number of octets")))?;
+            let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
             values.push(Value {
                 label: label("", objects_text(*count, keys), keys.name(), ("objects", *count)),
                 what: "resident memory per active object".into(),
@@ -166,7 +169,7 @@ fn rounds(orb: &Orb, server: &mut Service, word: &str, number: usize) -> Result<
     if targets.len() != number {
         return Err(Failure::new(format!("the server lists {} references, not {number}", targets.len())));
     }
-    // A reference's first call finds its connection; that is not to be measured.
+    // A reference's first call finds its connection, and is not measured.
     for target in &targets {
         target.echo_octet(1)?;
     }
@@ -179,7 +182,7 @@ fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &
         let (server, reference) = start_operations(width, &options.placement)?;
         servers.push((width, server, object(orb, &reference)?));
     }
-    // They live as long as the program: operations are statics to the ORB.
+    // The names live as long as the program: the ORB requires static operations.
     let names: Vec<&'static Name> = (0..WIDTHS[WIDTHS.len() - 1])
         .map(|number| &*Box::leak(Box::new(Name::new(format!("op_{number:03}").leak()))))
         .collect();
@@ -200,7 +203,6 @@ fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// The first variant is the baseline of all others.
 fn compare(
     title: String,
     mut variants: Vec<Variant>,
@@ -214,6 +216,6 @@ fn compare(
 }
 
 fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> Label {
-    let along = Some(Along { series: series.to_owned(), axis, x: x as u64 });
+    let along = Some(AxisPoint { series: series.to_owned(), axis, x: x as u64 });
     Label { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, along }
 }

@@ -1,4 +1,4 @@
-//! What the figures of a run depend on, read from the machine before the run.
+//! Properties of the machine that influence the figures, read before a run.
 
 use std::fs;
 use std::path::Path;
@@ -11,46 +11,45 @@ use crate::cost::steal_ms;
 use crate::json::Object;
 use crate::placement::Placement;
 
-/// The machine and the process as they were when the run began. Texts say "unknown" where the machine does not tell.
+/// The machine and the process at the beginning of a run. Texts are "unknown" if the machine does
+/// not report a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
-    /// The machine's name.
     pub(crate) host: String,
-    /// Of Linux, as `uname -r` says.
+    /// Linux release, as printed by `uname -r`.
     pub(crate) kernel: String,
-    /// How the kernel may be preempted.
+    /// The kernel's preemption model.
     pub(crate) preemption: String,
-    /// The processor's name.
     pub(crate) processor: String,
-    /// Whether a hypervisor is beneath.
+    /// True if a hypervisor runs the machine.
     pub(crate) virtual_machine: bool,
     /// Cores that the process may use.
     pub(crate) cores: Vec<usize>,
-    /// What the clock is made of.
+    /// The kernel's clock source.
     pub(crate) clock: String,
-    /// Which idle states the cores have, and whether they are kept out of them.
+    /// Idle states of the cores, and whether the cores are kept out of them.
     pub(crate) idle_states: String,
-    /// The scheduling class of clients and servers.
+    /// Scheduling class of clients and servers.
     pub(crate) scheduling: String,
-    /// Which cores clients and servers are bound to.
+    /// Cores to which clients and servers are bound.
     pub(crate) pinning: String,
     /// Real-time threads of other programs.
     pub(crate) realtime_threads: Vec<String>,
-    /// How often the processor's frequency may change: the governor of core 0.
+    /// Frequency governor of core 0.
     pub(crate) governor: String,
-    /// How late the kernel may wake ordinary threads, and how much of each second real-time threads may have.
+    /// Timer slack of ordinary threads, and the limit on the time of real-time threads.
     pub(crate) timing: String,
     /// Date and time of the beginning, UTC.
     pub(crate) date: String,
-    /// How much others had to do in the minute before (load average).
+    /// Load average of the minute before the run.
     pub(crate) load: f64,
 }
 
-/// A load above which figures are called into question.
+/// Load average above which the figures are in doubt.
 const QUIET: f64 = 0.3;
 
 impl Environment {
-    /// Reads it; what is done about idle states is the caller's to say.
+    /// Reads the environment. The caller describes how idle states are handled.
     #[must_use]
     pub(crate) fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
@@ -74,7 +73,7 @@ impl Environment {
         }
     }
 
-    /// For people: a few lines, and a warning if the machine was not quiet.
+    /// Describes the environment for a reader, with a warning if the machine was not quiet.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         let machine = if self.virtual_machine { ", a virtual machine" } else { "" };
@@ -103,7 +102,6 @@ impl Environment {
         lines
     }
 
-    /// Adds it to a record.
     pub(crate) fn record(&self, object: Object) -> Object {
         let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
         object
@@ -126,40 +124,38 @@ impl Environment {
     }
 }
 
-/// What only the end of a run knows.
+/// Values that are known only at the end of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending {
+pub(crate) struct RunEnd {
     seconds: f64,
     load: f64,
     steal_ms: f64,
     steal_percent: f64,
 }
 
-/// The machine at the beginning of a run, for [`Ending::since`].
+/// The machine at the beginning of a run, for [`RunEnd::since`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct RunStart {
     at: Monotonic,
     steal_ms: f64,
 }
 
-impl Ending {
-    /// To be called when the run begins.
+impl RunEnd {
     #[must_use]
-    pub(crate) fn begin() -> Beginning {
-        Beginning { at: clock::now(), steal_ms: stolen_ms() }
+    pub(crate) fn begin() -> RunStart {
+        RunStart { at: clock::now(), steal_ms: stolen_ms() }
     }
 
-    /// What has happened since.
     #[must_use]
-    pub(crate) fn since(beginning: &Beginning) -> Self {
+    pub(crate) fn since(beginning: &RunStart) -> Self {
         let seconds = beginning.at.elapsed().as_secs_f64();
         let steal_ms = (stolen_ms() - beginning.steal_ms).max(0.0);
         let cores = thread::affinity(None).map_or(1, |set| set.len()).max(1) as f64;
         let steal_percent = steal_ms / (1e3 * seconds.max(1e-3) * cores) * 100.0;
-        Ending { seconds, load: load_average(), steal_ms, steal_percent }
+        RunEnd { seconds, load: load_average(), steal_ms, steal_percent }
     }
 
-    /// For people: one line.
+    /// Describes the values for a reader, in one line.
     pub(crate) fn describe(&self) -> String {
         format!(
             "\nthe run took {:.0} s; the hypervisor gave {:.2} % of the cores' time to others; load average at the end {:.2}\n",
@@ -167,7 +163,6 @@ impl Ending {
         )
     }
 
-    /// Adds it to a record.
     pub(crate) fn record(&self, object: Object) -> Object {
         object
             .number("seconds", self.seconds)
@@ -198,7 +193,7 @@ fn timing() -> String {
     format!("timer slack {slack}; {throttling}; {fair}")
 }
 
-/// Seconds since 1970 as a date (days to civil date, after Hinnant's algorithm).
+/// Formats seconds since 1970 as a date (days to civil date, after Hinnant's algorithm).
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -219,7 +214,7 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The value behind `name : ` in the first line that has it.
+/// Returns the value after `name : ` in the first line that has it.
 fn field(lines: &str, name: &str) -> Option<String> {
     let mut pairs = lines.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim_end().to_owned()).map(|value| {
@@ -230,7 +225,7 @@ fn field(lines: &str, name: &str) -> Option<String> {
 
 fn preemption() -> String {
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
-    // The one in parentheses is in force: "none voluntary (full) lazy".
+    // The model in parentheses is in force: "none voluntary (full) lazy".
     let model = text("/sys/kernel/debug/sched/preempt")
         .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let compiled = ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"].into_iter().find(|word| version.contains(word));
@@ -267,14 +262,15 @@ fn scheduling(class: Option<Scheduling>) -> String {
     }
 }
 
-/// Threads with a real-time class (fixed priority or deadline) that are neither the kernel's nor ours: "name class priority".
+/// Returns other programs' threads with a real-time class (fixed priority or deadline), as "name
+/// class priority".
 fn realtime_threads() -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let id = process.file_name().to_string_lossy().into_owned();
         let is_process = id.bytes().all(|byte| byte.is_ascii_digit());
-        // Threads of the kernel have no command line.
+        // Kernel threads have no command line.
         let is_program = text(process.path().join("cmdline")).is_some_and(|line| !line.is_empty());
         if !is_process || id == own || !is_program {
             continue;
@@ -287,10 +283,11 @@ fn realtime_threads() -> Vec<String> {
     found
 }
 
-/// From a line of /proc/PID/task/TID/stat (proc_pid_stat(5)), if the thread is a real-time one.
+/// Parses a line of /proc/PID/task/TID/stat (proc_pid_stat(5)). Returns `None` unless the thread
+/// has a real-time class.
 fn realtime(stat: &str) -> Option<String> {
     let name = stat.split_once('(')?.1.rsplit_once(')')?.0;
-    // The third field is the first behind the name; priority and policy are the 40th and 41st.
+    // The third field is the first after the name; priority and policy are the 40th and 41st.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let (priority, policy) = (fields.get(37)?, fields.get(38)?);
     let class = match *policy {

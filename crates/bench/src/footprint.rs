@@ -1,4 +1,4 @@
-//! The benchmark `footprint`: how large a server program is, and how much memory it keeps while nobody calls.
+//! The benchmark `footprint`: the size of a server program, and its memory while it is idle.
 
 mod symbols;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use corelane_sys::{clock, poll, process};
 
 use crate::Failure;
-use crate::floor::Carrier;
+use crate::baseline::Transport;
 use crate::harness::{Label, Progress};
 use crate::options::Options;
 use crate::orb::client::object;
@@ -21,23 +21,23 @@ use crate::peer::{Kind, Threads};
 use crate::report::{Report, Value};
 use crate::scale;
 
-/// A server that has not said where it is after this does not work.
+/// Maximum time for a server to print its address.
 const START: Duration = Duration::from_secs(10);
 
-/// A server is idle when it has been left alone for so long.
+/// Time after which a server that gets no calls counts as idle.
 const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
-/// The hello example's server, stripped.
+/// Maximum size of the hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
-/// The smallest form.
+/// Maximum size of the smallest form.
 const MOST_MINIMAL_KIB: f64 = 700.0;
-/// The smallest form linked statically, above a networking program without an ORB.
+/// Maximum size of the smallest form, linked statically, above a networking program without an ORB.
 const MOST_ABOVE_KIB: f64 = 450.0;
-/// The hello server, resident.
+/// Maximum resident memory of the hello server.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
-/// Corelane's hello server and omniORB's benchmark server.
+/// Measures Corelane's hello server and omniORB's benchmark server.
 pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut values = Vec::new();
     progress.show("footprint: hello example");
@@ -77,7 +77,7 @@ fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failu
     values.push(value(&label, "of it private", private, None));
     let orb = client_orb(0)?;
     let address = address_in(&object(&orb, &server.line)?)?;
-    // A process need not be allowed so many.
+    // The process may not be permitted this number of descriptors.
     let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
     if limit as usize > CONNECTIONS + 100 {
         let opened = scale::open(address, CONNECTIONS, server.child.id())?;
@@ -92,10 +92,10 @@ fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failu
     Ok(values)
 }
 
-/// Connections with which the memory is looked at once more.
+/// Number of connections with which the memory is measured again.
 const CONNECTIONS: usize = 1000;
 
-/// The same server in the smallest form that a stable compiler makes of it.
+/// Measures the smallest form of the server that a stable compiler builds.
 fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
     let program = match &options.minimal {
         Some(program) => program.clone(),
@@ -113,10 +113,11 @@ fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Fai
     Ok(values)
 }
 
-/// What the smallest form is without, and may have.
+/// Features that the smallest form omits and may have.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// The smallest form with some of what it is without. Each is built in a folder of its own: they have one name.
+/// Measures the smallest form with some features. Each is built in a folder of its own, since the
+/// programs have the same name.
 fn with_features(features: &[&str]) -> Result<Value, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -129,7 +130,8 @@ fn with_features(features: &[&str]) -> Result<Value, Failure> {
     of_program(&label, &program, None, &build)
 }
 
-/// The smallest form with everything in it, the C library included, above a program of the same kind that has no ORB.
+/// Measures the smallest form with everything in it, the C library included. It is compared with a
+/// similar program without an ORB.
 fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = beside(&format!("../{target}/minimal/hello-server"));
@@ -143,7 +145,8 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
     Ok(values)
 }
 
-/// `hello-bare` stands beside the server: it accepts, reads and writes, and has no ORB.
+/// Compares the server with `hello-bare` in the same folder, which accepts, reads and writes, and
+/// has no ORB.
 fn above_bare(
     label: &Label,
     server: &Path,
@@ -153,7 +156,7 @@ fn above_bare(
     let bare = server.with_file_name("hello-bare");
     if !bare.is_file() {
         let reason =
-            format!("above a program without an ORB: there is no `{}`, which is built with it", bare.display());
+            format!("size above a program without an ORB: `{}` is missing; the same build makes it", bare.display());
         report.missing("footprint", "floor", &reason)?;
         return Ok(Vec::new());
     }
@@ -164,7 +167,7 @@ fn above_bare(
     ])
 }
 
-/// What stands beside our own program.
+/// Returns the path of a file in the folder of this program.
 fn beside(name: &str) -> PathBuf {
     let own = std::env::current_exe().ok();
     own.and_then(|own| Some(own.parent()?.join(name))).unwrap_or_else(|| PathBuf::from(name))
@@ -177,7 +180,7 @@ fn of_program(label: &Label, program: &Path, most: Option<f64>, build: &str) -> 
     Ok(value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most))
 }
 
-/// Code and constants of the hello server by crate, where it has its symbols.
+/// Returns the size of code and constants of the hello server by crate, if it has symbols.
 fn crates(options: &Options) -> Result<Vec<Value>, Failure> {
     let program = options.hello.clone().unwrap_or_else(|| beside("hello-server"));
     let sums = symbols::by_crate(&program)?;
@@ -193,7 +196,7 @@ fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
     let orb = options.peer(Kind::OmniOrb)?;
     let label = label("omniORB", "server of `call`");
     let size = stripped_size(&orb.program())?;
-    let (server, _) = orb.serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
+    let (server, _) = orb.serve(Transport::Tcp, Threads::Usual, &options.placement)?;
     std::thread::sleep(IDLE);
     let [resident, private] = resident(server.pid());
     Ok(vec![
@@ -203,14 +206,14 @@ fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
     ])
 }
 
-/// The size in octets of a copy from which symbols have been taken.
+/// Returns the size in bytes of a stripped copy of the program.
 fn stripped_size(program: &Path) -> Result<u64, Failure> {
     let copy = std::env::temp_dir().join(format!("corelane-bench-{}.stripped", std::process::id()));
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&copy).arg(program).stdin(Stdio::null());
     let outcome = strip.output();
     let size = fs::metadata(&copy).map(|metadata| metadata.len());
-    // It may not be there.
+    // Ignore errors: the copy may not exist.
     let _ = fs::remove_file(&copy);
     match outcome {
         Err(error) => Err(Failure::new(format!("`strip` cannot be run: {error}; install binutils"))),
@@ -223,7 +226,8 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// All and private resident memory of a process in KiB; not a number where the kernel does not tell.
+/// Returns the total and the private resident memory of a process in KiB. NaN if the kernel does
+/// not report it.
 pub(crate) fn resident(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmRSS:", "RssAnon:"].map(|name| {
@@ -232,7 +236,8 @@ pub(crate) fn resident(pid: u32) -> [f64; 2] {
     })
 }
 
-/// A server that was started, has printed its first line and was then left alone. Ends with its handle.
+/// A started server that has printed its first line and gets no calls. It ends when the handle is
+/// dropped.
 struct Idle {
     child: Child,
     line: String,
@@ -260,7 +265,7 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        // Both fail only if it has ended by itself.
+        // Ignore errors: both fail only if the server has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,8 @@
-//! Runs variants against each other: interleaved, warmed up, several times.
+//! Runs variants against each other: interleaved, warmed up and repeated.
 //!
-//! All variants of a group are there at once and take turns (A B C A B C ...), so that whatever changes on the machine meets
-//! them all. Only the calls are inside the clock; nothing is allocated, printed or read from files between the first and the last of a turn.
+//! All variants of a group exist at once and take turns (A B C A B C ...). A change of the machine
+//! therefore affects all of them. Only the calls are timed. Between the first and the last call of
+//! a turn, the harness does not allocate, print or read files.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -11,81 +12,73 @@ use crate::cost::Cost;
 use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
-/// What names a figure.
+/// Name of a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Label {
-    /// The benchmark.
     pub(crate) bench: &'static str,
-    /// Whose program: Corelane, omniORB, or floor for bare sockets.
+    /// The program's owner: Corelane, omniORB, or floor for bare sockets.
     pub(crate) peer: &'static str,
-    /// What carries the messages: tcp, unix, shm; none within one process.
+    /// Transport of the messages: tcp, unix, shm, or none within one process.
     pub(crate) transport: &'static str,
-    /// The operation that is called.
     pub(crate) op: String,
-    /// Everything else that tells the variant from others: dispatch architecture, threads.
+    /// All other properties of the variant: dispatch architecture, threads.
     pub(crate) config: String,
-    /// Its place along the axis that the benchmark varies, where it varies one.
-    pub(crate) along: Option<Along>,
+    /// Position on the axis that the benchmark varies, if it varies one.
+    pub(crate) along: Option<AxisPoint>,
 }
 
-/// A place along an axis, for figures that draw lines.
+/// A position on an axis, for figures that form lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Along {
-    /// What all points of one line have in common.
+pub(crate) struct AxisPoint {
+    /// Name that all points of one line share.
     pub(crate) series: String,
-    /// What is varied, such as `connections`.
+    /// The quantity that is varied, such as `connections`.
     pub(crate) axis: &'static str,
-    /// How much of it.
     pub(crate) x: u64,
 }
 
-/// Something whose calls can be timed.
+/// A source of calls that can be timed.
 pub(crate) trait Subject {
-    /// Makes `count` calls one after another, adds the time of each, and answers the time of all together.
+    /// Makes `count` calls one after another, adds the time of each to `into`, and returns their
+    /// total time.
     ///
     /// # Errors
-    /// A call fails or answers something wrong.
+    /// A call fails or returns a wrong result.
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure>;
 
-    /// The client's process, if it is not this one.
+    /// Returns the client's process, if it is not this one.
     fn client_pid(&self) -> Option<u32> {
         None
     }
 
-    /// The server's process.
     fn server_pid(&self) -> Option<u32>;
 }
 
-/// What a ratio compares.
+/// The quantity that a ratio compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compare {
-    /// Medians of the call times.
     Median,
-    /// Time per call over everything, where the time of a single call says little (oneways).
+    /// Total time per call, where the time of a single call says little (oneways).
     Rate,
 }
 
-/// One of the things that are compared.
+/// One of the compared configurations.
 pub(crate) struct Variant {
-    /// Its name.
     pub(crate) label: Label,
-    /// What it does.
     pub(crate) subject: Box<dyn Subject + Send>,
-    /// Which variants of the group it is compared with; the first is its baseline.
+    /// Indices of the variants in the group that it is compared with; the first is its baseline.
     pub(crate) against: Vec<usize>,
 }
 
 /// Variants that are measured together.
 pub(crate) struct Group {
-    /// What they have in common, for people.
     pub(crate) title: String,
-    /// How they compare.
     pub(crate) compare: Compare,
-    /// They.
+    /// The variants, in the order of their turns.
     pub(crate) variants: Vec<Variant>,
 }
 
-/// How much is measured.
+/// Number of calls and repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Calls before each turn that are not counted.
@@ -99,44 +92,43 @@ pub(crate) struct Extent {
 /// A comparison with another variant of the same group and run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ratio {
-    /// That variant.
+    /// Name of the other variant.
     pub(crate) with: Label,
-    /// Its median.
+    /// Median of the other variant, in microseconds.
     pub(crate) p50_us: f64,
-    /// Ours divided by its, over all repetitions: below 1 is faster.
+    /// This variant's time divided by the other's, over all repetitions: below 1 is faster.
     pub(crate) ratio: f64,
     /// The smallest and the largest ratio of one repetition.
     pub(crate) range: (f64, f64),
 }
 
-/// What was measured of one variant.
+/// The measurements of one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
-    /// The variant.
     pub(crate) label: Label,
     /// Statistics over all repetitions.
     pub(crate) summary: Summary,
-    /// The median of each repetition.
+    /// Median of each repetition, in microseconds.
     pub(crate) medians_us: Vec<f64>,
-    /// The times at [`CDF_PARTS`](crate::sample::CDF_PARTS).
+    /// Times at [`CDF_PARTS`](crate::sample::CDF_PARTS), in microseconds.
     pub(crate) cdf_us: Vec<f64>,
-    /// How it compares; the first is the baseline. Empty for a baseline.
+    /// Comparisons with other variants; the first is the baseline. Empty for a baseline.
     pub(crate) ratios: Vec<Ratio>,
-    /// What the calls cost, without the first warm-up.
+    /// Cost of the calls, without the first warm-up.
     pub(crate) cost: Cost,
-    /// Calls to which the cost belongs: those that were timed, and the few that were made just before them.
+    /// Calls to which the cost belongs: the timed ones and the few made just before them.
     pub(crate) calls: usize,
 }
 
-/// A fiftieth of the calls of a turn are made before it, within its costs.
+/// Divisor of a turn's calls: at most a fiftieth of them are made just before it. Their cost is
+/// included.
 const RE_WARM: usize = 50;
 
-/// What a variant has gathered.
-struct Gathered {
-    /// What it has gathered until then is nobody's.
+/// The samples of one variant.
+struct CollectedSamples {
+    /// True after a failure; the samples gathered before it are not used.
     failed: bool,
     samples: Samples,
-    /// Calls to which the cost belongs.
     calls: usize,
     whole: Duration,
     medians: Vec<f64>,
@@ -144,18 +136,18 @@ struct Gathered {
     cost: Cost,
 }
 
-/// What came of a group.
+/// The result of a group.
 pub(crate) struct Measured {
-    /// Of the variants that did not fail.
+    /// Figures of the variants that did not fail.
     pub(crate) figures: Vec<Figure>,
     /// Other ORBs that failed, with their reasons.
     pub(crate) failed: Vec<(Label, Failure)>,
 }
 
-/// Runs a group. Another ORB that fails has no further turn; the rest goes on.
+/// Runs a group. Another ORB that fails gets no further turn, and the other variants continue.
 ///
 /// # Errors
-/// The first failure of a variant of ours or of a bare socket, with its name.
+/// The first failure of Corelane or of a bare socket, with the variant's name.
 pub(crate) fn measure(
     group: &mut Group,
     extent: &Extent,
@@ -165,11 +157,11 @@ pub(crate) fn measure(
     let placed = placement.enter(Side::Client);
     let _placed = placed.map_err(|error| {
         Failure::new(format!(
-            "the client's thread may not run there ({}): {error}; `corelane doctor` says what to change",
+            "the client's thread may not use this placement ({}): {error}; `corelane doctor` says what to change",
             placement.cores
         ))
     })?;
-    let mut all: Vec<Gathered> = group.variants.iter().map(|_| Gathered::with_room(extent)).collect();
+    let mut all: Vec<CollectedSamples> = group.variants.iter().map(|_| CollectedSamples::with_room(extent)).collect();
     let mut failed = Vec::new();
     for repetition in 0..extent.repetitions {
         for (variant, gathered) in group.variants.iter_mut().zip(&mut all) {
@@ -198,14 +190,14 @@ pub(crate) fn measure(
     Ok(Measured { figures: compared(group, all), failed })
 }
 
-/// Whether there is nothing to compare without it: Corelane, or bare sockets.
+/// Returns true for Corelane and bare sockets, without which there is nothing to compare.
 pub(crate) fn is_ours(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }
 
-impl Gathered {
+impl CollectedSamples {
     fn with_room(extent: &Extent) -> Self {
-        Gathered {
+        CollectedSamples {
             failed: false,
             samples: Samples::with_room(extent.count * extent.repetitions),
             calls: 0,
@@ -223,13 +215,13 @@ impl Gathered {
         let first = self.samples.len();
         subject.run(extent.warm_up, 0, &mut self.samples).map_err(named)?;
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
-        // Looking at the costs has cooled the caches.
+        // Reading the costs has cooled the caches.
         let again = extent.warm_up.min(extent.count / RE_WARM);
         let whole = subject.run(again, extent.count, &mut self.samples).map_err(named)?;
         self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));
         self.calls += again + extent.count;
         if self.samples.len() != first + extent.count {
-            return Err(named(Failure::new("the number of times is not that of the calls")));
+            return Err(named(Failure::new("the number of measured times differs from the number of calls")));
         }
         self.whole += whole;
         self.medians.push(median_us(self.samples.since(first)));
@@ -238,7 +230,7 @@ impl Gathered {
     }
 }
 
-fn compared(group: &Group, all: Vec<Gathered>) -> Vec<Figure> {
+fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     let mut figures = Vec::with_capacity(all.len());
     let summaries: Vec<Option<Summary>> =
         all.iter().map(|one| Summary::of(one.samples.since(0), one.whole).filter(|_| !one.failed)).collect();
@@ -275,36 +267,33 @@ fn compared(group: &Group, all: Vec<Gathered>) -> Vec<Figure> {
     figures
 }
 
-/// Says on the standard error output what is being done: one line that is written over on a terminal, else a line for each
-/// group.
+/// Shows the progress on the standard error: one overwritten line on a terminal, else a line for
+/// each group.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
     silent: bool,
     last: String,
-    /// Which benchmark of how many is being run.
+    /// Number of the current benchmark and of all benchmarks, as text.
     step: String,
 }
 
 impl Progress {
-    /// To the standard error output.
     #[must_use]
     pub(crate) fn new() -> Self {
         Progress { terminal: std::io::stderr().is_terminal(), silent: false, last: String::new(), step: String::new() }
     }
 
-    /// Says nothing, for tests.
     #[cfg(test)]
     pub(crate) fn silent() -> Self {
         Progress { terminal: false, silent: true, last: String::new(), step: String::new() }
     }
 
-    /// From now on the benchmark with this number, from 1, of so many.
+    /// Sets the number of the current benchmark, from 1, and the number of all.
     pub(crate) fn step(&mut self, number: usize, of: usize) {
         self.step = format!("[{number}/{of}] ");
     }
 
-    /// Shows what is being done now.
     pub(crate) fn show(&mut self, what: &str) {
         if self.silent {
             return;
@@ -322,7 +311,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away, so that something else can be printed.
+    /// Removes the line, so that other text can be printed.
     pub(crate) fn clear(&mut self) {
         if self.terminal && !self.silent {
             eprint!("\r\x1b[K");
@@ -336,7 +325,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Writes down the order of the turns, and takes the time it is told.
+    /// Checks the order of the turns, and reports a given time.
     struct Fake {
         turns: Arc<AtomicUsize>,
         expected: usize,
@@ -406,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Answers once.
+    /// Answers once, then fails.
     struct Failing(usize);
 
     impl Subject for Failing {

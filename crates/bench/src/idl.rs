@@ -1,7 +1,9 @@
-//! The benchmark `idl-front-end`: how fast IDL is preprocessed, parsed and checked, beside omniidl.
+//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared
+//! with omniidl.
 //!
-//! Both run as programs of their own, in turns, on the same file and on one that is as good as empty; the difference is the
-//! front end. Of all turns the shortest counts: whatever else happens on the machine only makes them longer.
+//! Both run as separate programs, in turns, on the same file and on a nearly empty one. The
+//! difference is the front end's time. The shortest of all turns counts, since other activity of
+//! the machine only makes turns longer.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,26 +18,27 @@ use crate::harness::{Label, Progress};
 use crate::options::Options;
 use crate::report::{Report, Value};
 
-/// Parts of the text, each of about 170 lines.
+/// Numbers of parts of the text; each part has about 170 lines.
 const PARTS: [usize; 2] = [45, 190];
 
 /// Turns of each program and file.
 const TURNS: usize = 15;
 
-/// 500,000 lines in a second.
+/// Maximum time for a million lines, in seconds: 500,000 lines a second.
 const MOST_SECONDS_PER_MILLION: f64 = 2.0;
-/// A tenth of omniidl's time.
+/// Maximum share of omniidl's time: a tenth.
 const MOST_SHARE: f64 = 0.1;
 
-/// A back end for omniidl that does nothing: it runs none without one.
+/// A back end for omniidl that does nothing, since omniidl does not run without one.
 const NO_BACK_END: &str = "front_end_only";
 
-/// Corelane's own command, then omniidl.
+/// Measures Corelane's own command, then omniidl.
 pub(crate) fn front_end(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let folder = Folder::new()?;
     let empty = folder.write("empty.idl", "typedef long Nothing;\n")?;
     folder.write(&format!("{NO_BACK_END}.py"), "def run(tree, arguments):\n    pass\n")?;
-    let own = std::env::current_exe().map_err(|error| Failure::new(format!("where this program is: {error}")))?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
     let mut compilers =
         vec![Compiler { peer: "Corelane", program: own, arguments: vec!["idl".into(), "--check".into()] }];
     let back_end = vec![format!("-p{}", folder.0.display()), format!("-b{NO_BACK_END}")];
@@ -78,7 +81,6 @@ pub(crate) fn front_end(options: &Options, report: &mut Report<'_>, progress: &m
     Ok(())
 }
 
-/// A program that parses IDL.
 struct Compiler {
     peer: &'static str,
     program: PathBuf,
@@ -86,7 +88,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    /// How long it takes for a file, all in all.
+    /// Returns the total time that the program takes for a file.
     fn time(&self, file: &Path) -> Result<Duration, Failure> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -104,7 +106,7 @@ impl Compiler {
     }
 }
 
-/// A folder that goes away with its handle.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -123,7 +125,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is in the way of nobody.
+        // Ignore errors: a folder that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -140,12 +142,13 @@ fn value(peer: &'static str, what: &str, value: f64, unit: &'static str, bound: 
     Value { label, what: what.to_owned(), value, unit, bound }
 }
 
-/// Lines that hold more than a comment.
+/// Counts the lines that hold more than a comment.
 fn code_lines(text: &str) -> usize {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('/')).count()
 }
 
-/// IDL as applications have it: structures, sequences, a union, exceptions, interfaces that inherit, comments.
+/// Returns IDL like that of applications: structures, sequences, a union, exceptions, interfaces
+/// that inherit, comments.
 fn text(parts: usize) -> String {
     let mut text = String::new();
     for part in 0..parts {

@@ -1,8 +1,9 @@
-//! Keeping the cores awake.
+//! Means to keep cores out of idle states.
 //!
-//! While /dev/cpu_dma_latency is held open at 0, no core enters an idle state that takes time to leave ([`Awake`]). In a virtual machine that is not
-//! enough: an idle core is given back to the hypervisor, and takes it 20 us and more to come back. Benchmarks whose clients rest between calls
-//! therefore keep the cores [busy](Busy).
+//! While /dev/cpu_dma_latency is held open at 0, no core enters an idle state that takes time to
+//! leave ([`IdleStateLock`]). In a virtual machine that is not enough: the hypervisor takes back an
+//! idle core, and 20 us or more pass until it returns. Benchmarks whose clients rest between calls
+//! therefore keep the cores [busy](BusyCores).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,37 +15,37 @@ use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
 use crate::Failure;
 use crate::placement::{Cores, Placement};
 
-/// Holds the cores out of idle states until it is dropped.
+/// Keeps the cores out of idle states until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Awake {
+pub(crate) struct IdleStateLock {
     _device: File,
 }
 
-impl Awake {
-    /// None without the permission, or where there is no such device.
+impl IdleStateLock {
+    /// Opens the device. Returns `None` without the permission or without the device.
     pub(crate) fn hold() -> Option<Self> {
         let mut device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
         // The device takes microseconds as a native 32-bit integer.
         device.write_all(&0i32.to_ne_bytes()).ok()?;
-        Some(Awake { _device: device })
+        Some(IdleStateLock { _device: device })
     }
 }
 
-/// A thread of the class SCHED_IDLE on each core that is used: it runs only while nothing else wants the core, and leaves it at once. Ends
-/// with this.
-pub(crate) struct Busy {
+/// A thread of the class SCHED_IDLE on each core that is used. It runs only while no other thread
+/// wants the core, and leaves it at once. The threads end on drop.
+pub(crate) struct BusyCores {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Busy {
+impl BusyCores {
     pub(crate) fn start(placement: &Placement) -> Result<Self, Failure> {
         let cores = match placement.cores {
             Cores::One(core) => vec![core],
             Cores::Two(client, server) => vec![client, server],
             Cores::Any => thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default(),
         };
-        let mut busy = Busy { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
+        let mut busy = BusyCores { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
         for core in cores {
             let stop = busy.stop.clone();
             let name = format!("bench/awake{core}");
@@ -61,11 +62,11 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyCores {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It has nothing that can panic.
+            // The thread cannot panic.
             let _ = thread.join();
         }
     }
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn cores_are_kept_busy_for_a_while() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
-        let busy = Busy::start(&Placement { cores: Cores::One(core), scheduling: None }).unwrap();
+        let busy = BusyCores::start(&Placement { cores: Cores::One(core), scheduling: None }).unwrap();
         assert_eq!(busy.threads.len(), 1);
         let stop = busy.stop.clone();
         drop(busy);

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-/// An object under construction; members appear in the order they are added.
+/// An object under construction. Members appear in the order in which they are added.
 #[derive(Clone, Debug)]
 pub struct Object(String);
 
 impl Object {
-    /// An object without members.
+    /// Creates an object without members.
     #[must_use]
     pub fn new() -> Self {
         Object(String::from("{"))
@@ -29,7 +29,7 @@ impl Object {
         self
     }
 
-    /// Adds a number with three digits behind the point; one that is not finite becomes null.
+    /// Adds a number with three decimal digits. A number that is not finite becomes null.
     #[must_use]
     pub fn number(mut self, name: &str, value: f64) -> Self {
         self.name(name);
@@ -74,7 +74,7 @@ impl Object {
         self
     }
 
-    /// The text, without an end of line.
+    /// Returns the text, without a line end.
     #[must_use]
     pub fn finish(mut self) -> String {
         self.0.push('}');

@@ -1,24 +1,25 @@
-//! The benchmarks: Corelane, its peers and the bare sockets beneath them, measured against each other in one run.
+//! The benchmarks: Corelane, its peers and bare sockets, measured against each other in one run.
 //!
-//! [`command::run`] is `corelane bench`. A benchmark puts variants into groups; the `harness` lets those of a
-//! group take turns; the `report` prints what came out, as a table and as JSON lines (docs/benchmarks.md), of which `page` makes HTML. Servers are
-//! processes of their own, made by starting our own program again ([`server`]).
+//! [`command::run`] is `corelane bench`. A benchmark puts variants into groups. The `harness` lets
+//! the variants of a group take turns. The `report` prints the results as a table and as JSON lines
+//! (docs/benchmarks.md), from which `page` makes HTML. Servers are separate processes that run this
+//! program again ([`server`]).
 //!
-//! Nothing is reported without a baseline of the same run, and what could not be measured is reported as missing.
+//! Each reported figure has a baseline of the same run. Measurements that fail are reported as
+//! missing.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod call;
+mod client_group;
 pub mod command;
 mod cost;
 mod counts;
 mod cpu;
-mod crowd;
 mod cubit;
 mod demux;
 mod environment;
-mod floor;
 mod footprint;
-mod goals;
 mod harness;
 mod idl;
 mod idle;
@@ -37,20 +38,21 @@ mod protocol;
 mod report;
 mod sample;
 mod scale;
-mod scene;
 pub mod server;
 mod service;
 mod stages;
 mod switch;
+mod targets;
+mod testbed;
 
 use std::fmt;
 
-/// Why a benchmark, or one variant of it, could not be run, for people.
+/// The reason why a benchmark or one of its variants failed, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure with its reason.
+    /// Creates a failure with its reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Failure(reason.into())
     }

@@ -1,17 +1,20 @@
-//! The benchmarks `mt`, `inversion` and `saturation`: does a client of high priority notice others of lower priority that call the same server?
+//! The benchmarks `mt`, `inversion` and `saturation`: the effect of low-priority clients on a
+//! high-priority client of the same server.
 //!
-//! `mt` is the papers' MT_Cubit: one client at the top priority calls at 20 Hz, n clients at lower priorities call at 10 Hz, each on its own thread,
-//! connection and object, all beginning together; replies are verified. Priorities of the low clients are all different (papers 1 and 2), or all equal
-//! (paper 4: `mt-equal`).
+//! `mt` is the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and n clients at
+//! lower priorities call at 10 Hz. Each has its own thread, connection and object. All begin
+//! together, and replies are verified. The low priorities are all different (papers 1 and 2) or all
+//! equal (paper 4: `mt-equal`).
 //!
-//! Threads have fixed priorities where that is permitted. No load keeps a core busy with such threads all the time: the kernel would take the core away
-//! from them, the highest included, for tens of milliseconds.
+//! Threads have fixed priorities where that is permitted. No load keeps a core busy with such
+//! threads all the time: the kernel would stop them for tens of milliseconds, including the highest
+//! one.
 
-mod game;
 mod inversion;
 mod lane;
+mod load_mix;
 mod saturation;
-mod served;
+mod server_under_test;
 
 pub(crate) use inversion::inversion;
 pub(crate) use lane::lane;
@@ -23,34 +26,36 @@ use std::time::Duration;
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
-use crate::floor::Carrier;
-use crate::harness::{Along, Compare, Figure, Label, Progress, is_ours};
-use crate::idle::Busy;
+use crate::baseline::Transport;
+use crate::harness::{AxisPoint, Compare, Figure, Label, Progress, is_ours};
+use crate::idle::BusyCores;
 use crate::operation::Operation;
 use crate::options::{Depth, Options};
 use crate::orb::{Architecture, levels};
 use crate::report::{Report, Value};
 use crate::sample::Summary;
-use game::{Game, Other, Pace, Seen, range};
-use served::{Served, banded, fixed, floor, omniorb, pool};
+use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
+use server_under_test::{ServerUnderTest, banded, fixed, floor, omniorb, pool};
 
-/// The high-priority client's and the others' time between calls.
+/// Time between the calls of the high-priority client; `LOW_PERIOD` is that of the other clients.
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
-/// The high-priority client's native priority; the others' are below it: 98 levels, and so at most 98 lanes.
+/// Native priority of the high-priority client. The other clients are below it: there are 98
+/// levels, and so at most 98 lanes.
 const TOP: u8 = levels::LEVELS;
-/// That of all low clients, where they have the same.
+/// Native priority of all low-priority clients where they have the same one.
 const EQUAL: u8 = 10;
 
-/// How often each variant has its turn, unless a number was asked for.
+/// Number of turns of each variant, unless a number is given.
 const REPETITIONS: usize = 5;
 
 fn repetitions(options: &Options) -> usize {
     options.asked.repetitions.unwrap_or(REPETITIONS)
 }
 
-/// Calls of the high-priority client in each repetition: what was asked for, else as far as it goes in quick, usual and full form.
+/// Returns the calls of the high-priority client in each repetition: the given number, else the one
+/// for the depth.
 fn calls(options: &Options, [quick, usual, full]: [usize; 3]) -> usize {
     options.asked.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
@@ -59,23 +64,31 @@ fn calls(options: &Options, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// The high-priority client's time between calls where it is not MT_Cubit's: five times as often, so that the 99th percentile rests on more calls.
+/// Time between the high-priority client's calls in benchmarks other than MT_Cubit. It is a fifth
+/// of MT_Cubit's, so that the 99th percentile rests on more calls.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// One game of a high-priority client at 100 Hz beside others.
-fn beside(one: &Served, others: Vec<Other>, calls: usize, options: &Options, seen: &mut Seen) -> Result<(), Failure> {
-    let game = Game {
-        high: one.member(0, Operation::Octet)?,
+/// Runs one load mix: a high-priority client at 100 Hz beside other clients.
+fn beside(
+    one: &ServerUnderTest,
+    others: Vec<BackgroundClient>,
+    calls: usize,
+    options: &Options,
+    seen: &mut Observations,
+) -> Result<(), Failure> {
+    let game = LoadMix {
+        high: one.client(0, Operation::Octet)?,
         scheduling: Scheduling::Fifo(TOP),
         period: PERIOD,
         calls,
         placement: options.placement,
         server: one.pid(),
     };
-    game.play(others, seen)
+    game.run(others, seen)
 }
 
-/// Of a benchmark that is nothing without fixed priorities: whether there are any, else it is missing.
+/// Returns whether fixed priorities are permitted; if not, reports a benchmark that requires them
+/// as missing.
 fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
     if !fixed() {
         report.missing(bench, "Corelane", "fixed priorities are not permitted here, so there is no high priority")?;
@@ -83,13 +96,14 @@ fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure>
     Ok(fixed())
 }
 
-/// Numbers of low-priority clients, and calls that the high-priority client makes in each repetition.
+/// Numbers of low-priority clients, and calls of the high-priority client in each repetition.
 struct Plan {
     clients: &'static [usize],
     calls: usize,
 }
 
-/// Calls of each low-priority client in the full form, in all repetitions together; the high-priority client calls as long as they do.
+/// Calls of each low-priority client in the full form, over all repetitions. The high-priority
+/// client calls for the same time.
 const PAPERS_CALLS: usize = 4000;
 
 impl Plan {
@@ -107,7 +121,7 @@ impl Plan {
     }
 }
 
-/// How the low clients' priorities relate.
+/// Relation between the low-priority clients' priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ranks {
     Different,
@@ -129,7 +143,8 @@ impl Ranks {
         }
     }
 
-    /// Native. There are 97 below the highest one: more clients than that share them in turn.
+    /// Returns the native priority of a client. There are 97 below the highest one, which clients
+    /// share in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -137,7 +152,8 @@ impl Ranks {
         }
     }
 
-    /// The CORBA priority of that level: where they differ, another one for each client of a level.
+    /// Returns the CORBA priority of a client, within the band of its level. Where priorities
+    /// differ, each client of a level has its own.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
@@ -147,12 +163,10 @@ impl Ranks {
     }
 }
 
-/// With priorities all different.
 pub(crate) fn mt(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     cubit(Ranks::Different, options, report, progress)
 }
 
-/// With priorities all equal.
 pub(crate) fn mt_equal(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     cubit(Ranks::Equal, options, report, progress)
 }
@@ -163,9 +177,9 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
     let calls = options.asked.count.unwrap_or(plan.calls);
     let most = plan.clients.iter().copied().max().unwrap_or(0);
     let served = servers(ranks, most, options, report)?;
-    let mut all: Vec<Vec<Point>> =
-        served.iter().map(|_| plan.clients.iter().map(|_| Point::default()).collect()).collect();
-    let busy = Busy::start(&options.placement)?;
+    let mut all: Vec<Vec<MeasuredPoint>> =
+        served.iter().map(|_| plan.clients.iter().map(|_| MeasuredPoint::default()).collect()).collect();
+    let busy = BusyCores::start(&options.placement)?;
     let mut gone = Vec::new();
     for repetition in 0..repetitions {
         for (at, &clients) in plan.clients.iter().enumerate().filter(|(_, clients)| **clients > 0) {
@@ -189,13 +203,13 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
     drop(busy);
     let (served, mut all) = without(&gone, served, all);
     for points in &mut all {
-        let mut without = Seen::default();
+        let mut without = Observations::default();
         points.iter().for_each(|point| without.add(&point.alone));
         points[0].seen = without;
     }
     progress.clear();
     let class = if fixed() { "SCHED_FIFO" } else { "SCHED_OTHER" };
-    for side in [Side::High, Side::Low] {
+    for side in [MeasuredClient::High, MeasuredClient::Low] {
         let figures: Vec<Figure> =
             served.iter().zip(&all).flat_map(|(one, points)| figures(one, ranks, side, plan.clients, points)).collect();
         let title = format!("MT_Cubit, {}, {class}, idle states held off: {}", ranks.name(), side.name());
@@ -219,14 +233,14 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
         "late"
     );
     let mut beside = format!(
-        "\nthe same, divided by the floor's growth, whose server's threads are all at the top priority\n  {:<9} {:<25} {:>5} {:>6} {:>8} {:>7} {:>8}\n",
+        "\ngrowth divided by the floor's; all threads of the floor server are at the top priority\n  {:<9} {:<25} {:>5} {:>6} {:>8} {:>7} {:>8}\n",
         "peer", "config", "n", "mean", "median", "p99", "jitter"
     );
     let mut values = Vec::new();
-    let floor: Vec<Option<Grown>> = all[0].iter().map(Grown::of).collect();
+    let floor: Vec<Option<LatencyGrowth>> = all[0].iter().map(LatencyGrowth::of).collect();
     for (one, points) in served.iter().zip(&all) {
         for ((&clients, point), floor) in plan.clients.iter().zip(points).zip(&floor).filter(|((n, _), _)| **n > 0) {
-            if let Some(grown) = Grown::of(point) {
+            if let Some(grown) = LatencyGrowth::of(point) {
                 grown.tell(one, clients, &point.seen, &mut text);
                 values.extend(grown.values(one, ranks, clients, &point.seen));
                 if let Some(floor) = floor.as_ref().filter(|_| one.peer != "floor") {
@@ -243,29 +257,36 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
     report.records(&title, &values)
 }
 
-/// Whether a server has further turns: another ORB that fails is missing from then on.
-fn goes_on(bench: &str, one: &Served, played: Result<(), Failure>, report: &mut Report<'_>) -> Result<bool, Failure> {
+/// Returns whether a server gets further turns. Another ORB that fails is reported as missing and
+/// gets none.
+fn goes_on(
+    bench: &str,
+    one: &ServerUnderTest,
+    played: Result<(), Failure>,
+    report: &mut Report<'_>,
+) -> Result<bool, Failure> {
     if is_ours(one.peer) {
         return played.map(|()| true);
     }
     Ok(report.found(bench, one.peer, played)?.is_some())
 }
 
-/// Servers, and what was seen of them, but for those at these places.
+/// Removes the servers at the indices in `gone`, with their observations.
 fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>) {
     let left = served.into_iter().zip(all).enumerate().filter(|(index, _)| !gone.contains(index));
     left.map(|(_, both)| both).unzip()
 }
 
-/// How much the low-priority clients' median grows from one number of clients to the next: gradually, that is less than their number does.
-fn growth(one: &Served, ranks: Ranks, clients: &[usize], points: &[Point]) -> Vec<Value> {
+/// Returns the growth of the low-priority clients' median between successive numbers of clients.
+/// Its bound is the growth of their number.
+fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<Value> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
     let points: Vec<(usize, f64)> = points.collect();
     let steps = points.windows(2).map(|pair| {
         let ((fewer, before), (more, after)) = (pair[0], pair[1]);
         Value {
-            label: label(one, ranks, Side::Low, more),
+            label: label(one, ranks, MeasuredClient::Low, more),
             what: format!("median, against {fewer} clients"),
             value: after / before,
             unit: "x",
@@ -275,8 +296,13 @@ fn growth(one: &Served, ranks: Ranks, clients: &[usize], points: &[Point]) -> Ve
     steps.collect()
 }
 
-/// The variants: floor, ours, omniORB.
-fn servers(ranks: Ranks, most: usize, options: &Options, report: &mut Report<'_>) -> Result<Vec<Served>, Failure> {
+/// Starts the servers of the variants: baseline, Corelane, omniORB.
+fn servers(
+    ranks: Ranks,
+    most: usize,
+    options: &Options,
+    report: &mut Report<'_>,
+) -> Result<Vec<ServerUnderTest>, Failure> {
     let bench = ranks.bench();
     let mut served = vec![floor(Operation::Octet, options)?];
     if options.depth != Depth::Quick {
@@ -291,74 +317,80 @@ fn servers(ranks: Ranks, most: usize, options: &Options, report: &mut Report<'_>
         report.missing(bench, "Corelane", reason)?;
         served.push(pool(Architecture::LeaderFollowers(options.threads), most + 1, options)?);
     }
-    served.extend(report.found(bench, "omniORB", omniorb(most + 1, Carrier::Tcp, TOP, options))?);
+    served.extend(report.found(bench, "omniORB", omniorb(most + 1, Transport::Tcp, TOP, options))?);
     Ok(served)
 }
 
 fn once(
-    one: &Served,
+    one: &ServerUnderTest,
     ranks: Ranks,
     clients: usize,
     calls: usize,
     options: &Options,
-    seen: &mut Seen,
+    seen: &mut Observations,
 ) -> Result<(), Failure> {
     let class = |priority| if fixed() { Scheduling::Fifo(priority) } else { Scheduling::Other };
     let others = (0..clients).map(|client| {
-        Ok(Other {
-            member: one.member(client + 1, Operation::Octet)?,
+        Ok(BackgroundClient {
+            member: one.client(client + 1, Operation::Octet)?,
             scheduling: class(ranks.priority(client)),
-            pace: Pace::Every(LOW_PERIOD),
+            pace: CallPace::Every(LOW_PERIOD),
         })
     });
     let others = others.collect::<Result<Vec<_>, Failure>>()?;
-    let game = Game {
-        high: one.member(0, Operation::Octet)?,
+    let game = LoadMix {
+        high: one.client(0, Operation::Octet)?,
         scheduling: class(TOP),
         period: HIGH_PERIOD,
         calls,
         placement: options.placement,
         server: one.pid(),
     };
-    game.play(others, seen)
+    game.run(others, seen)
 }
 
-/// Whose times.
+/// The clients whose times are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum MeasuredClient {
     High,
     Low,
 }
 
-impl Side {
+impl MeasuredClient {
     fn name(self) -> &'static str {
         match self {
-            Side::High => "high-priority client",
-            Side::Low => "low-priority clients",
+            MeasuredClient::High => "high-priority client",
+            MeasuredClient::Low => "low-priority clients",
         }
     }
 
-    fn of(self, seen: &Seen) -> &game::Times {
+    fn of(self, seen: &Observations) -> &load_mix::ResponseTimes {
         match self {
-            Side::High => &seen.high,
-            Side::Low => &seen.low,
+            MeasuredClient::High => &seen.high,
+            MeasuredClient::Low => &seen.low,
         }
     }
 }
 
-fn label(one: &Served, ranks: Ranks, side: Side, clients: usize) -> Label {
+fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usize) -> Label {
     Label {
         bench: ranks.bench(),
         peer: one.peer,
         transport: one.transport,
         op: side.name().to_owned(),
         config: format!("{}, {clients} low-priority clients", one.config),
-        along: Some(Along { series: one.config.clone(), axis: "low-priority clients", x: clients as u64 }),
+        along: Some(AxisPoint { series: one.config.clone(), axis: "low-priority clients", x: clients as u64 }),
     }
 }
 
-/// One line of figures along the number of clients, each against the fewest that there are figures of.
-fn figures(one: &Served, ranks: Ranks, side: Side, clients: &[usize], points: &[Point]) -> Vec<Figure> {
+/// Returns figures by number of clients, each compared with the smallest number that has a figure.
+fn figures(
+    one: &ServerUnderTest,
+    ranks: Ranks,
+    side: MeasuredClient,
+    clients: &[usize],
+    points: &[MeasuredPoint],
+) -> Vec<Figure> {
     let points = || clients.iter().zip(points).filter(|(_, point)| side.of(&point.seen).summary().is_some());
     let Some((&fewest, first)) = points().next() else { return Vec::new() };
     let first_label = label(one, ranks, side, fewest);
@@ -371,18 +403,19 @@ fn figures(one: &Served, ranks: Ranks, side: Side, clients: &[usize], points: &[
     figures.collect()
 }
 
-/// One server with one number of low-priority clients.
+/// Observations of one server with one number of low-priority clients.
 #[derive(Default)]
-struct Point {
-    seen: Seen,
-    /// The same server without any, each time just before: the machine changes from minute to minute.
-    alone: Seen,
+struct MeasuredPoint {
+    seen: Observations,
+    /// Observations of the same server without them, made just before, since the machine changes
+    /// over minutes.
+    alone: Observations,
 }
 
-/// What became of the high-priority client, as ratios to what it was without others.
-struct Grown {
+/// Statistics of the high-priority client, as ratios to those without other clients.
+struct LatencyGrowth {
     summary: Summary,
-    /// From when a call was due to its reply.
+    /// Times from the moment when a call was due to its reply.
     response: Summary,
     mean: f64,
     means: (f64, f64),
@@ -391,15 +424,15 @@ struct Grown {
     jitter: f64,
 }
 
-/// p99 - p50: what the issue of a late call is, beside the standard deviation.
+/// Returns p99 - p50, a measure of late calls beside the standard deviation.
 fn jitter(summary: &Summary) -> f64 {
     summary.p99_us - summary.p50_us
 }
 
-impl Grown {
-    fn of(Point { seen: own, alone }: &Point) -> Option<Grown> {
+impl LatencyGrowth {
+    fn of(MeasuredPoint { seen: own, alone }: &MeasuredPoint) -> Option<LatencyGrowth> {
         let (summary, alone_summary) = (own.high.summary()?, alone.high.summary()?);
-        Some(Grown {
+        Some(LatencyGrowth {
             mean: summary.mean_us / alone_summary.mean_us,
             means: range(&own.high.means_us, &alone.high.means_us),
             median: summary.p50_us / alone_summary.p50_us,
@@ -410,7 +443,7 @@ impl Grown {
         })
     }
 
-    fn tell(&self, one: &Served, clients: usize, own: &Seen, text: &mut String) {
+    fn tell(&self, one: &ServerUnderTest, clients: usize, own: &Observations, text: &mut String) {
         let spread = format!("({:.3}-{:.3})", self.means.0, self.means.1);
         let _ = writeln!(
             text,
@@ -429,8 +462,15 @@ impl Grown {
         );
     }
 
-    /// How much more it has grown than the floor.
-    fn beside(&self, floor: &Grown, one: &Served, ranks: Ranks, clients: usize, text: &mut String) -> [Value; 4] {
+    /// Returns how much more the values have grown than the baseline's, and appends them to `text`.
+    fn beside(
+        &self,
+        floor: &LatencyGrowth,
+        one: &ServerUnderTest,
+        ranks: Ranks,
+        clients: usize,
+        text: &mut String,
+    ) -> [Value; 4] {
         let ratios = [
             ("mean", self.mean / floor.mean),
             ("median", self.median / floor.median),
@@ -444,7 +484,7 @@ impl Grown {
             one.peer, one.config
         );
         ratios.map(|(what, value)| Value {
-            label: label(one, ranks, Side::High, clients),
+            label: label(one, ranks, MeasuredClient::High, clients),
             what: format!("{what}, growth against the floor's"),
             value,
             unit: "x",
@@ -452,8 +492,8 @@ impl Grown {
         })
     }
 
-    /// The design's bounds are those of the server with lanes.
-    fn values(&self, one: &Served, ranks: Ranks, clients: usize, own: &Seen) -> Vec<Value> {
+    /// Returns the values with the design's bounds, which apply to all Corelane servers.
+    fn values(&self, one: &ServerUnderTest, ranks: Ranks, clients: usize, own: &Observations) -> Vec<Value> {
         let bounds = match clients {
             _ if one.peer != "Corelane" => [None; 3],
             1..=50 => [Some(1.10), Some(1.25), Some(1.5)],
@@ -461,7 +501,7 @@ impl Grown {
             _ => [None; 3],
         };
         let value = |what: &str, value: f64, unit, bound| Value {
-            label: label(one, ranks, Side::High, clients),
+            label: label(one, ranks, MeasuredClient::High, clients),
             what: what.to_owned(),
             value,
             unit,
@@ -493,7 +533,7 @@ mod tests {
         assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
         different.sort_unstable();
         different.dedup();
-        // With the high-priority client's own.
+        // The high-priority client's level is one more.
         assert_eq!(different.len() + 1, 98);
     }
 
@@ -524,7 +564,8 @@ mod tests {
             assert!(plan.clients[0] == 0 && plan.clients.is_sorted() && plan.clients.last() == Some(&500));
         }
         assert_eq!((Plan::of(Depth::Quick, 1).calls, Plan::of(Depth::Usual, 1).calls), (40, 100));
-        // However they are divided, in the time that the high-priority client calls each of the others does so as often as in the papers.
+        // For any division into repetitions, each low-priority client makes at least the papers'
+        // number of calls.
         for repetitions in [1, 3, REPETITIONS, 7] {
             let time = HIGH_PERIOD * (Plan::of(Depth::Full, repetitions).calls * repetitions) as u32;
             assert!(time >= LOW_PERIOD * PAPERS_CALLS as u32, "{repetitions}: {time:?}");

@@ -1,45 +1,45 @@
-//! The operations of idl/cubit.idl that are called, and the sizes of their messages.
+//! The operations of idl/cubit.idl that are called, and their message sizes.
 
 use std::fmt;
 
 use crate::Failure;
 #[cfg(test)]
-use crate::floor::Sizes;
+use crate::baseline::MessageSizes;
 
 /// One operation with its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// No argument, no result.
     Nothing,
-    /// An octet there and back.
+    /// Sends and returns an octet.
     Octet,
-    /// A short there and back.
+    /// Sends and returns a short.
     Short,
-    /// A long there and back.
+    /// Sends and returns a long.
     Long,
-    /// A structure of octet, long and short there and back.
+    /// Sends and returns a structure of octet, long and short.
     Struct,
-    /// So many longs there and back.
+    /// Sends and returns this number of longs.
     Longs(usize),
-    /// So many of the structures there and back.
+    /// Sends and returns this number of structures.
     Structs(usize),
-    /// So many octets there and back.
+    /// Sends and returns this number of octets.
     Octets(usize),
-    /// A string of so many letters there and back.
+    /// Sends and returns a string of this length.
     Text(usize),
-    /// An octet there, nothing back.
+    /// Sends an octet as a oneway.
     Oneway,
-    /// So many longs there, their number back.
+    /// Sends this number of longs, returns their number.
     TakeLongs(usize),
-    /// So many octets there, their number back.
+    /// Sends this number of octets, returns their number.
     TakeOctets(usize),
 }
 
-/// Arguments have at most so many octets, besides the length of a sequence.
+/// Maximum size in bytes of an argument, without the length of a sequence.
 const MOST_OCTETS: usize = 64 << 20;
 
 impl Operation {
-    /// What `call` measures unless it is told otherwise.
+    /// Operations that `call` measures by default.
     pub const USUAL: [Operation; 6] = [
         Operation::Octet,
         Operation::Long,
@@ -49,10 +49,10 @@ impl Operation {
         Operation::Oneway,
     ];
 
-    /// From its name, such as `octet` or `longs1024`.
+    /// Returns the operation with a name such as `octet` or `longs1024`.
     ///
     /// # Errors
-    /// There is no such operation; the text lists them.
+    /// There is no such operation; the text lists the operations.
     pub fn from_name(name: &str) -> Result<Operation, Failure> {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number: Option<usize> = name[words.len()..].parse().ok();
@@ -71,7 +71,8 @@ impl Operation {
             ("take_octets", Some(count)) => Some(Operation::TakeOctets(count)),
             _ => None,
         };
-        // Bounded before the size of the body is worked out, which is a few octets for each element.
+        // Check the number before computing the size of the body, which is a few bytes for each
+        // element.
         let bounded = found.filter(|_| number.unwrap_or(0) <= MOST_OCTETS);
         bounded.filter(|operation| operation.body() <= MOST_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
@@ -81,18 +82,17 @@ impl Operation {
         })
     }
 
-    /// Whether it has no reply.
+    /// Returns true if the operation has no reply.
     #[must_use]
     pub fn is_oneway(self) -> bool {
         self == Operation::Oneway
     }
 
-    /// Whether clients make one call more than they are asked for, the first, and compare its whole result.
+    /// Returns true if clients make one additional call first and compare its whole result.
     pub(crate) fn compares_first(self) -> bool {
         matches!(self, Operation::Longs(_) | Operation::Structs(_) | Operation::Octets(_) | Operation::Text(_))
     }
 
-    /// The name in idl/cubit.idl.
     #[cfg(test)]
     pub(crate) fn idl_name(self) -> &'static str {
         match self {
@@ -111,7 +111,8 @@ impl Operation {
         }
     }
 
-    /// Octets of the argument in CDR (CORBA 3.3 part 2, 9.3), aligned at its beginning.
+    /// Returns the size in bytes of the argument in CDR (CORBA 3.3 part 2, 9.3), aligned at its
+    /// beginning.
     fn body(self) -> usize {
         match self {
             Operation::Nothing => 0,
@@ -121,23 +122,24 @@ impl Operation {
             // Octet, gap of 3, long, short.
             Operation::Struct => 10,
             Operation::Longs(count) | Operation::TakeLongs(count) => 4 + 4 * count,
-            // The first begins at 4 and takes 10, as above. Each further one begins 2 behind a multiple of 4: octet, gap of 1,
-            // long, short.
+            // The first begins at 4 and takes 10, as above. Each further one begins 2 after a
+            // multiple of 4: octet, gap of 1, long, short.
             Operation::Structs(0) => 4,
             Operation::Structs(count) => 4 + 10 + 8 * (count - 1),
             Operation::Octets(count) | Operation::TakeOctets(count) => 4 + count,
-            // The NUL travels too.
+            // The NUL is sent too.
             Operation::Text(count) => 4 + count + 1,
         }
     }
 
-    /// Whether the result is as long as the argument.
+    /// Returns true if the result has the length of the argument.
     #[must_use]
     pub fn echoes(self) -> bool {
         !matches!(self, Operation::Oneway | Operation::TakeLongs(_) | Operation::TakeOctets(_))
     }
 
-    /// An octet sequence whose messages are as large; none for a oneway and for arguments smaller than an empty sequence.
+    /// Returns an operation with an octet sequence and messages of the same size. `None` for a
+    /// oneway and for arguments smaller than an empty sequence.
     #[must_use]
     pub fn as_octets(self) -> Option<Operation> {
         let length = self.body().checked_sub(4)?;
@@ -148,12 +150,12 @@ impl Operation {
         }
     }
 
-    /// The sizes of its messages in GIOP 1.2, for an object key of this length.
+    /// Returns the GIOP 1.2 message sizes for an object key of this length.
     #[cfg(test)]
-    pub(crate) fn sizes(self, key: usize) -> Sizes {
+    pub(crate) fn sizes(self, key: usize) -> MessageSizes {
         let result = if self.echoes() { self.body() } else { 4 };
-        let sizes = Sizes::giop(key, self.idl_name().len(), self.body(), result);
-        if self.is_oneway() { Sizes { reply: 0, ..sizes } } else { sizes }
+        let sizes = MessageSizes::giop(key, self.idl_name().len(), self.body(), result);
+        if self.is_oneway() { MessageSizes { reply: 0, ..sizes } } else { sizes }
     }
 }
 

@@ -6,93 +6,87 @@ use std::path::PathBuf;
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
-use crate::floor::Carrier;
+use crate::baseline::Transport;
 use crate::harness::Extent;
 use crate::operation::Operation;
 use crate::peer::{Kind, Peer};
 use crate::placement::{Cores, Placement};
 
-/// What is to be run, and how.
+/// The benchmarks to run, and their settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// The benchmarks named.
     pub(crate) names: Vec<String>,
-    /// Where JSON lines go.
+    /// File for JSON lines.
     pub(crate) json: Option<PathBuf>,
-    /// What the run is called in reports.
+    /// Name of the run in reports.
     pub(crate) name: Option<String>,
     /// The program through which a plan reaches other hosts.
     pub(crate) via: PathBuf,
     /// The page that `report` writes.
     pub(crate) out: PathBuf,
-    /// How much is measured.
+    /// Number of calls and repetitions.
     pub(crate) extent: Extent,
-    /// How far benchmarks go that have a form of their own.
+    /// Depth of benchmarks that have a form of their own.
     pub(crate) depth: Depth,
-    /// Calls and repetitions that were asked for by number, for benchmarks that have a form of their own.
-    pub(crate) asked: Asked,
-    /// Where it runs.
+    /// Calls and repetitions that are given by number, for benchmarks that have a form of their
+    /// own.
+    pub(crate) asked: RequestedExtent,
     pub(crate) placement: Placement,
-    /// Threads of a pool, floor or ORB.
+    /// Number of threads of a pool, in a baseline server or an ORB.
     pub(crate) threads: usize,
-    /// Operations to call; empty: each benchmark's own choice.
+    /// Operations to call. If empty, each benchmark chooses.
     pub(crate) operations: Vec<Operation>,
-    /// What carries the messages; empty: TCP.
-    pub(crate) carriers: Vec<Carrier>,
-    /// The folder with the peers' sources.
+    /// Transports to measure. If empty, TCP.
+    pub(crate) carriers: Vec<Transport>,
     pub(crate) peers: PathBuf,
-    /// The hello example's server; beside our own program if none is named.
+    /// The hello example's server. By default, the one in the folder of this program.
     pub(crate) hello: Option<PathBuf>,
-    /// The same server in its smallest form; in the folder of that profile if none is named.
+    /// The hello example's server in its smallest form. By default, the one in the folder of its
+    /// profile.
     pub(crate) minimal: Option<PathBuf>,
-    /// Leaves the peers out, which the report then says.
+    /// Omits the peers; the report lists them as missing.
     pub(crate) without_peers: bool,
-    /// `os` switches the kernel's preemption, for the whole machine, while it measures.
+    /// Lets `os` switch the kernel's preemption mode, for the whole machine, while it measures.
     pub(crate) preemption: bool,
-    /// Takes what is missing for a failure.
+    /// Treats missing measurements as a failure.
     pub(crate) strict: bool,
-    /// Prints help instead.
+    /// Prints help instead of running.
     pub(crate) help: bool,
 }
 
-/// What `--count` and `--repetitions` said.
+/// Values of `--count` and `--repetitions`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// Calls per repetition.
+pub(crate) struct RequestedExtent {
     pub(crate) count: Option<usize>,
-    /// Turns of each variant.
     pub(crate) repetitions: Option<usize>,
 }
 
-/// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// A first look: seconds.
     Quick,
-    /// The usual: minutes.
+    /// The usual depth: minutes.
     Usual,
-    /// As the papers did: hours.
+    /// The depth of the papers: hours.
     Full,
 }
 
-/// A first look.
 const QUICK: Extent = Extent { warm_up: 200, count: 2000, repetitions: 3 };
-/// The usual.
 const USUAL: Extent = Extent { warm_up: 1000, count: 10_000, repetitions: 5 };
-/// For figures that are published.
+/// Extent for published figures.
 const FULL: Extent = Extent { warm_up: 2000, count: 50_000, repetitions: 10 };
 
-/// Bounds what is allocated for call times to a few gigabytes in the worst case.
+/// Maximum number of calls. It bounds the memory for call times to a few gigabytes.
 const MOST_CALLS: usize = 10_000_000;
 
 impl Options {
-    /// Reads the arguments behind `corelane bench run`.
+    /// Parses the arguments after `corelane bench run`.
     ///
     /// # Errors
-    /// What does not make sense, for people.
+    /// The arguments are invalid; the text is for users.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
         let placement = Placement::one_core()
-            .map_err(|error| Failure::new(format!("the kernel does not say which cores there are: {error}")))?;
+            .map_err(|error| Failure::new(format!("the kernel does not report the cores: {error}")))?;
         let mut options = Options {
             names: Vec::new(),
             json: None,
@@ -101,12 +95,12 @@ impl Options {
             out: PathBuf::from("report.html"),
             extent: USUAL,
             depth: Depth::Usual,
-            asked: Asked::default(),
+            asked: RequestedExtent::default(),
             placement,
             threads: 4,
             operations: Vec::new(),
             carriers: Vec::new(),
-            // Where the sources were when this program was built.
+            // The path of the sources when this program was built.
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello: None,
             minimal: None,
@@ -155,7 +149,7 @@ impl Options {
             }
             value.unused()?;
         }
-        // Whatever the order of the options: a number is meant.
+        // A given number has precedence, whatever the order of the options.
         options.extent.count = options.asked.count.unwrap_or(options.extent.count);
         options.extent.repetitions = options.asked.repetitions.unwrap_or(options.extent.repetitions);
         if options.extent.count * options.extent.repetitions > MOST_CALLS {
@@ -164,10 +158,10 @@ impl Options {
         Ok(options)
     }
 
-    /// The program of another ORB, built if it has to be.
+    /// Returns the program of another ORB, and builds it if necessary.
     ///
     /// # Errors
-    /// It is left out, or something is missing; the text says what to do.
+    /// The peer is left out, or a requirement is missing; the text says what to do.
     pub(crate) fn peer(&self, kind: Kind) -> Result<Peer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -175,20 +169,20 @@ impl Options {
         Peer::build(kind, &self.peers)
     }
 
-    /// The carriers named, or TCP.
+    /// Returns the named transports, or TCP.
     #[must_use]
-    pub(crate) fn carriers(&self) -> Vec<Carrier> {
-        if self.carriers.is_empty() { vec![Carrier::Tcp] } else { self.carriers.clone() }
+    pub(crate) fn carriers(&self) -> Vec<Transport> {
+        if self.carriers.is_empty() { vec![Transport::Tcp] } else { self.carriers.clone() }
     }
 
-    /// The operations named, or those given.
+    /// Returns the named operations, or the given ones.
     #[must_use]
     pub(crate) fn operations_or(&self, usual: &[Operation]) -> Vec<Operation> {
         if self.operations.is_empty() { usual.to_vec() } else { self.operations.clone() }
     }
 }
 
-/// The value of an option: behind `=`, or the next argument.
+/// The value of an option: after `=`, or the next argument.
 struct Value<'a, I> {
     name: &'a str,
     joined: Option<OsString>,
@@ -210,9 +204,9 @@ impl<I: Iterator<Item = OsString>> Value<'_, I> {
         })
     }
 
-    fn carrier(&mut self) -> Result<Carrier, Failure> {
+    fn carrier(&mut self) -> Result<Transport, Failure> {
         let text = self.text()?.to_string_lossy().into_owned();
-        let known = Carrier::from_name(&text);
+        let known = Transport::from_name(&text);
         known.ok_or_else(|| Failure::new(format!("`--transport` takes tcp, unix or shm, not `{text}`")))
     }
 
@@ -228,7 +222,7 @@ impl<I: Iterator<Item = OsString>> Value<'_, I> {
         }
     }
 
-    /// `--quick=yes` makes no sense.
+    /// Refuses a value that is not used, as in `--quick=yes`.
     fn unused(self) -> Result<(), Failure> {
         match self.joined {
             Some(_) => Err(Failure::new(format!("`{}` takes no value", self.name))),
@@ -259,7 +253,7 @@ mod tests {
         assert!(matches!(parse("call").unwrap().placement.cores, Cores::One(_)));
         let few = parse("--count 7 --quick --repetitions=2").unwrap();
         assert_eq!((few.extent.count, few.extent.repetitions, few.extent.warm_up), (7, 2, QUICK.warm_up));
-        assert_eq!(few.asked, Asked { count: Some(7), repetitions: Some(2) });
+        assert_eq!(few.asked, RequestedExtent { count: Some(7), repetitions: Some(2) });
         assert_eq!(parse("--unpinned").unwrap().placement.cores, Cores::Any);
     }
 

@@ -1,5 +1,7 @@
-//! The benchmark `os`: the papers' question the other way round. The ORB stays the same, what changes is how the system runs it: scheduling class and
-//! cores, idle states, timer slack, and, where that is asked for, the kernel's preemption.
+//! The benchmark `os`: the effect of the operating system on the same ORB.
+//!
+//! It varies the scheduling class and cores, idle states, timer slack, and, on request, the
+//! kernel's preemption mode.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -9,16 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use corelane::{Reference, SystemExceptionKind};
+use corelane::SystemExceptionKind;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{self, Builder, Scheduling};
 use corelane_sys::{clock, signal};
 
 use crate::Failure;
+use crate::baseline::{BaselineClient, Exchange, Spinning, Transport, address_of};
 use crate::call::message_sizes;
-use crate::floor::{Carrier, Exchange, FloorClient, Waiting, address_of};
 use crate::harness::{Compare, Extent, Group, Label, Progress, Subject, Variant};
-use crate::idle::{Awake, Busy};
+use crate::idle::{BusyCores, IdleStateLock};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
@@ -33,16 +35,17 @@ use crate::service::Service;
 /// Fixed priority of both sides, where they have one.
 const PRIORITY: u8 = 10;
 
-/// Between two calls of a client that lets the core rest.
+/// Pause between two calls of a client that lets the core rest.
 const REST: Duration = Duration::from_millis(5);
 
-/// How long a thread sleeps whose waking is timed.
+/// Sleeping time of a thread whose wake-up is timed.
 const NAP: Duration = Duration::from_millis(1);
 
-/// What the kernel allows itself unless it is told otherwise.
+/// The kernel's default timer slack.
 const USUAL_SLACK: Duration = Duration::from_micros(50);
 
-/// Where the kernel tells its preemption modes, the current one in parentheses, and takes another.
+/// The file that lists the kernel's preemption modes, with the current one in parentheses. Writing
+/// a mode switches to it.
 const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
 
 pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -53,12 +56,13 @@ pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Prog
     if options.preemption {
         preemption(Path::new(PREEMPTION), options, report, progress)
     } else {
-        let reason = "preemption modes: only with --preemption, which switches them for the whole machine meanwhile";
+        let reason =
+            "preemption modes: only with --preemption, which switches the mode of the whole machine during the run";
         report.missing("os", "Corelane", reason)
     }
 }
 
-/// A floor server and one of ours in one setting.
+/// A baseline server and a Corelane server in one setting.
 struct Pair {
     floor: (Service, String),
     corelane: (Service, String),
@@ -67,21 +71,20 @@ struct Pair {
 impl Pair {
     fn start(placement: &Placement) -> Result<Self, Failure> {
         Ok(Pair {
-            floor: start_floor(Carrier::Tcp, Waiting::Blocking, placement)?,
+            floor: start_floor(Transport::Tcp, Spinning::Blocking, placement)?,
             corelane: start_echo(Architecture::PerConnection, LOOPBACK, placement)?,
         })
     }
 }
 
-/// Anything that can be called.
-type Called = Box<dyn Subject + Send>;
+type BoxedSubject = Box<dyn Subject + Send>;
 
-/// The variants of a group: floor and ours by turns.
+/// The variants of a group: baseline and Corelane alternately.
 struct Settings<'o> {
     options: &'o Options,
     orb: corelane::Orb,
     variants: Vec<Variant>,
-    /// Servers live as long as they are called.
+    /// The servers, which run as long as their variants are called.
     pairs: Vec<Pair>,
 }
 
@@ -90,12 +93,17 @@ impl<'o> Settings<'o> {
         Ok(Settings { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// The first is what later ones are compared with; ours also with the floor in the same setting.
-    /// `set` puts a subject into its setting.
-    fn add(&mut self, name: &str, placement: &Placement, set: impl Fn(Called) -> Called) -> Result<(), Failure> {
+    /// Adds a baseline and a Corelane variant. Later variants are compared with the first ones, and
+    /// Corelane also with the baseline in the same setting. `set` puts a subject into its setting.
+    fn add(
+        &mut self,
+        name: &str,
+        placement: &Placement,
+        set: impl Fn(BoxedSubject) -> BoxedSubject,
+    ) -> Result<(), Failure> {
         let pair = Pair::start(placement)?;
         let sizes = message_sizes(&self.orb, Operation::Octet, self.options)?;
-        let client = FloorClient::connect(&address_of(&pair.floor.1)?, sizes)?;
+        let client = BaselineClient::connect(&address_of(&pair.floor.1)?, sizes)?;
         let exchange = Exchange { client, server: Some(pair.floor.0.pid()) };
         let target = target(&self.orb, &pair.corelane.1)?;
         let calls = Calls { target, operation: Operation::Octet, server: pair.corelane.0.pid() };
@@ -115,7 +123,7 @@ impl<'o> Settings<'o> {
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let group = Group { title: title.to_owned(), compare: Compare::Median, variants: self.variants };
-        // Each variant enters its own place.
+        // Each variant enters its own placement.
         report.measure(group, extent, &Placement::default(), progress).map(drop)
     }
 }
@@ -124,14 +132,14 @@ fn label(peer: &'static str, config: &str) -> Label {
     Label { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
 }
 
-/// Class and cores.
+/// Compares scheduling classes and cores.
 fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let last = cores.last().copied().unwrap_or(0);
     let mut places = vec![("one core", Cores::One(last))];
     match cores.first() {
         Some(&first) if first != last => places.push(("two cores", Cores::Two(first, last))),
-        _ => report.missing("os", "floor", "two cores: the process may use one only")?,
+        _ => report.missing("os", "floor", "two cores: the process may use only one")?,
     }
     places.push(("not pinned", Cores::Any));
     let mut settings = Settings::new(options)?;
@@ -148,7 +156,7 @@ fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) 
                 refused.push(format!("{name}: {error}"));
                 continue;
             }
-            settings.add(&name, &placement, |inner| Box::new(Placed { placement, inner }))?;
+            settings.add(&name, &placement, |inner| Box::new(PlacedSubject { placement, inner }))?;
         }
     }
     for reason in refused {
@@ -157,7 +165,7 @@ fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) 
     settings.measure("os: scheduling class and cores", &options.extent, report, progress)
 }
 
-/// Calls with rests between them, in which the core falls asleep unless it is kept awake.
+/// Compares calls with pauses between them, in which the core becomes idle unless it is kept awake.
 fn idle_states(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut settings = Settings::new(options)?;
     let placement = options.placement;
@@ -167,15 +175,15 @@ fn idle_states(options: &Options, report: &mut Report<'_>, progress: &mut Progre
         ("held off by /dev/cpu_dma_latency", Some(Keep::Device)),
         ("held off by a thread of SCHED_IDLE", Some(Keep::Busy)),
     ] {
-        if keep == Some(Keep::Device) && Awake::hold().is_none() {
+        if keep == Some(Keep::Device) && IdleStateLock::hold().is_none() {
             report.missing("os", "Corelane", "idle states held off: /dev/cpu_dma_latency may not be written")?;
             continue;
         }
         settings.add(name, &placement, |inner| {
-            let inner = Box::new(Placed { placement, inner });
+            let inner = Box::new(PlacedSubject { placement, inner });
             match keep {
                 None => inner,
-                Some(keep) => Box::new(Rested { keep, placement, inner }),
+                Some(keep) => Box::new(RestedClient { keep, placement, inner }),
             }
         })?;
     }
@@ -184,14 +192,14 @@ fn idle_states(options: &Options, report: &mut Report<'_>, progress: &mut Progre
     settings.measure("os: idle states, a call every 5 ms", &extent, report, progress)
 }
 
-/// By what timer slack and class lateness is compared; the first is what the others are compared with.
+/// Timer slacks and classes whose lateness is compared; the first is the baseline.
 const SLACKS: [(&str, Duration, Scheduling); 3] = [
     ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
     ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
     ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
 ];
 
-/// How late a thread wakes.
+/// Measures how late a thread wakes.
 fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut variants = Vec::new();
     for (config, slack, scheduling) in SLACKS {
@@ -207,15 +215,15 @@ fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) ->
     let title = "os: timer slack, how late a thread wakes that sleeps for 1 ms, idle states held off".to_owned();
     let group = Group { title, compare: Compare::Median, variants };
     let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
-    let busy = Busy::start(&options.placement)?;
+    let busy = BusyCores::start(&options.placement)?;
     let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
     drop(busy);
     measured
 }
 
-/// How late a call learns that its precise deadline has passed.
+/// Measures how late a call reports that its precise deadline has passed.
 fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let silent = Silent::start()?;
+    let silent = SilentServer::start()?;
     let mut variants = Vec::new();
     for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
@@ -229,7 +237,7 @@ fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress
         let (floors, against) = if at == 0 { (vec![], vec![0]) } else { (vec![0], vec![1, at]) };
         let sleeper = Box::new(Sleeper { slack, placement });
         variants.push(Variant { label: floor, subject: sleeper, against: floors });
-        let overdue = Box::new(Overdue { slack, placement, reference: silent.reference() });
+        let overdue = Box::new(DeadlineCall { slack, placement, reference: silent.reference() });
         variants.push(Variant { label: ours, subject: overdue, against });
     }
     let title =
@@ -237,26 +245,27 @@ fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress
             .to_owned();
     let group = Group { title, compare: Compare::Median, variants };
     let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
-    let busy = Busy::start(&options.placement)?;
+    let busy = BusyCores::start(&options.placement)?;
     let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
     drop(busy);
     measured
 }
 
-/// Each mode that the kernel can be switched to while it runs; the one it had is its own again afterwards.
+/// Compares the modes that the kernel can switch to at run time. Restores the original mode
+/// afterwards.
 fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let modes = match fs::read_to_string(file) {
         Ok(text) => modes(&text),
         Err(error) => {
             let reason = format!(
-                "preemption modes: {}: {error}; a kernel with PREEMPT_DYNAMIC has it where debugfs is mounted, for root",
+                "preemption modes: {}: {error}; root can read it on a kernel with PREEMPT_DYNAMIC if debugfs is mounted",
                 file.display()
             );
             return report.missing("os", "Corelane", &reason);
         }
     };
     let Some(current) = modes.iter().find(|(_, current)| *current).map(|(name, _)| name.clone()) else {
-        return report.missing("os", "Corelane", "preemption modes: the kernel does not say which it has");
+        return report.missing("os", "Corelane", "preemption modes: the kernel does not report the current one");
     };
     let _restore = Restore::new(file, current)?;
     let mut settings = Settings::new(options)?;
@@ -264,23 +273,25 @@ fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress:
     for (name, _) in modes {
         let file = file.to_path_buf();
         settings.add(&format!("preemption {name}"), &placement, |inner| {
-            let inner = Box::new(Placed { placement, inner });
-            Box::new(Switched { file: file.clone(), mode: name.clone(), inner })
+            let inner = Box::new(PlacedSubject { placement, inner });
+            Box::new(PreemptionSubject { file: file.clone(), mode: name.clone(), inner })
         })?;
     }
     settings.measure("os: kernel preemption", &options.extent, report, progress)
 }
 
-/// The modes of a line such as `none voluntary (full) lazy`, and which is the current one.
+/// Parses a line such as `none voluntary (full) lazy` into modes, each with whether it is the
+/// current one.
 fn modes(text: &str) -> Vec<(String, bool)> {
     let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
     text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
 }
 
-/// Writes the mode when it is dropped, or when the process is asked to end, which it then does.
+/// Restores the mode on drop, or when the process receives a termination signal, which then ends
+/// it.
 struct Restore;
 
-/// The file, and the mode that it is to have again.
+/// The file, and the mode to restore.
 type Switch = Option<(PathBuf, String)>;
 
 fn switched() -> &'static Mutex<Switch> {
@@ -291,11 +302,14 @@ fn switched() -> &'static Mutex<Switch> {
 impl Restore {
     fn new(file: &Path, mode: String) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
-            Failure::new(format!("kernel preemption: it could not be restored after a signal, so it stays: {error}"))
+            Failure::new(format!(
+                "kernel preemption: not switched, since it could not be restored after a signal: {error}"
+            ))
         };
         let termination = signal::termination().map_err(failed)?;
         *switched().lock() = Some((file.to_path_buf(), mode));
-        // For good: who watches for signals has to obey them later too.
+        // The thread runs until the process ends: a process that takes over these signals must obey
+        // them later too.
         Builder::new()
             .name("bench/signals")
             .spawn(move || {
@@ -308,13 +322,13 @@ impl Restore {
     }
 }
 
-/// As shells say it of a program that was interrupted.
+/// Exit status that shells report for an interrupted program.
 const ASKED_TO_END: i32 = 130;
 
 fn put_back() {
     let Some((file, mode)) = switched().lock().take() else { return };
     if let Err(error) = fs::write(&file, &mode) {
-        eprintln!("bench: the kernel's preemption is not `{mode}` again: {error}");
+        eprintln!("bench: the kernel's preemption mode could not be restored to `{mode}`: {error}");
     }
 }
 
@@ -324,17 +338,19 @@ impl Drop for Restore {
     }
 }
 
-/// Runs in the preemption mode.
-struct Switched {
+/// A subject that runs in a preemption mode.
+struct PreemptionSubject {
     file: PathBuf,
     mode: String,
-    inner: Called,
+    inner: BoxedSubject,
 }
 
-impl Subject for Switched {
+impl Subject for PreemptionSubject {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let switched = fs::write(&self.file, &self.mode);
-        switched.map_err(|error| Failure::new(format!("the kernel refuses preemption `{}`: {error}", self.mode)))?;
+        switched.map_err(|error| {
+            Failure::new(format!("the kernel refuses the preemption mode `{}`: {error}", self.mode))
+        })?;
         self.inner.run(warm_up, count, into)
     }
 
@@ -343,13 +359,13 @@ impl Subject for Switched {
     }
 }
 
-/// Runs in a place of its own.
-struct Placed {
+/// A subject that runs in a placement of its own.
+struct PlacedSubject {
     placement: Placement,
-    inner: Called,
+    inner: BoxedSubject,
 }
 
-impl Subject for Placed {
+impl Subject for PlacedSubject {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let entered = self.placement.enter(Side::Client);
         let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
@@ -361,7 +377,7 @@ impl Subject for Placed {
     }
 }
 
-/// What keeps the core awake between calls.
+/// The means to keep the core awake between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Nothing,
@@ -369,17 +385,17 @@ enum Keep {
     Busy,
 }
 
-/// Rests before each call.
-struct Rested {
+/// A subject that rests before each call.
+struct RestedClient {
     keep: Keep,
     placement: Placement,
-    inner: Called,
+    inner: BoxedSubject,
 }
 
-impl Subject for Rested {
+impl Subject for RestedClient {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        let _awake = (self.keep == Keep::Device).then(Awake::hold).flatten();
-        let _busy = if self.keep == Keep::Busy { Some(Busy::start(&self.placement)?) } else { None };
+        let _awake = (self.keep == Keep::Device).then(IdleStateLock::hold).flatten();
+        let _busy = if self.keep == Keep::Busy { Some(BusyCores::start(&self.placement)?) } else { None };
         let mut whole = self.inner.run(warm_up, 0, into)?;
         for _ in 0..count {
             std::thread::sleep(REST);
@@ -393,7 +409,7 @@ impl Subject for Rested {
     }
 }
 
-/// Sleeps, and tells how late it was when it woke.
+/// A thread that sleeps and reports how late it woke.
 struct Sleeper {
     slack: Duration,
     placement: Placement,
@@ -402,7 +418,7 @@ struct Sleeper {
 impl Subject for Sleeper {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
-        // The slack is a thread's for good: this one is for the purpose.
+        // The slack stays with the thread, so the thread is not used again.
         let slept = self.placement.run(Side::Client, move || {
             thread::set_timer_slack(slack)?;
             let began = clock::now();
@@ -413,8 +429,9 @@ impl Subject for Sleeper {
             }
             Ok::<_, std::io::Error>((began.elapsed(), late))
         });
-        let (whole, late) =
-            slept.and_then(|slept| slept).map_err(|error| Failure::new(format!("a thread that sleeps: {error}")))?;
+        let (whole, late) = slept
+            .and_then(|slept| slept)
+            .map_err(|error| Failure::new(format!("the sleeping thread failed: {error}")))?;
         late.iter().skip(warm_up).for_each(|&time| into.push(time));
         Ok(whole)
     }
@@ -424,21 +441,21 @@ impl Subject for Sleeper {
     }
 }
 
-/// A server that takes connections and answers nothing.
-struct Silent {
+/// A server that accepts connections and answers nothing.
+struct SilentServer {
     port: u16,
     over: Arc<AtomicBool>,
 }
 
-/// Connections that it keeps: a client whose call is over goes on with another one.
+/// Number of connections that the server keeps: after each call the client uses another one.
 const KEPT: usize = 16;
 
-impl Silent {
+impl SilentServer {
     fn start() -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new(format!("a server that is silent: {error}"));
+        let failed = |error: std::io::Error| Failure::new(format!("the silent server cannot be started: {error}"));
         let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
         let (port, over) = (listener.local_addr().map_err(failed)?.port(), Arc::new(AtomicBool::new(false)));
-        let silent = Silent { port, over: over.clone() };
+        let silent = SilentServer { port, over: over.clone() };
         let body = move || {
             let mut kept = VecDeque::with_capacity(KEPT);
             for stream in listener.incoming() {
@@ -458,27 +475,27 @@ impl Silent {
     }
 }
 
-impl Drop for Silent {
+impl Drop for SilentServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // So that it looks; where that fails it goes with the program.
+        // Wakes the thread. If that fails, the thread ends with the program.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// Calls what does not answer, with a precise deadline; times are those from the deadline on.
-struct Overdue {
+/// A call with a precise deadline to a silent server. The times begin at the deadline.
+struct DeadlineCall {
     slack: Duration,
     placement: Placement,
     reference: String,
 }
 
-impl Subject for Overdue {
+impl Subject for DeadlineCall {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, reference) = (self.slack, self.reference.clone());
-        // A thread for the purpose, as it is of one that sleeps.
+        // A thread for this purpose only, as for a sleeping thread.
         let called = self.placement.run(Side::Client, move || {
-            let failed = |error: std::io::Error| Failure::new(format!("a thread that calls: {error}"));
+            let failed = |error: std::io::Error| Failure::new(format!("the calling thread failed: {error}"));
             thread::set_timer_slack(slack).map_err(failed)?;
             let orb = client_orb(0)?;
             let target = target(&orb, &reference)?.with_timeout(NAP);
@@ -491,7 +508,7 @@ impl Subject for Overdue {
                 match answer {
                     Err(error) if error.kind() == SystemExceptionKind::Timeout => {}
                     Err(error) => return Err(error.into()),
-                    Ok(()) => return Err(Failure::new("a server that is silent has answered")),
+                    Ok(()) => return Err(Failure::new("the silent server has answered")),
                 }
             }
             Ok((began.elapsed(), late))
@@ -514,9 +531,9 @@ mod tests {
 
     #[test]
     fn a_call_of_a_silent_server_ends_by_its_deadline_and_not_before() {
-        let silent = Silent::start().unwrap();
+        let silent = SilentServer::start().unwrap();
         let placement = Placement::default();
-        let mut overdue = Overdue { slack: USUAL_SLACK, placement, reference: silent.reference() };
+        let mut overdue = DeadlineCall { slack: USUAL_SLACK, placement, reference: silent.reference() };
         let mut samples = Samples::with_room(20);
         assert!(overdue.run(2, 20, &mut samples).unwrap() >= NAP * 22);
         assert_eq!(samples.len(), 20);
@@ -530,7 +547,8 @@ mod tests {
         assert!(modes("").is_empty());
     }
 
-    /// What a program with this in its environment does in the test below: switches, says so, and stays.
+    /// Environment variable that makes the test program switch the mode in this file, print
+    /// `switched`, and wait.
     const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
 
     #[test]
@@ -540,14 +558,15 @@ mod tests {
         let restore = Restore::new(&file, "full".to_owned()).unwrap();
         fs::write(&file, "lazy").unwrap();
         println!("switched");
-        // Its standard input ends with the test that has started it.
+        // The program's standard input ends with the test that started it.
         let _ = std::io::stdin().lines().next();
         drop(restore);
     }
 
     #[test]
     fn a_signal_leaves_the_mode_as_it_was() {
-        // What shells have their background jobs ignore, as SIGINT, they ignore here too.
+        // SIGINT is not tried: programs ignore it if their shell made them ignore it, as in
+        // background jobs.
         for signal in [None, Some("TERM")] {
             let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
             let file = std::env::temp_dir().join(name);
@@ -555,7 +574,7 @@ mod tests {
             program.args(["--exact", "os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
             let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
             let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
-            // Kept: waiting for a child ends its standard input otherwise.
+            // Keep the input: waiting for a child would close it.
             let input = child.stdin.take();
             let mut said = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
             assert!(said.any(|line| line.unwrap().contains("switched")));
@@ -597,7 +616,8 @@ mod tests {
         let calls = Arc::default();
         let inner = Box::new(Counting(Arc::clone(&calls)));
         let placement = Placement::default();
-        let mut rested = Rested { keep: Keep::Nothing, placement, inner: Box::new(Placed { placement, inner }) };
+        let mut rested =
+            RestedClient { keep: Keep::Nothing, placement, inner: Box::new(PlacedSubject { placement, inner }) };
         let mut samples = Samples::with_room(3);
         assert_eq!(rested.run(2, 3, &mut samples).unwrap(), Duration::from_nanos(3));
         assert_eq!((samples.len(), calls.load(Ordering::Relaxed)), (3, 5));

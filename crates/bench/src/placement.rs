@@ -1,4 +1,4 @@
-//! Where clients and servers run: on which cores, in which scheduling class.
+//! Placement of clients and servers: cores and scheduling class.
 
 use std::fmt;
 use std::io;
@@ -6,15 +6,15 @@ use std::process::{Child, Command};
 
 use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
 
-/// Which cores the two sides are bound to.
+/// Cores to which the two sides are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Cores {
-    /// Wherever the kernel likes.
+    /// Any core that the kernel chooses.
     #[default]
     Any,
-    /// Both on one core.
+    /// Both sides on one core.
     One(usize),
-    /// The client on the first, the server on the second.
+    /// The client on the first core, the server on the second.
     Two(usize, usize),
 }
 
@@ -31,37 +31,38 @@ impl fmt::Display for Cores {
 /// The two sides of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Calls.
+    /// The calling side.
     Client,
-    /// Is called.
+    /// The called side.
     Server,
 }
 
-/// Cores and class of both sides.
+/// Cores and scheduling class of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The cores.
     pub cores: Cores,
-    /// The class; inherited from the program if none is given.
+    /// The scheduling class; inherited from the program if `None`.
     pub scheduling: Option<Scheduling>,
 }
 
 impl Placement {
-    /// Both sides on the highest core that the process may use: the lower ones have most of the interrupts.
+    /// Places both sides on the highest core that the process may use: the lower ones have most of
+    /// the interrupts.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// The kernel does not report the cores.
     pub fn one_core() -> io::Result<Self> {
         let last = thread::affinity(None)?.iter().last();
         Ok(Placement { cores: last.map_or(Cores::Any, Cores::One), scheduling: None })
     }
 
-    /// Puts the calling thread on that side until the guard is dropped.
+    /// Puts the calling thread on a side until the guard is dropped.
     ///
     /// # Errors
     /// The kernel refuses the cores or the class.
-    pub fn enter(&self, side: Side) -> io::Result<Entered> {
-        let entered = Entered { cores: thread::affinity(None)?, scheduling: thread::scheduling(None)? };
+    pub fn enter(&self, side: Side) -> io::Result<EnteredPlacement> {
+        let entered = EnteredPlacement { cores: thread::affinity(None)?, scheduling: thread::scheduling(None)? };
         if let Some(core) = self.core(side) {
             thread::set_affinity(None, &CpuSet::one(core))?;
         }
@@ -71,7 +72,7 @@ impl Placement {
         Ok(entered)
     }
 
-    /// Runs `body` on a thread of that side and waits for it.
+    /// Runs `body` on a thread of a side and waits for it.
     ///
     /// # Errors
     /// The kernel refuses the cores or the class, or `body` panicked.
@@ -90,10 +91,10 @@ impl Placement {
         builder.spawn(body)?.join().map_err(|_| io::Error::other(format!("the {name}'s thread panicked")))
     }
 
-    /// Starts a program on that side: it inherits cores and class from the thread that starts it.
+    /// Starts a program on a side. It inherits cores and class from the thread that starts it.
     ///
     /// # Errors
-    /// As [`run`](Self::run), or the program cannot be started.
+    /// The errors of [`run`](Self::run), and of starting the program.
     pub fn start(&self, side: Side, mut command: Command) -> io::Result<Child> {
         self.run(side, move || command.spawn())?
     }
@@ -108,17 +109,19 @@ impl Placement {
     }
 }
 
-/// A thread that is somewhere for a while; dropping this lets it go back.
+/// A temporary placement of the calling thread. Dropping it restores the thread's previous cores
+/// and class.
 #[derive(Debug)]
-#[must_use = "the thread goes back at once"]
-pub struct Entered {
+#[must_use = "the thread leaves the placement at once"]
+pub struct EnteredPlacement {
     cores: CpuSet,
     scheduling: Scheduling,
 }
 
-impl Drop for Entered {
+impl Drop for EnteredPlacement {
     fn drop(&mut self) {
-        // Going back to what was in force needs no permission; where the machine lost a core meanwhile, nothing can be done.
+        // Ignore errors: restoring previous values needs no permission, and nothing can be done if
+        // a core has disappeared.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }

@@ -1,7 +1,9 @@
-//! `corelane bench plan`: the same benchmarks on several machines or kernels, into one file of JSON lines.
+//! `corelane bench plan`: runs benchmarks on several machines or kernels, into one file of JSON
+//! lines.
 //!
-//! A plan is a JSON file (docs/benchmarks.md). Runs with a host go through ssh, or whatever program takes a host and a command line as ssh does; what comes
-//! back on its standard output are JSON lines, and what is for people passes through its standard error output.
+//! A plan is a JSON file (docs/benchmarks.md). Runs with a host go through ssh, or another program
+//! that takes a host and a command line as ssh does. JSON lines come back on its standard output,
+//! and text for users passes through its standard error.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -17,23 +19,27 @@ use crate::report::SCHEMA_VERSION;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
     name: String,
-    /// None: this machine.
+    /// Host of the run; `None` means this machine.
     host: Option<String>,
-    /// The program there; none: the one that is sent, in a file of its own that is removed afterwards.
+    /// Path of the program on the host. `None`: the program that is sent, in a temporary file that
+    /// is removed afterwards.
     program: Option<String>,
-    /// Whether our own program is sent there first.
+    /// True if this program is sent to the host first.
     send: bool,
-    /// What stands behind `corelane bench run`.
+    /// Arguments after `corelane bench run`.
     arguments: Vec<String>,
 }
 
-/// What stands in front of the name of the file that was made for what is sent: a login script may talk too.
+/// Mark in front of the path of the sent program. It is needed since login scripts may print text
+/// too.
 const SENT: &str = "corelane-bench-sent ";
 
-/// Carries out the plan in `file` and writes all JSON lines to `json`; answers how many runs there were. `via` is ssh or what stands in for it.
+/// Runs the plan in `file`, writes all JSON lines to `json`, and returns the number of runs. `via`
+/// is ssh or its replacement.
 ///
 /// # Errors
-/// The plan makes no sense, nothing can be written, or a run failed; the others are carried out nevertheless.
+/// The plan is invalid, the file cannot be written, or a run failed. The other runs are made
+/// nevertheless.
 pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
@@ -56,13 +62,12 @@ pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Writ
     }
 }
 
-/// Reads a plan.
 fn parse(text: &str) -> Result<Vec<Step>, String> {
     let plan: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if plan["schema"] != "corelane-plan" || plan["version"] != 1 {
-        return Err("a plan has \"schema\": \"corelane-plan\" and \"version\": 1".to_owned());
+        return Err("a plan must have \"schema\": \"corelane-plan\" and \"version\": 1".to_owned());
     }
-    let runs = plan["runs"].as_array().ok_or("a plan has a list of \"runs\"")?;
+    let runs = plan["runs"].as_array().ok_or("a plan must have a list of \"runs\"")?;
     let steps: Vec<Step> = runs.iter().enumerate().map(|(at, run)| step(at, run)).collect::<Result<_, String>>()?;
     if steps.is_empty() { Err("the list of runs is empty".to_owned()) } else { Ok(steps) }
 }
@@ -72,29 +77,29 @@ fn step(at: usize, run: &Json) -> Result<Step, String> {
     let text = |name: &str| match &run[name] {
         Json::Null => Ok(None),
         Json::String(text) if !text.is_empty() => Ok(Some(text.clone())),
-        _ => Err(wrong(&format!("\"{name}\" is a text"))),
+        _ => Err(wrong(&format!("\"{name}\" must be a text"))),
     };
     let host = text("host")?;
-    // ssh would take it for an option.
+    // ssh would take such a host for an option.
     if host.as_ref().is_some_and(|host| host.starts_with('-')) {
-        return Err(wrong("a host does not begin with a dash"));
+        return Err(wrong("a host must not begin with a dash"));
     }
-    let list = run["arguments"].as_array().ok_or_else(|| wrong("\"arguments\" is a list of texts"))?;
+    let list = run["arguments"].as_array().ok_or_else(|| wrong("\"arguments\" must be a list of texts"))?;
     let arguments: Vec<String> = list
         .iter()
         .map(|word| word.as_str().map(str::to_owned))
         .collect::<Option<_>>()
-        .ok_or_else(|| wrong("\"arguments\" is a list of texts"))?;
+        .ok_or_else(|| wrong("\"arguments\" must be a list of texts"))?;
     if arguments.is_empty() {
         return Err(wrong("no benchmark is named"));
     }
     let send = match &run["send"] {
         Json::Null => false,
         Json::Bool(send) => *send,
-        _ => return Err(wrong("\"send\" is true or false")),
+        _ => return Err(wrong("\"send\" must be true or false")),
     };
     if send && host.is_none() {
-        return Err(wrong("nothing is sent to this machine"));
+        return Err(wrong("\"send\" needs a host: nothing is sent to this machine"));
     }
     let program = text("program")?.or_else(|| (!send).then(|| "corelane".to_owned()));
     let name = text("name")?.unwrap_or_else(|| host.clone().unwrap_or_else(|| format!("run {}", at + 1)));
@@ -102,7 +107,7 @@ fn step(at: usize, run: &Json) -> Result<Step, String> {
 }
 
 impl Step {
-    /// Behind the program's name.
+    /// Returns the arguments after the program's name.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["bench".to_owned(), "run".to_owned()];
         words.extend(self.arguments.iter().cloned());
@@ -112,7 +117,8 @@ impl Step {
 
     fn command(&self, via: &Path, program: &str) -> Result<Command, String> {
         let Some(host) = &self.host else {
-            let own = std::env::current_exe().map_err(|error| format!("our own program is not found: {error}"))?;
+            let own =
+                std::env::current_exe().map_err(|error| format!("the path of this program is unknown: {error}"))?;
             let mut command = Command::new(own);
             command.args(self.words());
             return Ok(command);
@@ -131,7 +137,7 @@ impl Step {
         };
         let ran = self.run(via, &program, lines);
         if self.send && self.program.is_none() {
-            // What it could not remove is in the way of nobody.
+            // Ignore errors: a file that cannot be removed does no harm.
             let _ = self.shell(via, &format!("rm -f {}", quoted(&program)), Stdio::null());
         }
         ran
@@ -151,7 +157,7 @@ impl Step {
                     taken += 1;
                     writeln!(lines, "{line}").map_err(|error| error.to_string())?;
                 }
-                // A login script may talk; what it says is no result.
+                // A login script may print text, which is not a result.
                 false => trouble = trouble.or(Some(line)),
             }
         }
@@ -160,14 +166,14 @@ impl Step {
             (true, 1..) => Ok(()),
             (_, 0) => Err(format!(
                 "no results came back ({status}){}",
-                trouble.map_or(String::new(), |line| format!("; it said: {line}"))
+                trouble.map_or(String::new(), |line| format!("; the output began with: {line}"))
             )),
             (false, _) => Err(status.to_string()),
         }
     }
 
-    /// Sends our own program through the standard input of a command there: to the file that is wanted, or to a new one that only its owner
-    /// can use. Answers where it is.
+    /// Sends this program through the standard input of a command on the host. Writes it to the
+    /// wanted file, or to a new one that only its owner can use, and returns its path.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;
@@ -178,16 +184,17 @@ impl Step {
         let line = format!("{place} && cat > \"$f\" && chmod 700 \"$f\" && echo \"{SENT}$f\"");
         let said = self.shell(via, &line, file.into())?;
         let sent = said.lines().find_map(|line| line.strip_prefix(SENT));
-        sent.map(str::to_owned).ok_or_else(|| "the program could not be sent: nothing says where it is".to_owned())
+        sent.map(str::to_owned)
+            .ok_or_else(|| "the program could not be sent: the host did not report its path".to_owned())
     }
 
-    /// Has a shell there do something; answers what it says.
+    /// Runs a command line in a shell on the host and returns its output.
     fn shell(&self, via: &Path, line: &str, input: Stdio) -> Result<String, String> {
         let mut command = Command::new(via);
         command.arg(self.host.as_deref().unwrap_or_default()).arg(line).stdin(input).stderr(Stdio::inherit());
         match command.output() {
             Err(error) => Err(format!("{:?} cannot be started: {error}", command.get_program())),
-            Ok(output) if !output.status.success() => Err(format!("nothing could be sent: {}", output.status)),
+            Ok(output) if !output.status.success() => Err(format!("the command on the host failed: {}", output.status)),
             Ok(output) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         }
     }
@@ -198,7 +205,7 @@ fn is_ours(line: &str) -> bool {
         .is_ok_and(|line| line["schema"] == "corelane-bench" && line["version"] == SCHEMA_VERSION)
 }
 
-/// One word for a POSIX shell.
+/// Quotes a text as one word for a POSIX shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -246,7 +253,8 @@ mod tests {
         assert_eq!(quoted(""), "''");
     }
 
-    /// A stand-in for ssh: forgets the host, gives the command line to a shell, as a login on the other machine would.
+    /// Uses a replacement for ssh that ignores the host and runs the command line in a shell, as a
+    /// login on the other machine would.
     #[test]
     fn results_come_back_from_another_host() {
         let folder = std::env::temp_dir().join(format!("corelane-plan-{}", std::process::id()));
@@ -258,7 +266,7 @@ mod tests {
             path
         };
         let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
-        // What the benchmark there would print, with the arguments it was given.
+        // Prints what the benchmark on the host would print, with its arguments.
         let there = script(
             "corelane",
             "#!/bin/sh\n[ \"$3\" = broken ] && exit 3\necho \"{\\\"schema\\\":\\\"corelane-bench\\\",\\\"version\\\":1,\\\"run\\\":\\\"r\\\",\\\"record\\\":\\\"run\\\",\
@@ -276,14 +284,14 @@ mod tests {
         assert_eq!(carry_out(&file, &json, &ssh, &mut said).unwrap(), 1);
         let line: Json = serde_json::from_str(fs::read_to_string(&json).unwrap().trim()).unwrap();
         assert_eq!((&line["name"], &line["words"]), (&"my host".into(), &"bench run call --quick".into()));
-        // One that fails does not keep the other from being carried out.
+        // A run that fails does not prevent the other.
         fs::write(&file, plan(&(run("bad", "broken") + "," + &run("good", "call")))).unwrap();
         let failure = carry_out(&file, &json, &ssh, &mut said).unwrap_err().to_string();
         assert!(failure.contains("1 of 2") && failure.contains("bad"), "{failure}");
         assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
         assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
         assert!(carry_out(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
-        // Sent: our own program, which is this test, to a file of its own, or to where it is wanted.
+        // Send this program, the test, to a temporary file and to a given path.
         let step = |program: Option<&str>| Step {
             name: "sent".to_owned(),
             host: Some("rt1".to_owned()),

@@ -1,6 +1,7 @@
-//! Calls that pass time probes: a server whose probes can be switched from outside, and what both processes recorded.
+//! Calls that pass time probes: a server whose probes can be switched from outside, and the records
+//! of both processes.
 //!
-//! `corelane trace` draws them; the benchmark `stages` makes statistics of them.
+//! `corelane trace` draws the records; the benchmark `stages` computes statistics of them.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,32 +22,32 @@ use crate::sample::Samples;
 use crate::server::start_probed;
 use crate::service::{Service, serve_lines};
 
-/// How long a server may take to list its records.
+/// Maximum time for a server to list its records.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A point passed, in this or another process.
+/// A passed probe, in this or another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// The kernel's number of the thread.
+    /// The kernel's id of the thread.
     pub thread: u32,
-    /// When, in nanoseconds of the machine's monotonic clock.
+    /// Time in nanoseconds of the machine's monotonic clock.
     pub at: u64,
-    /// The request's id, or 0.
+    /// Id of the request, or 0.
     pub id: u64,
-    /// The point's name.
+    /// Name of the probe.
     pub name: String,
 }
 
-/// What one process recorded.
+/// Records of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// What it is.
+    /// Name of the process: client or server.
     pub name: String,
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its threads that passed points, with their names.
+    /// Threads that passed probes, with their names.
     pub threads: Vec<(u32, String)>,
-    /// The points, by time.
+    /// Passed probes, by time.
     pub points: Vec<Point>,
 }
 
@@ -58,7 +59,8 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// Starts a server of that dispatch architecture or with so many lanes, as `--server` names it, and a client that calls `operation`.
+    /// Starts a server and a client that calls `operation`. `kind` is a dispatch architecture or a
+    /// number of lanes, as in `--server`.
     ///
     /// # Errors
     /// There is no such server, or it does not start.
@@ -66,25 +68,26 @@ impl Probed {
         let (server, reference) = start_probed(Kind::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
         let calls = Calls { target: target(&orb, &reference)?, operation, server: server.pid() };
-        // The references of an ORB live as long as it does.
+        // The references of an ORB live as long as the ORB.
         std::mem::forget(orb);
         Ok(Probed { server, calls: Some(calls), placement: *placement })
     }
 
-    /// Makes `warm_up` calls, then `count` calls with probes on; what the client and the server recorded of these.
+    /// Makes `warm_up` calls, then `count` calls with probes on. Returns the client's and the
+    /// server's records of the latter.
     ///
     /// # Errors
-    /// A call fails, or the client's thread may not run where it should.
+    /// A call fails, or the client's thread may not run in its placement.
     pub fn record(&mut self, warm_up: usize, count: usize) -> Result<[Process; 2], Failure> {
-        let Some(mut calls) = self.calls.take() else { return Err(Failure::new("the calls have failed before")) };
+        let Some(mut calls) = self.calls.take() else { return Err(Failure::new("earlier calls have failed")) };
         let run = |calls: &mut Calls, count: usize| calls.run(0, count, &mut Samples::with_room(count)).map(|_| ());
         let server = &mut self.server;
         let placed = self.placement.enter(Side::Client).map_err(|error| Failure::new(error.to_string()))?;
         run(&mut calls, warm_up)?;
         server.ask("on", PATIENCE)?;
-        probe::on();
+        probe::enable();
         let outcome = run(&mut calls, count);
-        probe::off();
+        probe::disable();
         drop(placed);
         let answer = server.ask("collect", PATIENCE)?;
         outcome?;
@@ -94,7 +97,7 @@ impl Probed {
         Ok([client, server])
     }
 
-    /// What one probe costs the server's thread, in nanoseconds: on, then off.
+    /// Returns the cost of one probe on the server's thread in nanoseconds: switched on, then off.
     ///
     /// # Errors
     /// The server is gone.
@@ -105,12 +108,13 @@ impl Probed {
     }
 }
 
-/// What runs requests.
+/// Threads that run requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The ORB's pool.
     Pool(Architecture),
-    /// The highest of so many lanes. The client knows the ORB's own address only, where requests are taken in that are handed over then.
+    /// The highest of this number of lanes. The client knows only the ORB's own address, from which
+    /// requests are handed over to the lane.
     Lanes(u8),
 }
 
@@ -118,7 +122,7 @@ impl Kind {
     pub(crate) fn from_word(word: &str) -> Result<Self, Failure> {
         let Some(number) = word.strip_prefix("lanes:") else { return Ok(Kind::Pool(Architecture::from_word(word)?)) };
         let number = number.parse().ok().filter(|number| (1..=64).contains(number));
-        number.map(Kind::Lanes).ok_or_else(|| Failure::new(format!("`{word}` has no number of lanes from 1 to 64")))
+        number.map(Kind::Lanes).ok_or_else(|| Failure::new(format!("`{word}` needs a number of lanes from 1 to 64")))
     }
 }
 
@@ -131,7 +135,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What this process has recorded.
+/// Returns the records of this process.
 fn own(name: &str) -> Process {
     let of =
         |record: Record| Point { thread: record.thread, at: record.at, id: record.id, name: record.point.to_owned() };
@@ -139,12 +143,12 @@ fn own(name: &str) -> Process {
     Process { name: name.to_owned(), pid: std::process::id(), threads: probe::threads(), points }
 }
 
-/// The whole program of a server with probes: prints `ready REFERENCE`, then answers lines:
+/// Runs a server with probes as the whole program: prints `ready REFERENCE`, then answers lines:
 ///
 /// | line | answer |
 /// |---|---|
-/// | `on` | `on`; points are recorded from now on |
-/// | `collect` | what has been recorded: `thread T NAME` and `T AT ID POINT`, separated by tabs; points are recorded no more |
+/// | `on` | `on`; recording begins |
+/// | `collect` | records `thread T NAME` and `T AT ID POINT`, separated by tabs; recording ends |
 /// | `cost` | nanoseconds of one probe: on, off |
 pub(crate) fn serve(kind: Kind) -> Result<(), Failure> {
     let failed = |error: &dyn fmt::Display| Failure::new(error.to_string());
@@ -161,29 +165,29 @@ pub(crate) fn serve(kind: Kind) -> Result<(), Failure> {
     serve_lines(|line| {
         Some(match line {
             "on" => {
-                probe::on();
+                probe::enable();
                 "on".to_owned()
             }
             "collect" => {
-                probe::off();
+                probe::disable();
                 text(&own("server"))
             }
             "cost" => {
                 let [on, off] = [true, false].map(cost);
                 format!("{on:.2} {off:.2}")
             }
-            _ => format!("error this server knows no `{line}`"),
+            _ => format!("error this server does not know `{line}`"),
         })
     })
     .map_err(|error| failed(&error))
 }
 
-/// The least of some rounds: what else runs on the machine only adds.
+/// Returns the minimum of several rounds, since other activity of the machine only adds time.
 fn cost(on: bool) -> f64 {
     const ROUNDS: usize = 50;
     const PROBES: u32 = 1000;
     if on {
-        probe::on();
+        probe::enable();
     }
     let mut least = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -193,11 +197,11 @@ fn cost(on: bool) -> f64 {
         }
         least = least.min(began.elapsed().as_nanos() as f64 / f64::from(PROBES));
     }
-    probe::off();
+    probe::disable();
     least
 }
 
-/// One line.
+/// Formats the records as one line.
 fn text(process: &Process) -> String {
     let threads = process.threads.iter().map(|(number, name)| format!("thread {number} {name}"));
     let points = process.points.iter().map(|Point { thread, at, id, name }| format!("{thread} {at} {id} {name}"));
@@ -207,7 +211,7 @@ fn text(process: &Process) -> String {
 fn parse(name: &str, pid: u32, line: &str) -> Result<Process, Failure> {
     let mut process = Process { name: name.to_owned(), pid, ..Process::default() };
     for part in line.split('\t').filter(|part| !part.is_empty()) {
-        let broken = || Failure::new(format!("`{part}` is no record of a probe"));
+        let broken = || Failure::new(format!("`{part}` is not a record of a probe"));
         let mut words = part.splitn(4, ' ');
         let (Some(first), Some(second), Some(third)) = (words.next(), words.next(), words.next()) else {
             return Err(broken());
@@ -227,13 +231,14 @@ fn parse(name: &str, pid: u32, line: &str) -> Result<Process, Failure> {
     Ok(process)
 }
 
-/// The point at which a server's thread begins with a request, and the one at which it is done with it.
+/// The probe at which a server's thread begins with a request.
 pub const SERVER_BEGINS: &str = "octets read";
-/// See [`SERVER_BEGINS`].
+/// The probe at which a server's thread has finished a request.
 pub const SERVER_ENDS: &str = "reply sent";
 
-/// How long the stages of requests took: for each point behind `from` up to `to` the times since the point before it on the same thread, in
-/// nanoseconds, in the order in which points are passed. A request whose points are not all there counts up to where they end.
+/// Returns the durations of the stages of requests, in nanoseconds. Each probe after `from` up to
+/// `to` ends a stage, which begins at the thread's previous probe. Stages are in the order of the
+/// probes; a request with missing probes counts up to its last one.
 #[must_use]
 pub fn stages(points: &[Point], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();

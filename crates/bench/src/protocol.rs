@@ -1,9 +1,11 @@
-//! The benchmark `protocol`: paper 4's comparison of calls with marshalling and without. The same number of octets travels once as what the IDL says and once
-//! as an octet sequence, which neither side looks into.
+//! The benchmark `protocol`: paper 4's comparison of calls with and without marshalling.
+//!
+//! Messages of the same size travel once as the types of the IDL and once as an octet sequence,
+//! whose content neither side inspects.
 
 use crate::Failure;
+use crate::baseline::{Spinning, Transport};
 use crate::call::message_sizes;
-use crate::floor::{Carrier, Waiting};
 use crate::harness::{Compare, Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
@@ -11,27 +13,28 @@ use crate::orb::client::{Calls, target};
 use crate::orb::{Architecture, client_orb};
 use crate::peer::{Invocation, Kind, Threads};
 use crate::report::Report;
-use crate::scene::{Corelane, Floor};
+use crate::testbed::{Baseline, Corelane};
 
-/// What is called unless something else is asked for.
+/// Operations that are called by default.
 const USUAL: [Operation; 3] = [Operation::Longs(4), Operation::Longs(1024), Operation::Structs(1024)];
 
-/// A group for each operation.
+/// Measures a group for each operation.
 pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let omniorb = options
         .peer(Kind::OmniOrb)
-        .and_then(|peer| Ok((peer.serve(Carrier::Tcp, Threads::Usual, &options.placement)?, peer)));
+        .and_then(|peer| Ok((peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?, peer)));
     let omniorb = report.found("protocol", Kind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
-    let blocking = Floor::start(Carrier::Tcp, Waiting::Blocking, options)?;
+    let blocking = Baseline::start(Transport::Tcp, Spinning::Blocking, options)?;
     for operation in options.operations_or(&USUAL) {
         let Some(octets) = operation.as_octets() else {
-            let reason = format!("{operation}: no octet sequence has a message as small, or oneways");
+            let reason =
+                format!("{operation}: it is a oneway, or its message is smaller than that of any octet sequence");
             report.missing("protocol", "Corelane", &reason)?;
             continue;
         };
         let sizes = message_sizes(&orb, operation, options)?;
-        let server = Corelane::one(Carrier::Tcp, Architecture::PerConnection, options)?;
+        let server = Corelane::one(Transport::Tcp, Architecture::PerConnection, options)?;
         let mut variants = Vec::new();
         variants.extend(blocking.variant("protocol", operation, sizes)?);
         for (called, how) in [(operation, "with marshalling"), (octets, "as octets")] {

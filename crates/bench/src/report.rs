@@ -1,4 +1,5 @@
-//! Where results go: a table for people, JSON lines for programs (docs/benchmarks.md describes their schema).
+//! Output of results: tables for readers, and JSON lines for programs (docs/benchmarks.md describes
+//! their schema).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -6,56 +7,57 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use crate::Failure;
-use crate::environment::{Ending, Environment};
-use crate::goals;
-use crate::harness::{self, Along, Compare, Extent, Figure, Group, Label, Measured, Progress, Ratio};
+use crate::environment::{Environment, RunEnd};
+use crate::harness::{self, AxisPoint, Compare, Extent, Figure, Group, Label, Measured, Progress, Ratio};
 use crate::json::Object;
 use crate::placement::{Cores, Placement};
 use crate::sample::CDF_PARTS;
+use crate::targets;
 
-/// The version of the JSON schema: increased when a member is taken away or changes its meaning, not when one is added.
+/// Version of the JSON schema. It increases when a member is removed or changes its meaning, not
+/// when one is added.
 pub(crate) const SCHEMA_VERSION: u64 = 1;
 
-/// The name of a file of JSON lines that is none: they go to the standard output.
+/// File name that stands for the standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// The unit of numbers that a page draws side by side, a row for each thing that is called.
+/// Unit of numbers that a page draws in one picture, with a row for each operation.
 pub(crate) const PER_CALL: &str = "us per call";
 
-/// A single number that is no time of a call: a count per request, a size.
+/// A single number that is not a call time: a count per request, a size.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
-    /// What was looked at.
+    /// Subject of the measurement.
     pub(crate) label: Label,
-    /// What the number is, such as `client system calls per call`.
+    /// Name of the number, such as `client system calls per call`.
     pub(crate) what: String,
-    /// The number.
     pub(crate) value: f64,
-    /// Its unit, such as `octets`; empty for a count.
+    /// Unit, such as `octets`; empty for a count.
     pub(crate) unit: &'static str,
-    /// The bound that the design sets, if it sets one.
+    /// The design's bound, if there is one.
     pub(crate) bound: Option<f64>,
 }
 
-/// Writes results as they come.
+/// Writes results as they come. The methods fail if the output fails.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures and bounded numbers without a [verdict](Self::verdict) yet.
+    /// Figures without a [verdict](Self::verdict) yet; `bounded` holds such numbers with a bound.
     figures: Vec<Figure>,
     bounded: Vec<Value>,
-    /// Goals of the run, and those of them that are met.
+    /// Number of goals in the run; `met` is the number of goals that are met.
     goals: u64,
     met: u64,
 }
 
 impl<'o> Report<'o> {
-    /// Text goes to `out`, JSON lines to a new file, or to the [standard output](STANDARD_OUTPUT).
+    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard
+    /// output](STANDARD_OUTPUT).
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub(crate) fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
         let json: Option<Box<dyn Write>> = match json {
             None => None,
@@ -66,16 +68,13 @@ impl<'o> Report<'o> {
                 Some(Box::new(BufWriter::new(file)))
             }
         };
-        // Tells the runs in one file or one report apart.
+        // Distinguishes the runs in one file or report.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = format!("{}-{}", now.as_secs(), std::process::id());
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
-    /// The machine and what will be measured; first of all.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Writes the machine and the extent of the run. Must be the first output.
     pub(crate) fn begin(
         &mut self,
         name: Option<&str>,
@@ -83,7 +82,7 @@ impl<'o> Report<'o> {
         extent: &Extent,
     ) -> Result<(), Failure> {
         let text = format!(
-            "{}each variant, where a benchmark has no form of its own: {} x {} calls, interleaved, {} calls of warm-up before each\n",
+            "{}each variant, unless a benchmark sets its own numbers: {} x {} calls, interleaved, {} calls of warm-up before each\n",
             environment.describe(),
             extent.repetitions,
             extent.count,
@@ -104,10 +103,11 @@ impl<'o> Report<'o> {
         self.line(environment.record(object))
     }
 
-    /// Runs a group, and reports what it did. Another ORB that fails is [missing](Self::missing) from then on.
+    /// Runs a group and reports its figures. Another ORB that fails is reported as
+    /// [missing](Self::missing).
     ///
     /// # Errors
-    /// A variant of ours or a bare socket fails, or output.
+    /// A variant of Corelane or a bare socket fails.
     pub(crate) fn measure(
         &mut self,
         mut group: Group,
@@ -123,10 +123,7 @@ impl<'o> Report<'o> {
         Ok(figures)
     }
 
-    /// What a group of variants did.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Reports the figures of a group.
     pub(crate) fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
         self.text(&table(title, compare, figures))?;
         for figure in figures {
@@ -137,10 +134,7 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Single numbers.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Reports single numbers.
     pub(crate) fn values(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
         let columns = width(values.iter().map(|value| &value.label.config));
@@ -162,10 +156,7 @@ impl<'o> Report<'o> {
         self.records(title, values)
     }
 
-    /// Single numbers, for programs only: the caller has shown them to people in a form of its own.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Writes single numbers as JSON only: the caller has written their text.
     pub(crate) fn records(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").text("group", title), &value.label)
@@ -181,13 +172,11 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// What came of the goals of a benchmark that has ended: those of the hot path, which its figures are compared with here, and every number that
-    /// has a bound. Nothing is said where there are none.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Reports which goals a finished benchmark meets. These are the goals of the hot path, to
+    /// which its figures are compared here, and all numbers with a bound. Writes nothing without
+    /// goals.
     pub(crate) fn verdict(&mut self, bench: &str, cores: Cores) -> Result<(), Failure> {
-        let compared = goals::of(&std::mem::take(&mut self.figures), cores);
+        let compared = targets::of(&std::mem::take(&mut self.figures), cores);
         self.records(&format!("{bench}: goals"), &compared)?;
         let bounded = std::mem::take(&mut self.bounded);
         let (met, missed): (Vec<_>, Vec<_>) =
@@ -203,17 +192,15 @@ impl<'o> Report<'o> {
             values.iter().for_each(|value| judged(&mut text, word, value));
         }
         if compared.iter().any(|value| value.bound.is_none()) {
-            let _ = writeln!(text, "\n{bench}: without a verdict, since the goal is not one of these cores");
+            let _ = writeln!(text, "\n{bench}: without a verdict, since the goals are for other cores");
         }
         compared.iter().filter(|value| value.bound.is_none()).for_each(|value| judged(&mut text, "", value));
         self.text(&text)
     }
 
-    /// What only the end of the run knows: how long it took, and what others took of the machine meanwhile.
-    ///
-    /// # Errors
-    /// Output fails.
-    pub(crate) fn end(&mut self, ending: &Ending) -> Result<(), Failure> {
+    /// Writes values that are known only at the end: the duration of the run, and the machine's use
+    /// by others.
+    pub(crate) fn end(&mut self, ending: &RunEnd) -> Result<(), Failure> {
         if self.goals > 0 {
             self.text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
         }
@@ -222,10 +209,7 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Something that should have been measured and was not.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Reports a measurement that should have been made and is missing.
     pub(crate) fn missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
         self.incomplete = true;
         self.text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
@@ -233,10 +217,8 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// What was found of something that may be [missing](Self::missing), such as another ORB.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Returns a result that may be [missing](Self::missing), such as another ORB's. Reports it if
+    /// it is.
     pub(crate) fn found<T>(&mut self, bench: &str, peer: &str, what: Result<T, Failure>) -> Result<Option<T>, Failure> {
         match what {
             Ok(found) => Ok(Some(found)),
@@ -244,16 +226,13 @@ impl<'o> Report<'o> {
         }
     }
 
-    /// A remark for people.
-    ///
-    /// # Errors
-    /// Output fails.
+    /// Writes a remark for readers.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-        written.map_err(|error| Failure::new(format!("the output is gone: {error}")))
+        written.map_err(|error| Failure::new(format!("cannot write the output: {error}")))
     }
 
-    /// Whether something was [missing](Self::missing).
+    /// Returns true if a measurement was [missing](Self::missing).
     #[must_use]
     pub(crate) fn is_incomplete(&self) -> bool {
         self.incomplete
@@ -270,22 +249,23 @@ impl<'o> Report<'o> {
     fn line(&mut self, object: Object) -> Result<(), Failure> {
         let Some(json) = &mut self.json else { return Ok(()) };
         let written = writeln!(json, "{}", object.finish()).and_then(|()| json.flush());
-        written.map_err(|error| Failure::new(format!("writing JSON: {error}")))
+        written.map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
     }
 }
 
-/// A verdict on more goals than these lists only those that are not met.
+/// Maximum number of goals whose verdict also lists the met ones.
 const MOST_LISTED: usize = 100;
 
-/// As records and tables have a number: whoever judges by these comes to the same verdict.
+/// Rounds a value to the digits of records and tables, so that readers of these reach the same
+/// verdict.
 fn written(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// A line of a verdict.
+/// Appends a line of a verdict.
 fn judged(text: &mut String, word: &str, value: &Value) {
     let Label { transport, config, op, .. } = &value.label;
-    // Where transports stand beside each other the configuration names its own.
+    // If a group has several transports, the configuration names its own.
     let transport = if config.starts_with(transport) { "" } else { transport };
     let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
     let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", plain(bound)));
@@ -302,7 +282,7 @@ fn labelled(object: Object, label: &Label) -> Object {
         .text("config", &label.config);
     match &label.along {
         None => object,
-        Some(Along { series, axis, x }) => object.text("series", series).text("axis", axis).whole("x", *x),
+        Some(AxisPoint { series, axis, x }) => object.text("series", series).text("axis", axis).whole("x", *x),
     }
 }
 
@@ -346,12 +326,13 @@ fn name(label: &Label) -> String {
     format!("{} {} {}", label.peer, label.transport, label.config)
 }
 
-/// Of a column with these texts.
+/// Returns the width of a column with these texts.
 fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
 }
 
-/// Times in microseconds; one line for each variant, its ratios behind it.
+/// Formats a table of times in microseconds, with one line for each variant, followed by its
+/// ratios.
 fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     let what = match compare {
         Compare::Median => "ratio of medians (lowest to highest of a repetition)",
@@ -409,7 +390,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     text
 }
 
-/// A number with as many digits as it needs.
+/// Formats a number with three decimal digits, or none if it is whole.
 pub(crate) fn plain(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
@@ -467,10 +448,10 @@ mod tests {
         let value = |value| Value { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.values("counts", &[value(2.0), value(2.5)]).unwrap();
         report.records("counts", &[Value { bound: None, ..value(9.0) }]).unwrap();
-        // Two digits behind those that are written do not miss a goal.
+        // A difference below the last written digit does not miss a goal.
         report.records("counts", &[value(2.000_4)]).unwrap();
         report.verdict("counts", Cores::One(0)).unwrap();
-        // What had its verdict is not judged again.
+        // A benchmark with a verdict is not judged again.
         report.verdict("switch", Cores::One(0)).unwrap();
         assert!(!report.is_incomplete());
         report.missing("call", "omniORB", "not installed").unwrap();

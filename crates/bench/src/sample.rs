@@ -1,17 +1,17 @@
-//! The times of single calls, and what is said about many of them.
+//! Times of single calls, and their statistics.
 
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 
-/// Times of calls in nanoseconds, in memory that is there, and touched, before the first call.
+/// Times of calls in nanoseconds. Their memory is allocated and touched before the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     nanoseconds: Vec<u64>,
 }
 
 impl Samples {
-    /// Room for `count` times.
+    /// Reserves memory for `count` times.
     #[must_use]
     pub(crate) fn with_room(count: usize) -> Self {
         let mut nanoseconds = vec![u64::MAX; count];
@@ -19,36 +19,37 @@ impl Samples {
         Samples { nanoseconds }
     }
 
-    /// Adds one time; within the room there is no allocation.
+    /// Adds one time. Does not allocate within the reserved memory.
     #[inline]
     pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);
     }
 
-    /// How many there are.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.nanoseconds.len()
     }
 
-    /// Forgets all but the first `count`.
+    /// Removes all but the first `count` times.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.nanoseconds.truncate(count);
     }
 
-    /// The times from the one numbered `first` on.
+    /// Returns the times from index `first` on.
     #[must_use]
     pub(crate) fn since(&self, first: usize) -> &[u64] {
         self.nanoseconds.get(first..).unwrap_or_default()
     }
 }
 
-/// Makes `count` calls and records how long each took; the time from the first to the end of the last.
+/// Makes `count` calls and records the time of each. Returns the time from the first call to the
+/// end of the last.
 ///
-/// The clock is read once per call, so that a time includes one reading (about 25 ns), the same for every variant.
+/// The clock is read once per call, so a time includes one reading (about 25 ns), for every
+/// variant.
 ///
 /// # Errors
-/// That of the first call that fails; no further call is made.
+/// The error of the first call that fails; no further call is made.
 #[inline(always)]
 pub(crate) fn timed<E>(
     count: usize,
@@ -66,31 +67,25 @@ pub(crate) fn timed<E>(
     Ok(last - began)
 }
 
-/// Statistics of call times; all but the count and the rate in microseconds.
+/// Statistics of call times, in microseconds except for the count and the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
-    /// How many calls.
     pub(crate) n: usize,
-    /// The shortest.
     pub(crate) min_us: f64,
-    /// The median.
     pub(crate) p50_us: f64,
-    /// 99 of 100 took no longer.
     pub(crate) p99_us: f64,
-    /// 999 of 1000 took no longer.
     pub(crate) p999_us: f64,
-    /// The longest.
     pub(crate) max_us: f64,
-    /// The arithmetic mean.
     pub(crate) mean_us: f64,
-    /// The standard deviation: the jitter of the ORB literature.
+    /// Standard deviation: the jitter of the ORB literature.
     pub(crate) sd_us: f64,
     /// Calls per second, over the whole time of all repetitions.
     pub(crate) per_s: f64,
 }
 
 impl Summary {
-    /// Of `times` in nanoseconds that took `whole` together; none of no times.
+    /// Computes the statistics of `times` in nanoseconds, which took `whole` together. Returns
+    /// `None` without times.
     #[must_use]
     pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();
@@ -114,13 +109,14 @@ impl Summary {
     }
 }
 
-/// The parts of all calls at which [`cdf_us`] looks.
+/// Fractions of all calls at which [`cdf_us`] is computed.
 pub(crate) const CDF_PARTS: [f64; 31] = [
     0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
 ];
 
-/// The distribution of call times: for each of [`CDF_PARTS`] the time in microseconds that so many calls do not exceed. Empty of none.
+/// Returns the distribution of call times: the time in microseconds at each of [`CDF_PARTS`]. Empty
+/// without times.
 #[must_use]
 pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     if times.is_empty() {
@@ -131,13 +127,14 @@ pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     CDF_PARTS.iter().map(|&part| microseconds(quantile(&sorted, part))).collect()
 }
 
-/// The smallest value that at least `part` of the sorted values do not exceed (nearest rank); 0 of no values.
+/// Returns the smallest value that at least `part` of the sorted values do not exceed (nearest
+/// rank). 0 without values.
 fn quantile(sorted: &[u64], part: f64) -> u64 {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or(0)
 }
 
-/// The median of call times in microseconds; 0 of none.
+/// Returns the median of call times in microseconds, or 0 without times.
 #[must_use]
 pub(crate) fn median_us(times: &[u64]) -> f64 {
     let mut sorted = times.to_vec();

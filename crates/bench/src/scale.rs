@@ -1,20 +1,20 @@
-//! The benchmarks `scale` and `architectures`: many connections, many client threads, messages of every size.
+//! The benchmarks `scale` and `architectures`: many connections, many client threads, messages of
+//! every size.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use corelane::Reference;
 use corelane_sys::clock;
 use corelane_sys::process;
-use corelane_sys::socket::{self, Address, Options as SocketOptions};
+use corelane_sys::socket::{self, Address, SocketOptions};
 
 use crate::Failure;
+use crate::baseline::{BaselineClient, Spinning, Transport, address_of};
 use crate::call::message_sizes;
-use crate::crowd::{Crowd, Member};
+use crate::client_group::{ClientGroup, GroupClient};
 use crate::cubit;
-use crate::floor::{Carrier, FloorClient, Waiting, address_of};
 use crate::footprint::resident;
-use crate::harness::{Along, Compare, Group, Label, Progress, Variant};
+use crate::harness::{AxisPoint, Compare, Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::{Depth, Options};
 use crate::orb::client::{Caller, Calls, target};
@@ -25,19 +25,19 @@ use crate::report::{Report, Value};
 use crate::sample::Samples;
 use crate::server::{start_echo, start_floor};
 
-/// Idle connections beside the one that is used.
+/// Numbers of idle connections beside the active one.
 const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9999];
 
-/// An idle connection may take so much of the server's memory.
+/// Maximum server memory in bytes of an idle connection.
 const MOST_OCTETS: f64 = 2048.0;
 
-/// Client threads.
+/// Numbers of client threads.
 const THREADS: [usize; 4] = [1, 4, 16, 64];
 
-/// How long a server may take to accept ten thousand connections.
+/// Maximum time for a server to accept ten thousand connections.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Octets of an argument, up to the largest that a message may have.
+/// Sizes of arguments, up to the maximum of a message.
 const SIZES: [Operation; 8] = [
     Operation::Octets(1),
     Operation::Octets(64),
@@ -49,7 +49,7 @@ const SIZES: [Operation; 8] = [
     Operation::Octets(64 << 20),
 ];
 
-/// Connections, threads, sizes.
+/// Measures by connections, threads and sizes.
 pub(crate) fn scale(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let architectures = [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)];
@@ -59,7 +59,7 @@ pub(crate) fn scale(options: &Options, report: &mut Report<'_>, progress: &mut P
     cubit::sizes("scale", &SIZES, options, report, progress)
 }
 
-/// Paper 4's comparison of thread-pool architectures.
+/// Measures paper 4's comparison of thread-pool architectures.
 pub(crate) fn architectures(
     options: &Options,
     report: &mut Report<'_>,
@@ -77,7 +77,7 @@ pub(crate) fn architectures(
     Ok(())
 }
 
-/// One active connection beside many that are idle.
+/// Measures one active connection beside many idle ones.
 fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let most = CONNECTIONS.iter().sum::<usize>() as u64 + 200;
@@ -93,7 +93,7 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
         let architecture = Architecture::LeaderFollowers(options.threads);
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let target = target(&orb, &reference)?;
-        // The active one is there first.
+        // The active connection is made first.
         target.echo_octet(1)?;
         let before = resident(server.pid())[0];
         let address = address_in(target.as_object())?;
@@ -122,7 +122,7 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
     report.values("scale: memory of idle connections", &values)
 }
 
-/// Connects so many times, and waits until the server has accepted all.
+/// Makes `count` connections, and waits until the server has accepted all of them.
 pub(crate) fn open(address: std::net::SocketAddr, count: usize, server: u32) -> Result<Vec<OwnedFd>, Failure> {
     let deadline = clock::now() + PATIENCE;
     let descriptors = || std::fs::read_dir(format!("/proc/{server}/fd")).map_or(0, Iterator::count);
@@ -142,13 +142,14 @@ pub(crate) fn open(address: std::net::SocketAddr, count: usize, server: u32) -> 
     Ok(opened)
 }
 
-impl Member for FloorClient {
+impl GroupClient for BaselineClient {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         self.exchange(0, count, into).map(|_| ())
     }
 }
 
-/// So many client threads against each architecture, and against as many pairs of bare sockets.
+/// Measures `threads` client threads against each architecture, and the same number of pairs of
+/// bare sockets.
 fn crowds(
     bench: &'static str,
     threads: usize,
@@ -159,18 +160,18 @@ fn crowds(
 ) -> Result<(), Failure> {
     let operation = Operation::Octet;
     let mut variants = Vec::new();
-    let (floor, address) = start_floor(Carrier::Tcp, Waiting::Blocking, &options.placement)?;
+    let (floor, address) = start_floor(Transport::Tcp, Spinning::Blocking, &options.placement)?;
     let orb = client_orb(threads)?;
     let sizes = message_sizes(&orb, operation, options)?;
-    let clients = (0..threads).map(|_| FloorClient::connect(&address_of(&address)?, sizes));
-    let clients: Vec<FloorClient> = clients.collect::<Result<_, Failure>>()?;
+    let clients = (0..threads).map(|_| BaselineClient::connect(&address_of(&address)?, sizes));
+    let clients: Vec<BaselineClient> = clients.collect::<Result<_, Failure>>()?;
     let named = |peer: &'static str, config: String| Label {
         peer,
         ..label(bench, config.clone(), config, "client threads", threads)
     };
     variants.push(Variant {
         label: named("floor", "blocking pairs".to_owned()),
-        subject: Box::new(Crowd::new(clients, floor.pid())),
+        subject: Box::new(ClientGroup::new(clients, floor.pid())),
         against: Vec::new(),
     });
     let mut servers = Vec::new();
@@ -180,7 +181,7 @@ fn crowds(
         let callers: Vec<Caller> = callers.collect::<Result<_, Failure>>()?;
         variants.push(Variant {
             label: named("Corelane", architecture.config()),
-            subject: Box::new(Crowd::new(callers, server.pid())),
+            subject: Box::new(ClientGroup::new(callers, server.pid())),
             against: vec![0],
         });
         servers.push(server);
@@ -196,6 +197,6 @@ fn crowds(
 }
 
 fn label(bench: &'static str, config: String, series: String, axis: &'static str, x: usize) -> Label {
-    let along = Some(Along { series, axis, x: x as u64 });
+    let along = Some(AxisPoint { series, axis, x: x as u64 });
     Label { bench, peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along }
 }

@@ -1,29 +1,30 @@
-//! The servers that benchmarks start, and a client: our own program again, in a mode that no help text mentions.
+//! Servers that benchmarks start, and a client: this program again, in a mode that no help text
+//! mentions.
 //!
-//! A server prints `ready ...` when it can be called and ends when its standard input does.
+//! A server prints `ready ...` when it can be called, and ends at the end of its standard input.
 
 use std::ffi::OsString;
 use std::process::Command;
 
 use crate::Failure;
-use crate::floor::{Carrier, Waiting, run_server};
+use crate::baseline::{Spinning, Transport, run_server};
 use crate::orb::server::Keys;
 use crate::orb::{Architecture, caller, server};
 use crate::placement::{Placement, Side};
 use crate::probed;
 use crate::service::Service;
 
-/// The first argument of the hidden mode.
+/// First argument of the hidden mode.
 pub const MODE: &str = "__bench-server";
 
-/// Enough for ten thousand connections.
+/// Descriptor limit that is enough for ten thousand connections.
 const MOST_DESCRIPTORS: u64 = 12_000;
 
-/// Runs the server that the arguments behind [`MODE`] name. Answers the exit status.
+/// Runs the server that the arguments after [`MODE`] name. Returns the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // As many connections as benchmarks make; what is not permitted shows when they are made.
+    // Ignore errors: if the limit stays too low, connecting fails later.
     let _ = corelane_sys::process::raise_descriptor_limit(MOST_DESCRIPTORS);
     match serve(&words) {
         Ok(()) => 0,
@@ -42,11 +43,14 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
         ["calls", reference] => caller::serve(reference),
         ["laned", priorities, address] => {
             let all: Result<Vec<u8>, _> = priorities.split(',').map(str::parse).collect();
-            server::laned(&all.map_err(|_| Failure::new(format!("`{priorities}` are no priorities")))?, address)
+            server::laned(
+                &all.map_err(|_| Failure::new(format!("`{priorities}` is not a list of priorities")))?,
+                address,
+            )
         }
         ["banded", priorities] => {
             let all: Result<Vec<i16>, _> = priorities.split(',').map(str::parse).collect();
-            server::banded(&all.map_err(|_| Failure::new(format!("`{priorities}` are no priorities")))?)
+            server::banded(&all.map_err(|_| Failure::new(format!("`{priorities}` is not a list of priorities")))?)
         }
         ["unlaned", priority] => {
             let priority = priority.parse();
@@ -59,28 +63,28 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
         }
         ["nested", depth, keys] => server::nested(number(depth, 1000)? - 1, Keys::from_name(keys)?),
         ["operations", count] => server::operations(number(count, 1000)?),
-        _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it knows no {words:?}"))),
+        _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it does not know {words:?}"))),
     }
 }
 
-/// Starts a floor server beside us; answers where it listens.
+/// Starts a baseline server and returns its address.
 ///
 /// # Errors
-/// It does not start.
+/// The server does not start.
 pub(crate) fn start_floor(
-    carrier: Carrier,
-    waiting: Waiting,
+    carrier: Transport,
+    waiting: Spinning,
     placement: &Placement,
 ) -> Result<(Service, String), Failure> {
     let waiting = match waiting {
-        Waiting::Blocking => "blocking".to_owned(),
-        Waiting::Looking => "looking".to_owned(),
-        Waiting::Epoll(threads) => format!("epoll:{threads}"),
+        Spinning::Blocking => "blocking".to_owned(),
+        Spinning::Looking => "looking".to_owned(),
+        Spinning::Epoll(threads) => format!("epoll:{threads}"),
     };
     start("the floor server", &["floor", carrier.name(), &waiting], placement)
 }
 
-/// Starts a Corelane server with one object at `address`; answers its reference.
+/// Starts a Corelane server with one object at `address` and returns its reference.
 pub(crate) fn start_echo(
     architecture: Architecture,
     address: &str,
@@ -89,47 +93,49 @@ pub(crate) fn start_echo(
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
-/// Starts a Corelane server with one object whose calls all have one priority; answers its reference.
+/// Starts a Corelane server with one object whose calls all have one priority. Returns its
+/// reference.
 pub(crate) fn start_declared(architecture: Architecture, placement: &Placement) -> Result<(Service, String), Failure> {
     start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
 }
 
-/// Starts a Corelane client of that reference, which calls when it is told to.
+/// Starts a Corelane client of a reference, which calls on request.
 pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<Service, Failure> {
     Ok(Service::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// Starts a Corelane server with an object for each of these native priorities, in a lane of its own; it lists their references when it is asked
-/// anything.
-pub(crate) fn start_laned(priorities: &[u8], carrier: Carrier, placement: &Placement) -> Result<Service, Failure> {
+/// Starts a Corelane server with an object for each native priority, in a lane of its own. The
+/// server answers any line with their references.
+pub(crate) fn start_laned(priorities: &[u8], carrier: Transport, placement: &Placement) -> Result<Service, Failure> {
     let list: Vec<String> = priorities.iter().map(u8::to_string).collect();
     let words = ["laned", &list.join(","), &server::free_address(carrier)];
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object for each of these CORBA priorities, and a lane for each native level of theirs; it lists their references
-/// when it is asked anything.
+/// Starts a Corelane server with an object for each CORBA priority, and a lane for each native
+/// level in use. The server answers any line with their references.
 pub(crate) fn start_banded(priorities: &[i16], placement: &Placement) -> Result<Service, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
 }
 
-/// Starts a Corelane server with a pool without lanes at this native priority; answers its object's reference.
+/// Starts a Corelane server with a pool without lanes at a native priority. Returns its object's
+/// reference.
 pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(Service, String), Failure> {
     start("Corelane's server without lanes", &["unlaned", &priority.to_string()], placement)
 }
 
-/// Starts a Corelane server whose probes can be switched; answers its reference.
+/// Starts a Corelane server whose probes can be switched. Returns its reference.
 pub(crate) fn start_probed(kind: probed::Kind, placement: &Placement) -> Result<(Service, String), Failure> {
     start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
-/// Starts a Corelane server with so many objects.
+/// Starts a Corelane server with a number of objects and a thread for each connection.
 pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<Service, Failure> {
     start_pool(count, keys, Architecture::PerConnection, placement)
 }
 
-/// The same with that architecture.
+/// Starts a Corelane server with a number of objects and the given architecture.
 pub(crate) fn start_pool(
     count: usize,
     keys: Keys,
@@ -141,26 +147,28 @@ pub(crate) fn start_pool(
     Ok(start(&name, &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object in a POA so many levels below the root; answers its reference.
+/// Starts a Corelane server with an object in a POA that is `depth` levels below the root. Returns
+/// its reference.
 pub(crate) fn start_nested(depth: usize, keys: Keys, placement: &Placement) -> Result<(Service, String), Failure> {
-    // Numbers in these words begin with 1, as the root POA is one.
+    // The argument counts the root POA, since numbers in arguments begin with 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }
 
-/// Starts a Corelane server with an object of so many operations; answers its reference.
+/// Starts a Corelane server with an object of `count` operations. Returns its reference.
 pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(Service, String), Failure> {
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
 }
 
-/// Starts our own program as a server with these arguments; answers what it says of itself.
+/// Starts this program as a server with these arguments. Returns it with the rest of its `ready`
+/// line.
 fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(Service, String), Failure> {
     Service::start(name, ourselves(words)?, placement, Side::Server)
 }
 
 fn ourselves(words: &[&str]) -> Result<Command, Failure> {
-    let own =
-        std::env::current_exe().map_err(|error| Failure::new(format!("our own program is not found: {error}")))?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
     let mut command = Command::new(own);
     command.arg(MODE).args(words);
     Ok(command)
@@ -168,22 +176,22 @@ fn ourselves(words: &[&str]) -> Result<Command, Failure> {
 
 fn number(text: &str, most: usize) -> Result<usize, Failure> {
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| Failure::new(format!("`{text}` is no number from 1 to {most}")))
+    number.ok_or_else(|| Failure::new(format!("`{text}` is not a number from 1 to {most}")))
 }
 
-fn carrier_of(text: &str) -> Result<Carrier, Failure> {
-    Carrier::from_name(text).ok_or_else(|| Failure::new(format!("there is no carrier `{text}`")))
+fn carrier_of(text: &str) -> Result<Transport, Failure> {
+    Transport::from_name(text).ok_or_else(|| Failure::new(format!("there is no transport `{text}`")))
 }
 
-fn waiting_of(text: &str) -> Result<Waiting, Failure> {
+fn waiting_of(text: &str) -> Result<Spinning, Failure> {
     match text {
-        "blocking" => return Ok(Waiting::Blocking),
-        "looking" => return Ok(Waiting::Looking),
+        "blocking" => return Ok(Spinning::Blocking),
+        "looking" => return Ok(Spinning::Looking),
         _ => {}
     }
     let threads =
         text.strip_prefix("epoll:").and_then(|number| number.parse().ok()).filter(|&n| (1..=256).contains(&n));
-    threads.map(Waiting::Epoll).ok_or_else(|| Failure::new(format!("there is no way to wait `{text}`")))
+    threads.map(Spinning::Epoll).ok_or_else(|| Failure::new(format!("there is no way to wait `{text}`")))
 }
 
 #[cfg(test)]
@@ -192,12 +200,12 @@ mod tests {
 
     #[test]
     fn what_a_server_is_to_be_is_read_back() {
-        assert_eq!(waiting_of("blocking").unwrap(), Waiting::Blocking);
-        assert_eq!(waiting_of("epoll:3").unwrap(), Waiting::Epoll(3));
+        assert_eq!(waiting_of("blocking").unwrap(), Spinning::Blocking);
+        assert_eq!(waiting_of("epoll:3").unwrap(), Spinning::Epoll(3));
         assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());
-        assert_eq!(waiting_of("looking").unwrap(), Waiting::Looking);
-        assert_eq!(carrier_of("unix").unwrap(), Carrier::Unix);
-        assert_eq!(carrier_of("shm").unwrap(), Carrier::SharedMemory);
+        assert_eq!(waiting_of("looking").unwrap(), Spinning::Looking);
+        assert_eq!(carrier_of("unix").unwrap(), Transport::Unix);
+        assert_eq!(carrier_of("shm").unwrap(), Transport::SharedMemory);
         assert_eq!(run([OsString::from("what")]), 1);
     }
 }

@@ -1,7 +1,9 @@
-//! Programs beside us for the time of a benchmark: servers of our own binary, and the peers' servers and clients.
+//! Programs that run during a benchmark: servers of this program, and the peers' servers and
+//! clients.
 //!
-//! A program started here ends by itself when its standard input does, so it cannot outlive us even if we are killed; one that does not
-//! end is killed through the handle that we hold. Every wait has a bound.
+//! A program that is started here ends at the end of its standard input, so it cannot outlive this
+//! process, even if that is killed. A program that does not end is killed through its handle. Every
+//! wait has a time-out.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -15,16 +17,16 @@ use corelane_sys::poll;
 use crate::Failure;
 use crate::placement::{Placement, Side};
 
-/// How long a program may take to be ready; a million servants take a while to activate.
+/// Maximum time for a program to be ready; a million servants take a while to activate.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a program may take to end once its standard input has.
+/// Maximum time for a program to end after the end of its standard input.
 const END: Duration = Duration::from_secs(5);
 
-/// A line is not longer than this: 10,000,000 call times.
+/// Maximum length of a line in bytes: enough for 10,000,000 call times.
 const LONGEST_LINE: usize = 200 << 20;
 
-/// A running program that is spoken with by lines.
+/// A running program that reads and writes lines.
 #[derive(Debug)]
 pub(crate) struct Service {
     name: String,
@@ -35,10 +37,11 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts `command` on its side and waits for its line `ready ...`; answers what stands behind that word.
+    /// Starts `command` on its side, waits for its line `ready ...`, and returns the rest of that
+    /// line.
     ///
     /// # Errors
-    /// It cannot be started, ends early, or says nothing in time.
+    /// The program cannot be started, ends early, or writes nothing in time.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -70,7 +73,7 @@ impl Service {
         self.understood(answer)
     }
 
-    /// The answer to a line that was [told](Self::tell), if it comes within that time.
+    /// Returns the answer to a line sent by [`tell`](Self::tell), if it comes within the time.
     ///
     /// # Errors
     /// The program has ended, or answers `error ...`.
@@ -86,13 +89,12 @@ impl Service {
         }
     }
 
-    /// The process id.
     #[must_use]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a line and waits for nothing.
+    /// Sends a line without waiting for an answer.
     ///
     /// # Errors
     /// The program has ended.
@@ -100,21 +102,21 @@ impl Service {
         let Some(input) = &mut self.input else {
             return Err(Failure::new(format!("{} is being ended", self.name)));
         };
-        // In one piece: whoever is asked reads once.
+        // Written at once, since the program reads once.
         let told = input.write_all(format!("{line}\n").as_bytes()).and_then(|()| input.flush());
-        told.map_err(|error| Failure::new(format!("{} does not listen any more: {error}", self.name)))
+        told.map_err(|error| Failure::new(format!("cannot write to {}: {error}", self.name)))
     }
 
-    /// The next line that the program writes.
+    /// Returns the next line that the program writes.
     ///
     /// # Errors
-    /// Its output ends, or nothing comes in time.
+    /// The output ends, or no line comes in time.
     pub(crate) fn line(&mut self, patience: Duration) -> Result<String, Failure> {
         let line = self.line_within(patience)?;
-        line.ok_or_else(|| Failure::new(format!("{} says nothing for {} s", self.name, patience.as_secs())))
+        line.ok_or_else(|| Failure::new(format!("{} has written nothing for {} s", self.name, patience.as_secs())))
     }
 
-    /// The same; none if nothing comes in time.
+    /// Returns the next line, or `None` if no line comes in time.
     fn line_within(&mut self, patience: Duration) -> Result<Option<String>, Failure> {
         let deadline = clock::now() + patience;
         let mut searched = 0;
@@ -125,11 +127,11 @@ impl Service {
                 line.pop();
                 return String::from_utf8(line)
                     .map(Some)
-                    .map_err(|_| Failure::new(format!("{} writes something that is not UTF-8", self.name)));
+                    .map_err(|_| Failure::new(format!("the output of {} is not UTF-8", self.name)));
             }
             searched = self.unread.len();
             if searched > LONGEST_LINE {
-                return Err(Failure::new(format!("{} writes a line without end", self.name)));
+                return Err(Failure::new(format!("{} writes a line that is too long", self.name)));
             }
             let trouble = |error: io::Error| Failure::new(format!("{}: {error}", self.name));
             if !poll::wait_readable(self.output.as_fd(), Some(deadline)).map_err(trouble)? {
@@ -151,7 +153,7 @@ impl Drop for Service {
         let deadline = Instant::now() + END;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                // Both fail only if it has ended meanwhile.
+                // Ignore errors: both fail only if the program has just ended.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -161,19 +163,19 @@ impl Drop for Service {
     }
 }
 
-/// What to do when the kernel refuses to start a program in its place.
+/// Returns a hint for a kernel's refusal to start a program in its placement.
 fn refusal(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             " (a fixed priority needs CAP_SYS_NICE or RLIMIT_RTPRIO: see `corelane doctor`, or leave --fifo out)"
         }
-        io::ErrorKind::InvalidInput => " (is the core named by --core or --cores there?)",
-        io::ErrorKind::NotFound => " (the program is not there)",
+        io::ErrorKind::InvalidInput => " (does the core in --core or --cores exist?)",
+        io::ErrorKind::NotFound => " (the program does not exist)",
         _ => "",
     }
 }
 
-/// Waits until the standard input has ended, answering each line by what `answer` makes of it: the main thread of a server.
+/// Answers each line of the standard input until that ends: the main thread of a server.
 ///
 /// # Errors
 /// The standard output is gone.
@@ -217,9 +219,9 @@ mod tests {
         assert!(said("echo no; read a").contains("says: no"));
         let (mut service, _) = shell("echo ready; read a; echo error because; read a").unwrap();
         assert!(service.ask("one", START).unwrap_err().to_string().contains("because"));
-        assert!(service.line(Duration::from_millis(20)).unwrap_err().to_string().contains("says nothing"));
+        assert!(service.line(Duration::from_millis(20)).unwrap_err().to_string().contains("written nothing"));
         let missing = Command::new("/nonexistent/program");
         let refused = Service::start("it", missing, &Placement::default(), Side::Server).unwrap_err();
-        assert!(refused.to_string().contains("not there"), "{refused}");
+        assert!(refused.to_string().contains("does not exist"), "{refused}");
     }
 }

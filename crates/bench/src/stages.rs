@@ -1,4 +1,5 @@
-//! The benchmark `stages`: paper 4's table of what a server does with a request, from time probes inside the ORB.
+//! The benchmark `stages`: paper 4's table of a server's work for a request, from time probes
+//! inside the ORB.
 
 use crate::Failure;
 use crate::harness::{Label, Progress};
@@ -8,13 +9,13 @@ use crate::probed::{Probed, SERVER_BEGINS, SERVER_ENDS, stages as of_points};
 use crate::report::{Report, Value};
 use crate::sample::Summary;
 
-/// What is looked at unless something else is asked for.
+/// Operations that are measured by default.
 const USUAL: [Operation; 3] = [Operation::Octet, Operation::Longs(1024), Operation::Structs(1024)];
 
-/// Calls between two collections: fewer than a thread's ring has room for.
+/// Calls between two collections: fewer than the capacity of a thread's ring.
 const ROUND: usize = 300;
 
-/// Stages in the order in which a request passes them.
+/// Reports the stages in the order in which a request passes them.
 pub(crate) fn stages(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     for operation in options.operations_or(&USUAL) {
         if operation.is_oneway() {

@@ -1,14 +1,19 @@
-//! The benchmark `switch`: what the operating system takes to pass the processor from one thread to another.
+//! The benchmark `switch`: the time that the operating system needs to switch a processor between
+//! threads.
 //!
-//! The tests are those of the papers. Each has a variant with a second thread and one that does the same work alone; what they differ in
-//! is the switch:
+//! The tests are those of the papers. Each has a variant with a second thread and one that does the
+//! same work alone; the difference is the switch:
 //!
-//! * *yield*: two threads of the same priority yield to each other; alone, one yields to nobody.
-//! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which does nothing but wait again: two switches. POSIX threads
-//!   cannot be suspended from outside, so it waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
-//! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other holds; time runs from just before the release
-//!   to just after the acquisition: one switch. Alone, a thread takes and releases the lock.
-//! * *across cores*, and where fixed priorities are not permitted, two threads wake each other in turn instead: two switches.
+//! * *yield*: two threads of the same priority yield to each other. Alone, one thread yields while
+//!   no other thread is ready.
+//! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which only waits
+//!   again: two switches. POSIX threads cannot be suspended from outside, so it waits for a futex
+//!   or a semaphore. Alone, a thread wakes itself before it waits.
+//! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
+//!   holds. The time is from just before the release to just after the acquisition: one switch.
+//!   Alone, a thread takes and releases the lock.
+//! * *across cores*, and where fixed priorities are not permitted, two threads wake each other in
+//!   turn instead: two switches.
 
 mod partner;
 
@@ -20,35 +25,36 @@ use crate::harness::{Compare, Figure, Group, Label, Progress, Variant};
 use crate::options::Options;
 use crate::placement::{Cores, Placement, Side};
 use crate::report::{Report, Value};
-use partner::{Alone, Lockers, Pairs, Yielders};
+use partner::{Lockers, Pairs, SingleThread, Yielders};
 
-/// What wakes a thread that waits.
+/// The means to wake a waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waker {
     /// `park` and `unpark` of the standard library.
     Futex,
-    /// POSIX's semaphore.
+    /// A POSIX semaphore.
     Semaphore,
 }
 
-/// Where the second thread runs, and at which priorities both do.
+/// Core of the second thread, and priorities of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
-    /// The second thread's core; the first one's is the client's.
+    /// Core of the second thread; the first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
-    /// Priority of the first thread; the second has one more, or the same in the test of yielding. None: the ordinary class.
+    /// Priority of the first thread; `None` is the ordinary class. The second thread has one more,
+    /// or the same in the test of yielding.
     pub(crate) priority: Option<u8>,
-    /// Whether both share a core.
+    /// True if both threads share a core.
     pub(crate) same_core: bool,
 }
 
 impl Stage {
-    /// Whether a wake-up of the second thread makes it run at once in the first one's place.
+    /// Returns true if a wake-up of the second thread makes it run at once in place of the first.
     pub(crate) fn preempts(&self) -> bool {
         self.same_core && self.priority.is_some()
     }
 
-    /// A second thread for a test. The same priority where `equal`, else one more.
+    /// Returns a builder for the second thread. Its priority is the same if `equal`, else one more.
     pub(crate) fn builder(&self, equal: bool) -> Builder {
         let mut builder = Builder::new().name("bench/partner");
         if let Some(core) = self.partner {
@@ -68,21 +74,21 @@ impl Stage {
     }
 }
 
-/// The name of the first test.
+/// Name of the first test.
 const YIELD: &str = "yield";
 
 /// A pair of variants: with a switch and without.
 struct Test {
     name: &'static str,
-    /// Index of the variant with a second thread; the one without is the next.
+    /// Index of the variant with a second thread; the variant without one follows.
     at: usize,
-    /// Switches in one turn of the first.
+    /// Number of switches in one turn of the first variant.
     switches: f64,
-    /// How often the work of the second variant is part of the first.
+    /// Number of times that the work of the second variant is part of the first.
     works: f64,
 }
 
-/// Same core, then across cores where there are two.
+/// Measures on one core, then across cores if there are two.
 pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let (first, second) = match options.placement.cores {
@@ -93,7 +99,7 @@ pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut 
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
-        // The papers' threads have fixed priorities; ours do where that is permitted.
+        // The papers' threads have fixed priorities; these do if that is permitted.
         None => Builder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
@@ -137,12 +143,12 @@ fn one_stage(
             variants.push(Variant { label: label(format!("{name}, alone")), subject: alone, against: Vec::new() });
         };
     if stage.same_core {
-        add(YIELD, 2.0, 2.0, Box::new(Yielders { stage }), Box::new(Alone::yielding(stage)));
+        add(YIELD, 2.0, 2.0, Box::new(Yielders { stage }), Box::new(SingleThread::yielding(stage)));
     }
     for (waker, name) in [(Waker::Futex, "suspend-resume, futex"), (Waker::Semaphore, "suspend-resume, semaphore")] {
-        // Two threads that wake each other both wake and both wait.
+        // Two threads wake each other: each of them wakes and waits.
         let works = if stage.preempts() { 1.0 } else { 2.0 };
-        add(name, 2.0, works, Box::new(Pairs { stage, waker }), Box::new(Alone::waking(stage, waker)));
+        add(name, 2.0, works, Box::new(Pairs { stage, waker }), Box::new(SingleThread::waking(stage, waker)));
     }
     let plain = || Mutex::new("bench switch", Scope::Lane, ());
     let inheriting = || PiMutex::new("bench switch", Scope::Lane, ());
@@ -151,19 +157,20 @@ fn one_stage(
         1.0,
         1.0,
         Box::new(Lockers::new(stage, plain())),
-        Box::new(Alone::locking(stage, plain())),
+        Box::new(SingleThread::locking(stage, plain())),
     );
     add(
         "synchronized, PI mutex",
         1.0,
         1.0,
         Box::new(Lockers::new(stage, inheriting())),
-        Box::new(Alone::locking(stage, inheriting())),
+        Box::new(SingleThread::locking(stage, inheriting())),
     );
     let group =
         Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
     let placement = Placement { cores: Cores::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
-    // Entered here too, so that a refusal is told before the first thread is made.
+    // Enter the placement here too, so that a refusal is reported before the first thread is
+    // started.
     drop(placement.enter(Side::Client));
     let figures = report.measure(group, &options.extent, &placement, progress)?;
     let values: Vec<Value> = tests.iter().flat_map(|test| test.values(&figures)).collect();
@@ -171,7 +178,7 @@ fn one_stage(
 }
 
 impl Test {
-    /// The switch alone: from the medians, and how much it varied.
+    /// Returns the time of a switch alone, from the medians and the means, and its jitter.
     fn values(&self, figures: &[Figure]) -> Vec<Value> {
         let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
         let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
@@ -189,7 +196,7 @@ impl Test {
             value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
         ];
         if self.name == YIELD {
-            // In the papers' table of yields nothing is subtracted.
+            // The papers' table of yields subtracts nothing.
             values.push(value("a yield that switches", with.summary.p50_us / self.switches));
         }
         values
@@ -227,21 +234,21 @@ mod tests {
         assert!(test.values(&[]).is_empty());
     }
 
-    /// Ordinary class, wherever the kernel likes: every test ends, whatever the machine permits.
+    /// In the ordinary class and without pinning, every test ends on any machine.
     #[test]
     fn every_test_ends_with_as_many_times_as_asked_for() {
         let stage = Stage { partner: None, priority: None, same_core: false };
         let lock = || PiMutex::new("bench switch", Scope::Lane, ());
         let mut subjects: Vec<Box<dyn crate::harness::Subject>> = vec![
             Box::new(Yielders { stage }),
-            Box::new(Alone::yielding(stage)),
+            Box::new(SingleThread::yielding(stage)),
             Box::new(Lockers::new(stage, lock())),
             Box::new(Lockers::new(stage, Mutex::new("bench switch", Scope::Lane, ()))),
-            Box::new(Alone::locking(stage, lock())),
+            Box::new(SingleThread::locking(stage, lock())),
         ];
         for waker in [Waker::Futex, Waker::Semaphore] {
             subjects.push(Box::new(Pairs { stage, waker }));
-            subjects.push(Box::new(Alone::waking(stage, waker)));
+            subjects.push(Box::new(SingleThread::waking(stage, waker)));
         }
         for subject in &mut subjects {
             let mut samples = Samples::with_room(20);

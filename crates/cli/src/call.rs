@@ -1,48 +1,62 @@
-//! `corelane call`: any operation of any object, from its IDL.
+//! `corelane call`: calls any operation of any object, with the types from its IDL.
 
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use corelane::dynamic::{Request, RequestError};
-use corelane::{Any, Context, ObjectRef, Orb, Reference, TypeCode};
+use corelane::dynamic::{DynamicRequest, RequestError};
+use corelane::{Any, Context, ObjectRef, Orb, TypeCode};
 use corelane_idl::ast::Direction;
-use corelane_idl::compile::{Compilation, Options};
-use corelane_idl::model::{DefinitionId, Kind, Type};
+use corelane_idl::compile::Options;
+use corelane_wire::Limits;
 use serde_json::{Map, Value as Json};
 
 use crate::idl_types::{Types, compile};
+use crate::operations::{self, Signature};
+use crate::text::excerpt;
 use crate::{DONE, NOT_DONE, WRONG_USAGE, json};
 
-/// What the command says when it is asked for help, or when it does not understand.
+/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane call [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] [--timeout SECONDS]
                      [--context NAME=VALUE]... --idl FILE REFERENCE OPERATION [ARGUMENT]...
+       corelane call --list [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] --idl FILE [REFERENCE]
 
-Calls an operation of the object that REFERENCE names (IOR:, corbaloc: or corbaname:). FILE says what the operation is; an
-attribute is called as _get_NAME or _set_NAME. Arguments are the in and inout ones from left to right, in JSON; a word that is
-no JSON is a string. What comes back is printed as one JSON object: `result`, and inout and out parameters by name.
+Calls an operation of the object that REFERENCE names (IOR:, corbaloc: or corbaname:). FILE declares the operation; an
+attribute is called as _get_NAME or _set_NAME. ARGUMENTs are the in and inout parameters from left to right, in JSON; a word
+that is not JSON is a string. The results are printed as one JSON object: `result`, and inout and out parameters by name.
+With --list no operation is called: those of the reference's interface are printed, or of every interface in FILE.
 
   numbers, true, \"text\"             as they are; enumerators are strings; `fixed` too
   {\"x\": 1, \"y\": 2}                  structures; unions with their `discriminator` beside the member
   [1, 2]                            sequences and arrays
+  \"00ff10\", [0, 255, 16]            octet sequences and arrays: hexadecimal digits, or numbers
   [{\"key\": 1, \"value\": \"a\"}]        maps; bit masks and bit sets are one number
   \"IOR:...\", null                   references
-  {\"type\": \"long\", \"value\": 1}      any; TypeCodes are names of types; valuetypes, where it is one that inherits
-                                    from the one declared, or that one is abstract
+  {\"type\": \"long\", \"value\": 1}      any; TypeCodes are names of types; valuetypes, if the type inherits from the
+                                    declared one, or the declared one is abstract
 
-  --idl FILE        where the interface is declared
+  @FILE             the content of FILE is the argument: JSON; for a string also plain text without its last line end;
+                    for octet sequences and arrays the octets themselves
+  -                 like @FILE, but from the standard input
+  '\"@text\"'         a string that begins with @, or is -, goes in quotation marks
+
+  --idl FILE        the file that declares the interface
   -I, -D, --idl-4   as for `corelane idl`
-  --interface NAME  the interface, if the reference does not say it and several have the operation
+  --interface NAME  the interface, if the reference does not name it and several have the operation
   --timeout SECONDS give up after this time (30)
+  --list            print the operations and call none
   --context NAME=VALUE
-                    a property that the operation's `context` clause asks for
+                    a property in the operation's `context` clause
 
 Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 ";
 
-/// Arguments of the command.
+/// Maximum size in bytes of an argument that is read: the default maximum size of a message.
+const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
+
 #[derive(Debug, Default)]
 struct Arguments {
     idl: Option<PathBuf>,
@@ -50,10 +64,11 @@ struct Arguments {
     interface: Option<String>,
     timeout: Option<f64>,
     context: Context,
+    list: bool,
     words: Vec<String>,
 }
 
-/// Runs the command with the arguments behind `corelane call`.
+/// Runs the command with the arguments after `corelane call`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(Some(arguments)) => arguments,
@@ -66,6 +81,15 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             return WRONG_USAGE;
         }
     };
+    if arguments.list {
+        let (status, text) = match list(&arguments) {
+            Ok(text) => (DONE, text),
+            Err(error) => (NOT_DONE, format!("error: {error}\n")),
+        };
+        // Ignore errors: the reader may have closed the pipe.
+        let _ = out.write_all(text.as_bytes());
+        return status;
+    }
     let (status, text) = match call(arguments) {
         Ok(Ok(json)) => (DONE, json.to_string()),
         Ok(Err(exception)) => (NOT_DONE, exception.to_string()),
@@ -79,7 +103,7 @@ fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>,
     let mut parsed = Arguments::default();
     while let Some(argument) = words.next() {
         let word = argument.to_string_lossy().into_owned();
-        // Behind reference and operation everything is an argument: numbers may be negative.
+        // After reference and operation every word is an argument, because numbers may be negative.
         if parsed.words.len() >= 2 {
             parsed.words.push(word);
             continue;
@@ -93,6 +117,7 @@ fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>,
         };
         match word.as_str() {
             "-h" | "--help" => return Ok(None),
+            "--list" => parsed.list = true,
             "--idl" => parsed.idl = Some(value()?.into()),
             "--interface" => parsed.interface = Some(value()?),
             "--timeout" => {
@@ -102,37 +127,47 @@ fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>,
             "--context" => {
                 let property = value()?;
                 let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
-                let refused =
-                    |_| format!("`{property}` is no property: NAME is a letter, then letters, digits, `_` and `.`");
+                let refused = |_| {
+                    format!(
+                        "`{}` is not a property: NAME is a letter, then letters, digits, `_` and `.`",
+                        excerpt(&property)
+                    )
+                };
                 parsed.context = std::mem::take(&mut parsed.context).with(name, value).map_err(refused)?;
             }
-            option if option.starts_with('-') => return Err(format!("there is no option `{option}`")),
+            option if option.starts_with('-') => return Err(format!("there is no option `{}`", excerpt(option))),
             _ => parsed.words.push(word),
         }
     }
     match (&parsed.idl, parsed.words.len()) {
         (None, _) => Err("no IDL is given".to_owned()),
+        (_, 0 | 1) if parsed.list => Ok(Some(parsed)),
+        _ if parsed.list => Err("--list takes no operation and no arguments".to_owned()),
         (_, 0) => Err("no reference is given".to_owned()),
-        (_, 1) => Err("no operation is given".to_owned()),
+        (_, 1) => Err("no operation is given: --list shows the operations".to_owned()),
         _ => Ok(Some(parsed)),
     }
 }
 
-/// An operation as it is on the wire.
-struct Signature {
-    result: Option<Type>,
-    parameters: Vec<(Direction, String, Type)>,
-    raises: Vec<DefinitionId>,
-    oneway: bool,
-    /// The properties that it asks for; none if it has no such clause.
-    context: Vec<String>,
-}
-
-/// What came back, or the user exception that was raised.
+/// The result of a call in JSON: the returned values, or the user exception that was raised.
 type Outcome = Result<Json, Json>;
 
+/// Returns the list of operations that `--list` prints.
+fn list(arguments: &Arguments) -> Result<String, String> {
+    let compilation = compile(arguments.idl.as_deref().unwrap_or(Path::new("")), &arguments.options)?;
+    let type_id = match arguments.words.first() {
+        None => String::new(),
+        Some(reference) => {
+            let orb = Orb::new().map_err(|error| error.to_string())?;
+            let object = orb.string_to_object(reference).map_err(|error| error.to_string())?;
+            object.map(|object| object.type_id().to_owned()).unwrap_or_default()
+        }
+    };
+    operations::list(&compilation, arguments.interface.as_deref(), &type_id)
+}
+
 fn call(arguments: Arguments) -> Result<Outcome, String> {
-    let Arguments { idl, options, interface, timeout, context, words } = arguments;
+    let Arguments { idl, options, interface, timeout, context, list: _, words } = arguments;
     let compilation = compile(&idl.unwrap_or_default(), &options)?;
     let (Some(reference), Some(operation)) = (words.first(), words.get(1)) else {
         return Err("no operation is given".to_owned());
@@ -145,7 +180,7 @@ fn call(arguments: Arguments) -> Result<Outcome, String> {
     for type_code in types.of_values() {
         orb.value_factories().register_type(&type_code);
     }
-    let signature = find(&compilation, &types, interface.as_deref(), object.type_id(), operation)?;
+    let signature = operations::find(&compilation, &types, interface.as_deref(), object.type_id(), operation)?;
     let context = asked_for(operation, &signature, context)?;
     let mut request = request(&object, operation, &signature, words.get(2..).unwrap_or_default(), &mut types)?;
     if let Some(context) = context {
@@ -177,7 +212,7 @@ fn call(arguments: Arguments) -> Result<Outcome, String> {
     }
 }
 
-/// The properties that go with the call; nothing where there is no place for any.
+/// Returns the properties to send with the call. `None` if the operation has no `context` clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
@@ -192,12 +227,13 @@ fn request(
     signature: &Signature,
     words: &[String],
     types: &mut Types<'_>,
-) -> Result<Request, String> {
+) -> Result<DynamicRequest, String> {
     let inputs = signature.parameters.iter().filter(|(direction, ..)| *direction != Direction::Out).count();
     if inputs != words.len() {
+        let operation = excerpt(operation);
         return Err(format!("`{operation}` takes {inputs} arguments, and {} are given", words.len()));
     }
-    let mut words = words.iter();
+    let (mut words, mut sources) = (words.iter(), Sources::default());
     let mut request = object.request(operation);
     for (direction, name, ty) in &signature.parameters {
         let type_code = types.of(ty)?;
@@ -206,7 +242,8 @@ fn request(
             continue;
         }
         let word = words.next().map(String::as_str).unwrap_or_default();
-        let value = argument(word, &type_code, types).map_err(|error| format!("argument `{name}`: {error}"))?;
+        let value =
+            argument(word, &type_code, types, &mut sources).map_err(|error| format!("argument `{name}`: {error}"))?;
         request = if *direction == Direction::In { request.input(value) } else { request.inout(value) };
     }
     if let Some(result) = &signature.result {
@@ -218,99 +255,64 @@ fn request(
     Ok(request)
 }
 
-/// A word as a value: JSON, or text where it is no JSON or text is what the type wants.
-fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
+/// The sources of argument text: the command line, files, and the standard input, which is read at
+/// most once.
+#[derive(Default)]
+struct Sources {
+    standard_input_is_read: bool,
+}
+
+impl Sources {
+    /// Reads the bytes that a word refers to: `@FILE`, or `-` for the standard input. `None` if the
+    /// word is itself the argument.
+    fn read(&mut self, word: &str) -> Result<Option<Vec<u8>>, String> {
+        let mut octets = Vec::new();
+        let (name, read) = if let Some(path) = word.strip_prefix('@') {
+            let name = format!("`{}`", excerpt(path));
+            let read = File::open(path).and_then(|file| file.take(MAX_ARGUMENT + 1).read_to_end(&mut octets));
+            (name, read)
+        } else if word == "-" {
+            if std::mem::replace(&mut self.standard_input_is_read, true) {
+                return Err("the standard input is one argument: a second one cannot be read from it".to_owned());
+            }
+            let read = io::stdin().lock().take(MAX_ARGUMENT + 1).read_to_end(&mut octets);
+            ("the standard input".to_owned(), read)
+        } else {
+            return Ok(None);
+        };
+        match read {
+            Err(error) => Err(format!("{name} cannot be read: {error}")),
+            Ok(length) if length as u64 > MAX_ARGUMENT => Err(format!("{name} holds more than {MAX_ARGUMENT} octets")),
+            Ok(_) => Ok(Some(octets)),
+        }
+    }
+}
+
+/// Converts a word to a value. The word is JSON, or text if it is not JSON or the type is text.
+/// Octet sequences and arrays are hexadecimal digits.
+fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
+    let is_of_octets = json::is_of_octets(type_code);
+    let contents = match sources.read(word)? {
+        Some(octets) if is_of_octets => return json::octets_to_any(octets, type_code),
+        Some(octets) => {
+            Some(String::from_utf8(octets).map_err(|_| format!("`{}` holds no UTF-8 text", excerpt(word)))?)
+        }
+        None => None,
+    };
+    // The last line end of a text file is not part of the argument.
+    let word = match &contents {
+        Some(text) => text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line)),
+        None => word,
+    };
     let wants_text = matches!(
         type_code.resolved().kind(),
         corelane::Kind::String | corelane::Kind::WString | corelane::Kind::Char | corelane::Kind::WChar
     );
     let json = match serde_json::from_str(word) {
         Ok(Json::String(text)) => Json::String(text),
+        Ok(Json::Number(_)) if is_of_octets => Json::String(word.to_owned()),
         Ok(json) if !wants_text => json,
         _ => Json::String(word.to_owned()),
     };
     json::to_any(&json, type_code, types)
-}
-
-/// The operation: of the interface that is named, or that the reference says, or the only one of that name in the file.
-fn find(
-    compilation: &Compilation,
-    types: &Types<'_>,
-    interface: Option<&str>,
-    type_id: &str,
-    operation: &str,
-) -> Result<Signature, String> {
-    let model = &compilation.model;
-    let interfaces = || model.ids().filter(|id| matches!(model.get(*id).kind, Kind::Interface(_)));
-    let wanted: Vec<DefinitionId> = match interface {
-        Some(name) => types.named(name),
-        None => interfaces().filter(|id| types.repository_id(*id) == type_id).collect(),
-    };
-    if let Some(name) = interface
-        && wanted.is_empty()
-    {
-        return Err(format!("there is no interface `{name}`"));
-    }
-    let known = !wanted.is_empty();
-    let wanted = if known { wanted } else { interfaces().collect() };
-    let mut found: Vec<DefinitionId> = wanted
-        .into_iter()
-        .flat_map(|id| std::iter::once(id).chain(model.all_bases(id)))
-        .filter_map(|id| declared(compilation, types, id, operation))
-        .collect();
-    found.sort_unstable();
-    found.dedup();
-    match found.as_slice() {
-        [] if known => Err(format!("the interface has no operation `{operation}`")),
-        [] => Err(format!("no interface of the file has an operation `{operation}`")),
-        [one] => signature(compilation, *one, operation).ok_or_else(|| format!("`{operation}` cannot be called")),
-        several => {
-            let names: Vec<String> = several.iter().map(|id| types.scoped_name(*id)).collect();
-            Err(format!("several interfaces have it ({}): say which with --interface", names.join(", ")))
-        }
-    }
-}
-
-/// What an interface itself declares under the wire's name of an operation.
-fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, operation: &str) -> Option<DefinitionId> {
-    let Kind::Interface(interface) = &compilation.model.get(id).kind else { return None };
-    let attribute = operation.strip_prefix("_get_").or_else(|| operation.strip_prefix("_set_"));
-    interface.members.iter().copied().find(|member| match &compilation.model.get(*member).kind {
-        Kind::Operation(_) => types.name(*member) == operation,
-        Kind::Attribute(one) => {
-            attribute == Some(types.name(*member)) && !(one.readonly && operation.starts_with("_set_"))
-        }
-        _ => false,
-    })
-}
-
-fn signature(compilation: &Compilation, id: DefinitionId, operation: &str) -> Option<Signature> {
-    match &compilation.model.get(id).kind {
-        Kind::Operation(operation) => {
-            let text = |name| compilation.symbols.text(name).to_owned();
-            let parameters = operation.parameters.iter();
-            Some(Signature {
-                result: operation.result.clone(),
-                parameters: parameters.map(|one| (one.direction, text(one.name), one.ty.clone())).collect(),
-                raises: operation.raises.clone(),
-                oneway: operation.oneway,
-                context: operation.context.clone(),
-            })
-        }
-        Kind::Attribute(attribute) if operation.starts_with("_set_") => Some(Signature {
-            result: None,
-            parameters: vec![(Direction::In, "value".to_owned(), attribute.ty.clone())],
-            raises: attribute.set_raises.clone(),
-            oneway: false,
-            context: Vec::new(),
-        }),
-        Kind::Attribute(attribute) => Some(Signature {
-            result: Some(attribute.ty.clone()),
-            parameters: Vec::new(),
-            raises: attribute.get_raises.clone(),
-            oneway: false,
-            context: Vec::new(),
-        }),
-        _ => None,
-    }
 }

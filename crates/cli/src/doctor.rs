@@ -1,25 +1,25 @@
-//! `corelane doctor`: which real-time guarantees hold here, and what to change.
+//! `corelane doctor`: shows which real-time guarantees hold on this machine, and what to change.
 
 use std::ffi::OsString;
 use std::io::Write;
 
-use corelane_sys::guarantees::{self, Guarantee, Holds};
+use corelane_sys::guarantees::{self, GuaranteeReport, Holds};
 
 use crate::{DONE, NOT_DONE, WRONG_USAGE};
 
-/// What the command says when it is asked for help, or when it does not understand.
+/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane doctor [--require NAME]...
 
-Looks at the machine and tries what can be tried, and says which real-time guarantees hold for programs started as this one
-was. Without any of them everything still works, at best effort.
+Examines and tests the machine, and lists the real-time guarantees that hold for programs started like this one. Without them
+everything still works, at best effort.
 
   --require NAME        exit status 1 unless this guarantee holds; may be given several times; `all` stands for all
 
-Exit status: 0 looked, 1 a required guarantee does not hold, 2 wrong usage.
+Exit status: 0 examined, 1 a required guarantee does not hold, 2 wrong usage.
 ";
 
-/// Runs the command with the arguments behind `corelane doctor`.
+/// Runs the command with the arguments after `corelane doctor`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let report = guarantees::report();
     let required = match parse(arguments, &report) {
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             return WRONG_USAGE;
         }
     };
-    // A closed pipe is the reader's choice.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(render(&report).as_bytes());
     let broken: Vec<&str> = report
         .iter()
@@ -47,10 +47,10 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     NOT_DONE
 }
 
-/// The names of the guarantees that are required; none if help is wanted.
+/// Returns the names of the required guarantees, or `None` if help is requested.
 fn parse(
     mut arguments: impl Iterator<Item = OsString>,
-    report: &[Guarantee],
+    report: &[GuaranteeReport],
 ) -> Result<Option<Vec<&'static str>>, String> {
     let mut required = Vec::new();
     while let Some(argument) = arguments.next() {
@@ -76,7 +76,13 @@ fn parse(
     Ok(Some(required))
 }
 
-fn render(report: &[Guarantee]) -> String {
+/// Text about reachable lanes, which only the server process itself can report.
+const REACHABLE: &str = "\
+Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
+(`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.
+";
+
+fn render(report: &[GuaranteeReport]) -> String {
     let mut text = String::new();
     for guarantee in report {
         let word = match guarantee.holds {
@@ -86,15 +92,18 @@ fn render(report: &[Guarantee]) -> String {
         };
         text.push_str(&format!("{word:<4} {:<24} {}\n", guarantee.name, guarantee.found));
         if guarantee.holds != Holds::Yes {
-            text.push_str(&wrapped(guarantee.advice, 5, 110));
+            for (label, words) in [("wanted:", guarantee.wanted), ("remedy:", guarantee.remedy)] {
+                text.push_str(&wrapped(&format!("{label} {words}"), 5, 110));
+            }
         }
     }
     let hold = report.iter().filter(|guarantee| guarantee.holds == Holds::Yes).count();
     text.push_str(&format!("\n{hold} of {} guarantees hold.\n", report.len()));
+    text.push_str(REACHABLE);
     text
 }
 
-/// Lines of at most `width` characters, indented.
+/// Breaks a text into indented lines of at most `width` characters.
 fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let mut lines = String::new();
     let mut line = String::new();
@@ -115,18 +124,25 @@ fn wrapped(text: &str, indent: usize, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn guarantee(name: &'static str, holds: Holds) -> Guarantee {
-        Guarantee { name, holds, found: format!("found {name}"), advice: "What to change. More words follow here." }
+    fn guarantee(name: &'static str, holds: Holds) -> GuaranteeReport {
+        GuaranteeReport {
+            name,
+            holds,
+            found: format!("found {name}"),
+            wanted: "What holds.",
+            remedy: "What to change.",
+        }
     }
 
     #[test]
-    fn advice_stands_where_it_is_needed() {
+    fn what_is_wanted_and_the_remedy_stand_apart_and_where_they_are_needed() {
         let text = render(&[
             guarantee("first", Holds::Yes),
             guarantee("second", Holds::No),
             guarantee("third", Holds::Unknown),
         ]);
-        assert_eq!(text.matches("What to change").count(), 2);
+        assert_eq!(text.matches("     wanted: What holds.\n     remedy: What to change.\n").count(), 2, "{text}");
+        assert!(text.contains("Event::ReachableLane"), "{text}");
         assert!(text.contains("NO   second") && text.contains("?    third") && text.contains("1 of 3"), "{text}");
     }
 

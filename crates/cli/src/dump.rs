@@ -1,4 +1,4 @@
-//! `corelane idl dump`: what an IDL file declares, as JSON.
+//! `corelane idl dump`: prints the declarations of an IDL file as JSON.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,17 +14,17 @@ use serde_json::{Value as Json, json};
 use crate::idl_types::{Types, compile};
 use crate::{DONE, NOT_DONE, WRONG_USAGE};
 
-/// What the command says when it is asked for help, or when it does not understand.
+/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane idl dump [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] FILE
 
-Prints what FILE and the files it includes declare as one JSON object, names resolved and constants evaluated, annotations as
-they are written. The options mean what they mean to `corelane idl`.
+Prints the declarations of FILE and of the files that it includes as one JSON object, with names resolved, constants evaluated,
+and annotations as they are written. The options are those of `corelane idl`.
 
 Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
 ";
 
-/// Runs the command with the arguments behind `corelane idl dump`.
+/// Runs the command with the arguments after `corelane idl dump`.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (mut options, mut files) = (Options::default(), Vec::<PathBuf>::new());
     while let Some(word) = arguments.next() {
@@ -42,7 +42,7 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn W
             _ => files.push(word.into()),
         }
     }
-    let [file] = files.as_slice() else { return wrong_usage("one file is dumped", out) };
+    let [file] = files.as_slice() else { return wrong_usage("one file is needed", out) };
     match compile(file, &options) {
         Ok(compilation) => {
             let dump = Dump { compilation: &compilation, types: Types::new(&compilation) };
@@ -82,7 +82,7 @@ impl Dump<'_> {
         Some(self.annotated(shown, &self.compilation.model.get(id).annotations))
     }
 
-    /// Adds the annotations, where there are any: their names, and their arguments as they are written.
+    /// Adds the annotations, if any: their names, and their arguments as they are written.
     fn annotated(&self, mut shown: Json, annotations: &[Annotation]) -> Json {
         if annotations.is_empty() {
             return shown;
@@ -99,7 +99,7 @@ impl Dump<'_> {
         Some(match &self.compilation.model.get(id).kind {
             Kind::Module(members) => {
                 let definitions = self.all(members);
-                // The ORB's own module, of which nothing is in the text.
+                // Skip the ORB's own module if the file adds nothing to it.
                 if self.types.name(id) == "CORBA" && definitions.is_empty() {
                     return None;
                 }
@@ -196,7 +196,7 @@ impl Dump<'_> {
         })
     }
 
-    /// Whether a definition stands in a file, and is not one that every ORB has.
+    /// Returns true if the definition is written in a file, and false if it is built into the ORB.
     fn is_in_text(&self, id: DefinitionId) -> bool {
         self.compilation.model.get(id).span != Span::default()
     }
@@ -238,7 +238,7 @@ impl Dump<'_> {
         })
     }
 
-    /// A name, or an object for what has none.
+    /// Returns the name of a type, or an object for a type without a name.
     fn ty(&self, ty: &Type) -> Json {
         match ty {
             Type::Basic(basic) => json!(basic.text()),
@@ -268,7 +268,7 @@ impl Dump<'_> {
                 Err(_) => u64::try_from(*number).map_or_else(|_| json!(number.to_string()), |number| json!(number)),
             },
             ConstantValue::Float(number) => json!(number),
-            // No number of JSON's readers has so many digits.
+            // JSON numbers have too few digits for a `long double`.
             ConstantValue::LongDouble(number) => json!(number.to_string()),
             ConstantValue::Fixed(digits, scale) => json!({ "digits": digits.to_string(), "scale": scale }),
             ConstantValue::Character(character) => json!(character.to_string()),

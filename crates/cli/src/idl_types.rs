@@ -9,7 +9,7 @@ use corelane_idl::compile::{Compilation, Options};
 use corelane_idl::model::{ConstantValue, DefinitionId, Kind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
-/// Compiles a file; the text of what is wrong with it otherwise.
+/// Compiles a file. On failure returns the text of its errors.
 pub(crate) fn compile(file: &Path, options: &Options) -> Result<Compilation, String> {
     let compilation = Compilation::of_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
@@ -22,11 +22,11 @@ pub(crate) fn compile(file: &Path, options: &Options) -> Result<Compilation, Str
 /// Makes TypeCodes of the types of a compilation.
 pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
-    /// Types that are being made: a use of one of them is its announcement.
+    /// Types under construction. A use of one of them becomes a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// Those that were made, of definitions in which nothing is missing.
+    /// Finished TypeCodes by definition. Holds only complete ones, without open recursion.
     made: HashMap<DefinitionId, TypeCode>,
-    /// Values (IDL `valuetype`) that were numbered.
+    /// Number of values (IDL `valuetype`) that have been numbered.
     values: u32,
 }
 
@@ -35,14 +35,14 @@ impl<'c> Types<'c> {
         Types { compilation, open: Vec::new(), made: HashMap::new(), values: 0 }
     }
 
-    /// The TypeCodes of all types of values (IDL `valuetype`).
+    /// Returns the TypeCodes of all value types (IDL `valuetype`).
     pub(crate) fn of_values(&mut self) -> Vec<TypeCode> {
         let model = &self.compilation.model;
         let is_value = |id: &DefinitionId| matches!(model.get(*id).kind, Kind::Value(_) | Kind::ValueBox(_));
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
-    /// A number for one more value (IDL `valuetype`).
+    /// Returns the next number for a value (IDL `valuetype`).
     pub(crate) fn number_value(&mut self) -> u32 {
         self.values += 1;
         self.values
@@ -56,13 +56,14 @@ impl<'c> Types<'c> {
         self.compilation.model.repository_id(id, &self.compilation.symbols)
     }
 
-    /// The name with its scopes, as IDL has it.
+    /// Returns the name with its scopes, as written in IDL.
     pub(crate) fn scoped_name(&self, id: DefinitionId) -> String {
         let path = self.compilation.model.path(id);
         path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
     }
 
-    /// The definitions with a name, scoped or not; with `::` in front all its scopes are there.
+    /// Returns the definitions with a name, scoped or not. A name that begins with `::` contains
+    /// all its scopes.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
         let ids = self.compilation.model.ids();
         match name.strip_prefix("::") {
@@ -71,7 +72,31 @@ impl<'c> Types<'c> {
         }
     }
 
-    /// The TypeCode of a type.
+    /// Returns a type as written in IDL, with scoped names.
+    pub(crate) fn text_of(&self, ty: &Type) -> String {
+        let bounded = |bound: &Option<u32>| bound.map_or_else(String::new, |bound| format!(", {bound}"));
+        match ty {
+            Type::Basic(basic) => basic.text().to_owned(),
+            Type::String(wide, bound) => {
+                let name = if *wide { "wstring" } else { "string" };
+                bound.map_or_else(|| name.to_owned(), |bound| format!("{name}<{bound}>"))
+            }
+            Type::Fixed(digits, scale) => format!("fixed<{digits}, {scale}>"),
+            Type::Sequence(element, bound) => format!("sequence<{}{}>", self.text_of(element), bounded(bound)),
+            Type::Map(pair, bound) => {
+                format!("map<{}, {}{}>", self.text_of(&pair.0), self.text_of(&pair.1), bounded(bound))
+            }
+            Type::Array(element, dimensions) => {
+                let dimensions: String = dimensions.iter().map(|length| format!("[{length}]")).collect();
+                self.text_of(element) + &dimensions
+            }
+            Type::Named(id) => self.scoped_name(*id),
+            Type::FixedConstant => "fixed".to_owned(),
+            Type::Faulty => "(faulty)".to_owned(),
+        }
+    }
+
+    /// Returns the TypeCode of a type.
     pub(crate) fn of(&mut self, ty: &Type) -> Result<TypeCode, String> {
         let text = |error: corelane::TypeCodeError| error.to_string();
         match ty {
@@ -95,7 +120,7 @@ impl<'c> Types<'c> {
         }
     }
 
-    /// The TypeCode of a definition that is a type.
+    /// Returns the TypeCode of a definition that is a type.
     pub(crate) fn of_definition(&mut self, id: DefinitionId) -> Result<TypeCode, String> {
         let repository_id = self.repository_id(id);
         if self.open.contains(&id) {
@@ -161,7 +186,7 @@ impl<'c> Types<'c> {
                 TypeCode::value(repository_id, name, modifier, base, state)
             }
             Kind::Native if name == "TypeCode" => return Ok(TypeCode::TYPE_CODE),
-            _ => return Err(format!("`{name}` is no type that can be sent")),
+            _ => return Err(format!("`{name}` is not a type that can be sent")),
         };
         made.map_err(|error| format!("`{name}`: {error}"))
     }
@@ -203,7 +228,7 @@ impl<'c> Types<'c> {
     }
 }
 
-/// The number that holds so many bits.
+/// Returns the TypeCode of the smallest unsigned integer with at least `bits` bits.
 fn of_bits(bits: u32) -> TypeCode {
     match bits {
         0..=8 => TypeCode::OCTET,

@@ -1,9 +1,10 @@
-//! `corelane ior`: what is in a reference.
+//! `corelane ior`: shows the contents of an object reference.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 
+use corelane_wire::cdr::TaggedList;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo, id};
 use corelane_wire::ior::{
     Address, Corbaloc, Corbaname, Endpoint, Ior, ObjectUrl, Profile, TaggedProfile, TaoEndpoint, component_tag,
@@ -11,26 +12,29 @@ use corelane_wire::ior::{
 };
 use corelane_wire::limits::Limits;
 
+use crate::policies::describe as describe_policy;
+use crate::text::{excerpt, printable};
 use crate::{DONE, NOT_DONE, WRONG_USAGE};
 
-/// What the command says when it is asked for help, or when it does not understand.
+/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane ior TEXT...
        corelane ior -
 
-Shows what is in a reference: type, profiles with their addresses, object key and components. TEXT is IOR: and hexadecimal
+Shows the content of a reference: type, profiles with their addresses, object key and components. TEXT is IOR: and hexadecimal
 digits, corbaloc: or corbaname:. With - the references are read from the standard input, one a line. Nothing is called.
 
 Exit status: 0 shown, 1 a reference is malformed, 2 wrong usage.
 ";
 
-/// More than this of standard input is not read: a few references of the largest size that is accepted.
+/// Maximum size in bytes of the standard input: enough for a few references of the largest accepted
+/// size.
 const MOST_INPUT: u64 = 16 << 20;
 
-/// Octets of unknown content that are shown.
+/// Maximum number of bytes that are shown of unknown content.
 const MOST_SHOWN: usize = 256;
 
-/// Runs the command with the arguments behind `corelane ior`.
+/// Runs the command with the arguments after `corelane ior`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let texts: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let texts = match texts.as_slice() {
@@ -47,7 +51,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             }
         },
         _ => match texts.iter().find(|text| text.starts_with('-')) {
-            Some(option) => return wrong_usage(&format!("there is no option `{option}`"), out),
+            Some(option) => return wrong_usage(&format!("there is no option `{}`", excerpt(option)), out),
             None => texts,
         },
     };
@@ -57,10 +61,10 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             Ok(url) => describe(&url),
             Err(error) => {
                 status = NOT_DONE;
-                format!("error: `{}` is no reference: {error}\n", printable(&shortened(text)))
+                format!("error: `{}` is not a reference: {error}\n", excerpt(text))
             }
         };
-        // A closed pipe is the reader's choice.
+        // Ignore errors: the reader may have closed the pipe.
         let _ = out.write_all(shown.as_bytes());
     }
     status
@@ -75,14 +79,6 @@ fn lines_of_input() -> io::Result<Vec<String>> {
     let mut text = String::new();
     io::stdin().lock().take(MOST_INPUT).read_to_string(&mut text)?;
     Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
-}
-
-fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(60).collect();
-    if short.len() < text.len() {
-        short.push_str("...");
-    }
-    short
 }
 
 fn describe(url: &ObjectUrl) -> String {
@@ -119,7 +115,7 @@ fn reference(text: &mut String, ior: &Ior) {
         return;
     }
     let id = if ior.type_id.is_empty() {
-        "(none: the type has to be asked for)".to_owned()
+        "(none: only the object can report its type)".to_owned()
     } else {
         printable(&ior.type_id)
     };
@@ -138,12 +134,7 @@ fn profile_body(text: &mut String, tagged: &TaggedProfile) {
             return;
         }
         Err(_) => {
-            let _ = writeln!(
-                text,
-                "  {} octets of content that is not known here\n{}",
-                tagged.data.len(),
-                octets(&tagged.data)
-            );
+            let _ = writeln!(text, "  {} octets of unknown content\n{}", tagged.data.len(), octets(&tagged.data));
             return;
         }
     };
@@ -169,13 +160,10 @@ fn component(text: &mut String, profile: &Profile<'_>, tag: u32, data: &[u8]) {
     let (name, content) = match tag {
         component_tag::ORB_TYPE => ("ORB type", orb_type(data).ok().map(orb_name)),
         component_tag::CODE_SETS => ("code sets", CodeSetInfo::parse(data).ok().map(|info| code_sets(&info))),
-        component_tag::POLICIES => (
-            "policies",
-            policies(data).ok().map(|all| {
-                let types: Vec<String> = all.iter().map(|(policy, _)| format!("type {policy}")).collect();
-                types.join(", ")
-            }),
-        ),
+        component_tag::POLICIES => {
+            let count = |all: &TaggedList<'_>| if all.is_empty() { "none" } else { "" }.to_owned();
+            ("policies", policies(data).ok().map(|all| count(&all)))
+        }
         component_tag::ALTERNATE_IIOP_ADDRESS => {
             let address = corelane_wire::ior::alternate_address(data).ok();
             ("alternate address", address.map(|(host, port)| format!("{}:{port}", host_text(host))))
@@ -184,23 +172,31 @@ fn component(text: &mut String, profile: &Profile<'_>, tag: u32, data: &[u8]) {
             let socket = corelane_wire::ior::unix_transport(data).ok();
             ("omniORB Unix socket", socket.map(|(host, path)| format!("{} on {}", printable(path), printable(host))))
         }
-        component_tag::TAO_ENDPOINTS => {
-            let all = TaoEndpoint::parse_all(profile.tag, data).ok();
-            ("TAO endpoints", all.map(|all| all.iter().map(tao_endpoint).collect::<Vec<_>>().join(", ")))
+        component_tag::TAO_ENDPOINTS | component_tag::LANE_ENDPOINTS => {
+            let all = TaoEndpoint::parse_all(profile.tag, data, &Limits::DEFAULT).ok();
+            let name = if tag == component_tag::TAO_ENDPOINTS { "TAO endpoints" } else { "endpoints of lanes" };
+            (name, all.map(|all| all.iter().map(tao_endpoint).collect::<Vec<_>>().join(", ")))
         }
         component_tag::OMNIORB_PERSISTENT_ID => ("omniORB persistent id", None),
         component_tag::SSL_SEC_TRANS => ("SSL", None),
         component_tag::CSI_SEC_MECH_LIST => ("CSIv2 mechanisms", None),
         _ => ("unknown", None),
     };
-    let _ = writeln!(
-        text,
-        "  component {tag:#010x} {name}{}",
-        content.as_ref().map_or(String::new(), |one| format!(": {one}"))
-    );
+    let shown = content.as_deref().filter(|content| !content.is_empty());
+    let _ = writeln!(text, "  component {tag:#010x} {name}{}", shown.map_or(String::new(), |one| format!(": {one}")));
     if content.is_none() {
         let _ = writeln!(text, "{}", octets(data));
+    } else if tag == component_tag::POLICIES {
+        policies(data).unwrap_or(TaggedList::EMPTY).iter().for_each(|(number, value)| policy(text, number, value));
     }
+}
+
+/// Writes a policy on a line of its own, followed by its octets if the value is not known here.
+fn policy(text: &mut String, number: u32, value: &[u8]) {
+    let _ = match describe_policy(number, value) {
+        (name, Some(value)) => writeln!(text, "    {name}: {value}"),
+        (name, None) => writeln!(text, "    {name}, {} octets\n{}", value.len(), octets(value)),
+    };
 }
 
 fn known(tag: u32) -> bool {
@@ -270,21 +266,13 @@ fn endpoint_text(endpoint: &Endpoint) -> String {
     }
 }
 
-/// IPv6 in brackets, so that a port can follow.
+/// Returns the host, with brackets around an IPv6 address so that a port can follow.
 fn host_text(host: &str) -> String {
     if host.contains(':') { format!("[{}]", printable(host)) } else { printable(host) }
 }
 
-/// Text from outside, harmless to a terminal.
-fn printable(text: &str) -> String {
-    let escaped = text.chars().map(|character| match character {
-        control if control.is_control() => control.escape_default().to_string(),
-        other => other.to_string(),
-    });
-    escaped.collect()
-}
-
-/// Octets as hexadecimal lines with their characters, indented; not more than [`MOST_SHOWN`] of them.
+/// Formats octets as indented hexadecimal lines with their characters, at most [`MOST_SHOWN`] of
+/// them.
 fn octets(data: &[u8]) -> String {
     let mut text = String::new();
     for (index, row) in data[..data.len().min(MOST_SHOWN)].chunks(16).enumerate() {
@@ -306,6 +294,7 @@ mod tests {
     use corelane_wire::codeset::CharSet;
     use corelane_wire::giop::Version;
     use corelane_wire::ior::TaggedComponent;
+    use corelane_wire::rt::PriorityModelValue;
 
     fn shown(words: &[&str]) -> (u8, String) {
         let mut out = Vec::new();
@@ -315,11 +304,13 @@ mod tests {
 
     #[test]
     fn everything_in_a_reference_is_shown() {
+        let model = PriorityModelValue { model: 0, server_priority: 7 }.encode().unwrap();
         let components = [
             TaggedComponent::orb_type(orb_type_id::OMNIORB).unwrap(),
-            TaggedComponent::code_sets(&CodeSetInfo::own(CharSet::Utf8)).unwrap(),
+            TaggedComponent::code_sets(&CodeSetInfo::for_native(CharSet::Utf8)).unwrap(),
             TaggedComponent::alternate_address("::1", 99).unwrap(),
             TaggedComponent::unix_transport("here", "/tmp/socket").unwrap(),
+            TaggedComponent::policies(&[(40, model), (24, vec![0, 0, 0, 3]), (4711, vec![0xee; 3])]).unwrap(),
             TaggedComponent { tag: 0x7777, data: vec![0xab; 300] },
         ];
         let address = Address::Inet { host: "192.0.2.1", port: 2809 };
@@ -340,6 +331,8 @@ mod tests {
             "char UTF-8 (converts ISO 8859-1); wchar UTF-16",
             "alternate address: [::1]:99",
             "/tmp/socket on here",
+            "0x00000002 policies\n    priority model (type 40): CLIENT_PROPAGATED, server priority 7\n",
+            "    sync scope (type 24): SYNC_WITH_TARGET (3)\n    type 4711, 3 octets\n            0000  ee ee ee",
             "0x00007777 unknown",
             "and 44 more",
             "tag 0x12345678",
@@ -364,7 +357,7 @@ mod tests {
     fn what_is_no_reference_is_refused_and_the_others_still_shown() {
         let (status, text) = shown(&["IOR:00zz", "corbaloc::host/k"]);
         assert_eq!(status, NOT_DONE);
-        assert!(text.contains("error: `IOR:00zz` is no reference") && text.contains("host:2809"), "{text}");
+        assert!(text.contains("error: `IOR:00zz` is not a reference") && text.contains("host:2809"), "{text}");
         assert_eq!(shown(&[]).0, WRONG_USAGE);
         assert_eq!(shown(&["--more"]).0, WRONG_USAGE);
         assert_eq!(shown(&["--help"]), (DONE, USAGE.to_owned()));

@@ -1,28 +1,34 @@
-//! Values of IDL as JSON, and back.
+//! Conversion of IDL values to JSON and back.
 //!
 //! | IDL | JSON |
 //! |---|---|
 //! | numbers | numbers; `fixed` and `long double` too |
 //! | char, string, enumerators | strings |
 //! | structures, exceptions | objects |
-//! | unions | `{"discriminator": ..., "NAME": ...}`; the discriminator may be left out where the name says it |
+//! | unions | `{"discriminator": ..., "NAME": ...}`; the first may be omitted if NAME implies it |
 //! | sequences, arrays | arrays |
+//! | sequences, arrays of octets | string of hexadecimal digits; input may be an array of numbers |
 //! | maps | arrays of `{"key": ..., "value": ...}` |
 //! | bit masks, bit sets | one number |
-//! | values (IDL `valuetype`) | objects with the whole state, a value box what it holds, or null; of a value that came before `{"same as": 0}`, by its place in the order of values; of another type than the declared one `{"type": NAME, "value": ...}` |
+//! | values (IDL `valuetype`) | objects with the whole state, or null; see below |
 //! | references | `"IOR:..."` or null |
-//! | any | `{"type": "long", "value": 1}`; what has no type is a string, a boolean, a long long or a double |
+//! | any | `{"type": "long", "value": 1}`; without a type: string, boolean, long long or double |
 //! | TypeCodes | the name of a type |
+//!
+//! A value box is shown as the value that it holds. A value that occurred before is
+//! `{"same as": 0}`, with its index in the order of values. A value of another type than the
+//! declared one is `{"type": NAME, "value": ...}`.
 
 use corelane::{Any, Kind, LongDouble, Octets, TypeCode, Value};
-use corelane_wire::dynamic::{Instance, UnionValue};
+use corelane_wire::dynamic::{UnionValue, ValueInstance};
 use corelane_wire::ior::{Ior, ObjectUrl};
 use corelane_wire::{AnyValue, Limits};
 use serde_json::{Map, Number, Value as Json};
 
 use crate::idl_types::Types;
+use crate::text::excerpt;
 
-/// JSON of a value.
+/// Converts a value to JSON.
 pub(crate) fn of_any(any: &Any) -> Json {
     match any.value() {
         Ok(value) => shown(&value, any.type_code()),
@@ -71,11 +77,47 @@ fn shown(value: &Value, type_code: &TypeCode) -> Json {
             let element = resolved.content_type().unwrap_or(TypeCode::NULL);
             Json::Array(list.iter().map(|value| shown(value, &element)).collect())
         }
-        Value::Octets(octets) => Json::Array(octets.iter().map(|octet| Json::from(*octet)).collect()),
+        Value::Octets(octets) => Json::String(hexadecimal(octets)),
         Value::Instance(instance) if instance.type_code.id() == resolved.id() => shown_instance(instance),
         Value::Instance(instance) => typed(&instance.type_code, shown_instance(instance)),
-        Value::Again(number) => Json::Object(Map::from_iter([("same as".to_owned(), Json::from(*number))])),
+        Value::InstanceRef(number) => Json::Object(Map::from_iter([("same as".to_owned(), Json::from(*number))])),
     }
+}
+
+/// Formats octets as hexadecimal digits, two for each octet.
+fn hexadecimal(octets: &[u8]) -> String {
+    let mut text = String::with_capacity(octets.len() * 2);
+    for octet in octets {
+        for digit in [octet >> 4, octet & 15] {
+            text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
+        }
+    }
+    text
+}
+
+/// Parses hexadecimal digits as octets. White space between two octets is ignored.
+fn octets_of(text: &str) -> Option<Octets> {
+    let mut octets = Vec::with_capacity(text.len() / 2);
+    for word in text.split_ascii_whitespace() {
+        let digits = word.as_bytes().chunks(2).map(|pair| match pair {
+            [high, low] => {
+                let digit = |letter: u8| char::from(letter).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                Some(digit(*high)? << 4 | digit(*low)?)
+            }
+            _ => None,
+        });
+        for octet in digits {
+            octets.push(octet?);
+        }
+    }
+    Some(octets.into())
+}
+
+/// Returns true if a type is a sequence or an array of octets.
+pub(crate) fn is_of_octets(type_code: &TypeCode) -> bool {
+    let resolved = type_code.resolved();
+    let element = || resolved.content_type().map(|element| element.resolved().kind());
+    matches!(resolved.kind(), Kind::Sequence | Kind::Array) && element() == Some(Kind::Octet)
 }
 
 fn typed(type_code: &TypeCode, value: Json) -> Json {
@@ -83,7 +125,7 @@ fn typed(type_code: &TypeCode, value: Json) -> Json {
     Json::Object(Map::from_iter([("type".to_owned(), name), ("value".to_owned(), value)]))
 }
 
-fn shown_instance(instance: &Instance) -> Json {
+fn shown_instance(instance: &ValueInstance) -> Json {
     if let (Some(boxed), [held]) = (instance.type_code.content_type(), instance.state.as_slice()) {
         return shown(held, &boxed);
     }
@@ -112,7 +154,7 @@ fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
     Json::Object(object)
 }
 
-/// The arm that a discriminator chooses.
+/// Returns the index of the union member that a discriminator chooses.
 fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
     let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
     labelled.or(union.default_index())
@@ -127,18 +169,37 @@ fn fixed_text(value: i128, type_code: &TypeCode) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// A value of a type from JSON.
+/// Converts JSON to a value of a type.
 ///
 /// # Errors
-/// What does not fit, as a sentence.
+/// A sentence that names the JSON that does not fit the type.
 pub(crate) fn to_any(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
     let value = read(json, type_code, types)?;
     Any::from_value(type_code, &value).map_err(|error| error.to_string())
 }
 
+/// Converts octets to a value of a sequence or array of octets.
+///
+/// # Errors
+/// A sentence, if the type does not allow the length.
+pub(crate) fn octets_to_any(octets: Vec<u8>, type_code: &TypeCode) -> Result<Any, String> {
+    let length = octets.len();
+    let any = Any::from_value(type_code, &Value::Octets(octets.into()));
+    any.map_err(|error| format!("{length} octets are no {type_code}: {error}"))
+}
+
+/// Returns the message for JSON that does not fit a type.
+fn no(json: &Json, type_code: &TypeCode) -> String {
+    format!("{} is no {type_code}", shortened(json))
+}
+
+fn shortened(json: &Json) -> String {
+    excerpt(&json.to_string())
+}
+
 fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Value, String> {
     let resolved = type_code.resolved();
-    let wrong = || format!("{json} is no {type_code}");
+    let wrong = || no(json, type_code);
     macro_rules! integer {
         ($variant:ident) => {
             Value::$variant(integer(json).and_then(|number| number.try_into().ok()).ok_or_else(wrong)?)
@@ -169,7 +230,7 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
         Kind::ObjRef | Kind::AbstractInterface if !(json.is_object() || json.is_null()) => {
             match ObjectUrl::parse(json.as_str().ok_or_else(wrong)?, &Limits::DEFAULT) {
                 Ok(ObjectUrl::Ior(ior)) => Value::Object(ior),
-                _ => return Err(format!("{json} is no IOR:")),
+                _ => return Err(format!("{} is not an IOR:", shortened(json))),
             }
         }
         Kind::Struct | Kind::Except => {
@@ -192,14 +253,21 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
                         read_members(json, &resolved, members.collect(), types)?
                     }
                 };
-                Value::Instance(Box::new(Instance { number, type_code: resolved, state }))
+                Value::Instance(Box::new(ValueInstance { number, type_code: resolved, state }))
             }
         },
         Kind::Union => read_union(json, &resolved, types)?,
+        Kind::Sequence | Kind::Array if json.is_string() && is_of_octets(&resolved) => {
+            let octets = json.as_str().and_then(octets_of);
+            Value::Octets(octets.ok_or_else(|| format!("{} (octets are pairs of hexadecimal digits)", wrong()))?)
+        }
         Kind::Sequence | Kind::Array => {
             let element = resolved.content_type().unwrap_or(TypeCode::NULL);
             let list = json.as_array().ok_or_else(wrong)?;
-            let list = list.iter().map(|json| read(json, &element, types)).collect::<Result<Vec<_>, _>>()?;
+            let mut read_element = |(index, json): (usize, &Json)| {
+                read(json, &element, types).map_err(|error| format!("element {index}: {error}"))
+            };
+            let list = list.iter().enumerate().map(&mut read_element).collect::<Result<Vec<_>, _>>()?;
             let octet = |value: &Value| if let Value::Octet(octet) = value { Some(*octet) } else { None };
             match element.resolved().kind() {
                 Kind::Octet => Value::Octets(list.iter().filter_map(octet).collect::<Octets>()),
@@ -210,13 +278,13 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
     })
 }
 
-/// The type of a value (IDL `valuetype`) that is said to be of another one than is expected, and its state.
+/// Returns the type and state of a value (IDL `valuetype`) whose JSON names a type of its own.
 fn own_type<'j>(
     json: &'j Json,
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // From a box nothing inherits, and what it holds may look so.
+    // Nothing inherits from a value box, and its content may have the members `type` and `value`.
     if expected.kind() == Kind::ValueBox {
         return Ok(None);
     }
@@ -231,12 +299,12 @@ fn own_type<'j>(
         Some((name, value)) => {
             let mut found = all_named(name, types);
             if !found.is_empty() {
-                // What of an abstract type is expected would be asked for once more.
+                // An abstract type would ask for the concrete type again.
                 let is_concrete =
                     |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
                 found.retain(|(_, own)| is_concrete(&own.resolved()) && own.can_stand_for(expected));
                 if found.is_empty() {
-                    return Err(format!("{name} is no {expected}"));
+                    return Err(format!("{} is no {expected}", excerpt(name)));
                 }
             }
             Ok(Some((only(name, found)?.resolved(), value)))
@@ -246,24 +314,25 @@ fn own_type<'j>(
     }
 }
 
-/// The modifier of an abstract value type.
+/// Modifier of an abstract value type.
 const ABSTRACT: i16 = 2;
 
-/// An object with just these members.
+/// Reads an object that has exactly the given members.
 fn read_members(
     json: &Json,
     type_code: &TypeCode,
     members: Vec<(String, TypeCode)>,
     types: &mut Types<'_>,
 ) -> Result<Vec<Value>, String> {
-    let object = json.as_object().ok_or_else(|| format!("{json} is no {type_code}"))?;
+    let object = json.as_object().ok_or_else(|| no(json, type_code))?;
     let mut values = Vec::with_capacity(members.len());
     for (name, ty) in members {
-        let member = object.get(&name).ok_or_else(|| format!("{type_code} has a member `{name}`"))?;
-        values.push(read(member, &ty, types)?);
+        let member = object.get(&name);
+        let member = member.ok_or_else(|| format!("the member `{name}` of {type_code} is missing"))?;
+        values.push(read(member, &ty, types).map_err(|error| format!("member `{name}`: {error}"))?);
     }
     if object.len() != values.len() {
-        return Err(format!("{json} has members that {type_code} has not"));
+        return Err(format!("{} has members that {type_code} does not have", shortened(json)));
     }
     Ok(values)
 }
@@ -281,7 +350,7 @@ fn character(json: &Json) -> Option<char> {
     characters.next().filter(|_| characters.next().is_none())
 }
 
-/// Digits with a point, shifted to the scale of the type.
+/// Parses decimal digits with a point, scaled to the type.
 fn fixed(json: &Json, type_code: &TypeCode) -> Option<i128> {
     let text = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
     let (_, scale) = type_code.digits_and_scale()?;
@@ -296,7 +365,7 @@ fn enumerator(json: &Json, type_code: &TypeCode) -> Option<u32> {
 }
 
 fn read_union(json: &Json, union: &TypeCode, types: &mut Types<'_>) -> Result<Value, String> {
-    let object = json.as_object().ok_or_else(|| format!("{json} is no {union}"))?;
+    let object = json.as_object().ok_or_else(|| no(json, union))?;
     let named = object.iter().find(|(name, _)| *name != "discriminator");
     let discriminator = match object.get("discriminator") {
         Some(label) => {
@@ -307,7 +376,7 @@ fn read_union(json: &Json, union: &TypeCode, types: &mut Types<'_>) -> Result<Va
                 Kind::Char | Kind::WChar => character(label).map(|one| u32::from(one).into()),
                 _ => integer(label),
             };
-            number.ok_or_else(|| format!("{label} is no {of}"))?
+            number.ok_or_else(|| no(label, &of))?
         }
         None => {
             let name = named.map(|(name, _)| name.as_str());
@@ -318,10 +387,11 @@ fn read_union(json: &Json, union: &TypeCode, types: &mut Types<'_>) -> Result<Va
     let arm = chosen(union, discriminator);
     let member = match (arm, named) {
         (Some(arm), Some((name, json))) if union.member_name(arm) == Some(name) => {
-            Some(read(json, &union.member_type(arm).unwrap_or(TypeCode::NULL), types)?)
+            let member = read(json, &union.member_type(arm).unwrap_or(TypeCode::NULL), types);
+            Some(member.map_err(|error| format!("member `{name}`: {error}"))?)
         }
         (None, None) => None,
-        _ => return Err(format!("{json} has not the member that its discriminator chooses")),
+        _ => return Err(format!("{} does not have the member that its discriminator chooses", shortened(json))),
     };
     Ok(Value::Union(Box::new(UnionValue { discriminator, member })))
 }
@@ -329,7 +399,7 @@ fn read_union(json: &Json, union: &TypeCode, types: &mut Types<'_>) -> Result<Va
 fn read_any(json: &Json, types: &mut Types<'_>) -> Result<AnyValue, String> {
     let (type_code, value) = match json {
         Json::Object(object) if object.contains_key("type") => {
-            let name = object.get("type").and_then(Json::as_str).ok_or("the type of an any is a name")?;
+            let name = object.get("type").and_then(Json::as_str).ok_or("the type of an any must be a name")?;
             (named_type(name, types)?, object.get("value").unwrap_or(&Json::Null))
         }
         Json::Null => (TypeCode::NULL, json),
@@ -337,30 +407,31 @@ fn read_any(json: &Json, types: &mut Types<'_>) -> Result<AnyValue, String> {
         Json::String(_) => (TypeCode::STRING, json),
         Json::Number(number) if number.is_f64() => (TypeCode::DOUBLE, json),
         Json::Number(_) => (TypeCode::LONG_LONG, json),
-        _ => return Err(format!("{json} needs a type: {{\"type\": NAME, \"value\": ...}}")),
+        _ => return Err(format!("{} needs a type: {{\"type\": NAME, \"value\": ...}}", shortened(json))),
     };
     let value = read(value, &type_code, types)?;
     AnyValue::from_value(&type_code, &value).map_err(|error| error.to_string())
 }
 
-/// The type with a name.
+/// Returns the type with a name.
 fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
     only(name, all_named(name, types))
 }
 
-/// The only one of the types that a name can mean.
+/// Returns the only type found for a name, or an error if there is none or more than one.
 fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
     match found.pop() {
         Some((_, type_code)) if found.is_empty() => Ok(type_code),
         Some(last) => {
             let names: Vec<String> = found.into_iter().chain([last]).map(|(name, _)| name).collect();
-            Err(format!("`{name}` can be {}", names.join(" or ")))
+            Err(format!("`{}` can be {}", excerpt(name), names.join(" or ")))
         }
-        None => Err(format!("there is no type `{name}`")),
+        None => Err(format!("there is no type `{}`", excerpt(name))),
     }
 }
 
-/// The types that a name can mean, each with the name that means no other: a basic one of IDL, or those of the file.
+/// Returns the types that a name can mean: a basic IDL type, or definitions of the file. Each comes
+/// with its unambiguous name.
 fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     let basics = [
         TypeCode::NULL,
@@ -386,7 +457,7 @@ fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     if let Some(basic) = basics.into_iter().find(|basic| basic.kind().name() == name) {
         return vec![(name.to_owned(), basic)];
     }
-    // Types are shown with what they are in front: `struct Point`.
+    // Types are printed with their kind in front: `struct Point`.
     let found = types.named(name.rsplit(' ').next().unwrap_or_default());
     let made = |id| Some((format!("::{}", types.scoped_name(id)), types.of_definition(id).ok()?));
     found.into_iter().filter_map(made).collect()

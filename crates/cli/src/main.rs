@@ -1,15 +1,21 @@
-//! The `corelane` command: the IDL compiler, the benchmarks, a look into references, a look at the machine.
+//! The `corelane` command: IDL compiler, benchmarks, and tools for references, names, calls and the
+//! machine.
 //!
-//! Each subcommand is a function from arguments to an exit status that writes to what it is given. The statuses mean the same
-//! everywhere: 0 it is done, 1 it could not be done, 2 the arguments make no sense.
+//! Each subcommand is a function that takes arguments and an output and returns an exit status. All
+//! use the same statuses: 0 done, 1 not done, 2 wrong usage.
 #![forbid(unsafe_code)]
 
 mod call;
+mod cores;
 mod doctor;
 mod dump;
 mod idl_types;
 mod ior;
 mod json;
+mod naming;
+mod operations;
+mod policies;
+mod text;
 mod trace;
 
 use std::ffi::OsString;
@@ -18,31 +24,30 @@ use std::process::ExitCode;
 
 use corelane_bench::server;
 
-/// The benchmarks count allocations, and with this their servers do.
+/// Counts allocations for the benchmarks, whose servers run this program too.
 #[global_allocator]
-static ALLOCATOR: corelane_sys::alloc::Counting = corelane_sys::alloc::Counting;
+static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
 const USAGE: &str = "\
 usage: corelane COMMAND [ARGUMENT]...
 
   idl FILE...       compile IDL to Rust
   idl dump FILE     print what an IDL file declares, as JSON
-  call ...          call an operation of an object, from its IDL
-  ior TEXT          show what is in a reference: IOR:, corbaloc: or corbaname:
+  call ...          call an operation of an object, or list its operations, from its IDL
+  ior TEXT          show the content of a reference: IOR:, corbaloc: or corbaname:
+  naming ...        serve names, and work on any CORBA name server
+  cores ...         analyse and simulate periodic tasks on cores
   bench ...         measure this ORB, its peers and bare sockets
-  trace             write one request's way through client and server as a trace
-  doctor            say which real-time guarantees hold on this machine, and what to change
+  trace             write one request's path through client and server as a trace
+  doctor            show which real-time guarantees hold on this machine, and what to change
   version           print the version
-  help [COMMAND]    this text, or that of a command
+  help [COMMAND]    print this text, or the help of a command
 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
-/// Exit status: done.
 const DONE: u8 = 0;
-/// Exit status: it could not be done.
 const NOT_DONE: u8 = 1;
-/// Exit status: the arguments make no sense.
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -56,10 +61,12 @@ fn dispatch(command: &str, arguments: impl Iterator<Item = OsString>) -> u8 {
     let mut arguments = arguments.peekable();
     match command {
         "idl" if arguments.next_if(|word| word == "dump").is_some() => dump::run(arguments, &mut out),
-        // The compiler's messages are about its input, so they go where programs expect errors.
+        // The compiler's messages concern its input, so they go to the standard error.
         "idl" => corelane_idl::command::run(arguments, &mut io::stderr()),
         "call" => call::run(arguments, &mut out),
         "ior" => ior::run(arguments, &mut out),
+        "naming" => naming::run(arguments, &mut out),
+        "cores" => cores::run(arguments, &mut out),
         "bench" => corelane_bench::command::run(arguments, &mut out),
         "trace" => trace::run(arguments, &mut out),
         "doctor" => doctor::run(arguments, &mut out),
@@ -79,6 +86,8 @@ fn help(command: &str) -> u8 {
         "idl" => print(&format!("{}\n{}", corelane_idl::command::USAGE, dump::USAGE)),
         "call" => print(call::USAGE),
         "ior" => print(ior::USAGE),
+        "naming" => print(naming::USAGE),
+        "cores" => print(cores::USAGE),
         "bench" => print(corelane_bench::command::USAGE),
         "trace" => print(trace::USAGE),
         "doctor" => print(doctor::USAGE),
@@ -87,7 +96,7 @@ fn help(command: &str) -> u8 {
     }
 }
 
-/// A closed pipe is the reader's choice, not a failure of ours.
+/// Prints a text. Errors are ignored: the reader may have closed the pipe.
 fn print(text: &str) -> u8 {
     let _ = io::stdout().write_all(text.as_bytes());
     DONE

@@ -1,4 +1,5 @@
-//! `corelane trace`: one request on its way through client and server, as a trace that Perfetto and Chrome show.
+//! `corelane trace`: writes one request's path through client and server as a trace for Perfetto
+//! and Chrome.
 
 mod switches;
 
@@ -18,14 +19,14 @@ use crate::{DONE, NOT_DONE, WRONG_USAGE};
 pub(crate) const USAGE: &str = "\
 usage: corelane trace [OPTION]...
 
-Starts a server, calls it with time probes on, and writes what each thread of both processes did, on one time line, as trace
-events in JSON, for ui.perfetto.dev or chrome://tracing.
+Starts a server, calls it with time probes on, and writes the activity of each thread of both processes, on one time line, as
+trace events in JSON, for ui.perfetto.dev or chrome://tracing.
 
-  --out FILE        where it goes (trace.json)
+  --out FILE        the file to write (trace.json)
   --op NAME         the operation: octet, long, struct, longsN, structsN, octetsN (octet)
   --calls N         calls that are recorded, 1 to 300 (1)
-  --server NAME     per-connection, leader-followers:N, half-sync:N, reactive, or lanes:N, where the request is handed over to
-                    the highest of N lanes (leader-followers:2)
+  --server NAME     per-connection, leader-followers:N, half-sync:N, reactive, or lanes:N, which hands the request over to the
+                    highest of N lanes (leader-followers:2)
   --cores A,B       client on core A, server on core B; by default both are on the last core
 
 Exit status: 0 written, 1 not written, 2 wrong usage.
@@ -39,10 +40,10 @@ struct Options {
     placement: Placement,
 }
 
-/// Calls before the one that is recorded.
+/// Number of calls before the first recorded one.
 const WARM_UP: usize = 1000;
 
-/// Runs the command; answers its exit status.
+/// Runs the command and returns its exit status.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let options = match parse(arguments) {
         Ok(Some(options)) => options,
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
     let _ = writeln!(out, "{} has {points} points of {} calls", options.out.display(), options.calls);
     if !permitted {
-        let _ = writeln!(out, "preemption is not in it: the kernel's tracefs is not there, or not permitted");
+        let _ = writeln!(out, "preemption is not included: the kernel's tracefs is missing or not permitted");
     }
     DONE
 }
@@ -119,7 +120,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
     Ok(Some(options))
 }
 
-/// What a thread waited for, if the time before this point was a wait.
+/// Returns the object that a thread waited for, if the time before this point was a wait.
 fn wait(point: &str) -> Option<&'static str> {
     match point {
         "octets read" | "reply read" => Some("socket"),
@@ -129,8 +130,9 @@ fn wait(point: &str) -> Option<&'static str> {
     }
 }
 
-/// Trace events (the JSON array format of Chrome's trace viewer): a slice for each stretch between two points of a thread, named by the point at which it
-/// ends; arrows where a message goes from one process to the other.
+/// Formats trace events in the JSON array format of Chrome's trace viewer. A slice covers the time
+/// between two points of a thread and has the name of its last point. Arrows connect the two
+/// processes at each message.
 fn chrome(processes: &[Process], preemptions: &[Preemption]) -> String {
     let all = processes.iter().flat_map(|process| &process.points);
     let Some(origin) = all.map(|point| point.at).min() else { return "[]\n".to_owned() };
@@ -182,7 +184,8 @@ fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>)
     let mut request = 0;
     for (index, pair) in points.windows(2).enumerate() {
         let [before, point] = pair else { continue };
-        // A point without an id belongs to the request that the thread is in: the next one with an id says which.
+        // A point without an id belongs to the thread's current request, which the next point with
+        // an id names.
         request = points[index + 1..].iter().find(|later| later.id != 0).map_or(request, |later| later.id);
         let waited = wait(&point.name);
         let name = waited.map_or_else(|| point.name.clone(), |what| format!("waiting for the {what}"));
@@ -195,7 +198,7 @@ fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>)
     }
 }
 
-/// Stretches in which the thread was ready and did not run, while it was being traced.
+/// Adds the slices in which the traced thread was ready and did not run.
 fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<Object>) {
     let mut points = process.points.iter().filter(|point| point.thread == thread).map(|point| point.at);
     let Some(first) = points.next() else { return };
@@ -211,7 +214,8 @@ fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preempt
     }
 }
 
-/// The time that a request was nobody's, from one thread to the next: a line of its own, since it is no thread's.
+/// Returns the time that a request spent between two threads. It has a line of its own, since no
+/// thread owns it.
 fn waited((pid, from): Place<'_>, (_, to): Place<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().whole("request", from.id.max(to.id)).text("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at.min(to.at) - origin);
@@ -222,12 +226,12 @@ fn ended((pid, to): Place<'_>, number: usize, origin: u64) -> Object {
     event("e", "waiting in the queue", pid, to.thread, to.at - origin).whole("id", number as u64)
 }
 
-/// Where requests went from one thread of a process to another: through the queue of a pool, or from where they came in to a lane, whose thread parses
-/// them again.
+/// Returns the hand-overs of requests between threads of a process. A request passes through the
+/// queue of a pool, or goes from the receiving thread to a lane, whose thread parses it again.
 fn handovers(process: &Process) -> Vec<(Place<'_>, Place<'_>)> {
     let of = |name: &'static str| process.points.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
-    // First in, first out.
+    // The queue is first in, first out.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
         let again = |point: &&Point| point.id == first.id && point.at > first.at && point.thread != first.thread;
@@ -236,11 +240,12 @@ fn handovers(process: &Process) -> Vec<(Place<'_>, Place<'_>)> {
     queued.chain(to_lanes).map(|(from, to)| (place(from), place(to))).collect()
 }
 
-/// A point with its process's number.
+/// A point with the id of its process.
 type Place<'p> = (u32, &'p Point);
 
-/// Where each message left and where it arrived, in another process: what arrives is of the same request, or, before that is known, the nearest in time.
-/// A reply to a call before those that are recorded arrived before that, too.
+/// Pairs each message's departure with its arrival in another process. The arrival has the same
+/// request id, or none yet, and is the nearest in time. A reply to a call before the recorded ones
+/// arrived before them, too.
 fn messages(processes: &[Process]) -> Vec<(Place<'_>, Place<'_>)> {
     let of = |name: &'static str| {
         let points = processes.iter().flat_map(|process| process.points.iter().map(|point| (process.pid, point)));
@@ -250,7 +255,8 @@ fn messages(processes: &[Process]) -> Vec<(Place<'_>, Place<'_>)> {
     for (leaves, arrives) in [("request sent", "octets read"), ("reply sent", "reply read")] {
         let arrivals = of(arrives);
         for from in of(leaves) {
-            // The receiver may have it before the sender's own call has returned: what counts is which one is nearest.
+            // The receiver may have the message before the sender's own call returns, so the
+            // nearest arrival counts.
             let others = arrivals.iter().filter(|to| to.0 != from.0 && (to.1.id == from.1.id || to.1.id == 0));
             found.extend(others.min_by_key(|to| to.1.at.abs_diff(from.1.at)).map(|to| (from, *to)));
         }
@@ -297,7 +303,7 @@ mod tests {
         let parsed: serde_json::Value = serde_json::from_str(&chrome(&call(), &[preemption, elsewhere])).unwrap();
         let events = parsed.as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-        // Two processes, the two threads that passed points.
+        // Two processes, and the two threads that passed points.
         assert_eq!(of("M").len(), 4);
         assert_eq!(of("X").len(), 5);
         let taken = of("X").into_iter().find(|event| event["name"] == "preempted").unwrap();

@@ -1,5 +1,5 @@
-//! Every benchmark there is runs to its end with a few calls: what it prints of a machine that tests at the same time means nothing, but that it is there
-//! does.
+//! Runs every benchmark to its end with a few calls. Figures from a machine that runs tests at the
+//! same time mean nothing, so only their presence is checked.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,21 +11,23 @@ fn corelane(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_corelane")).args(words).output().expect("the program starts")
 }
 
-/// The names that `bench list` begins its lines with.
+/// Returns the names at the beginning of the lines of `bench list`.
 fn names() -> Vec<String> {
     let list = String::from_utf8(corelane(&["bench", "list"]).stdout).expect("text");
     list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// As little as there is of each. Peers have their own run in `cargo xtask test`.
+/// Options for the shortest run of a benchmark. Peers have their own run in `cargo xtask test`.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// Of `counts`, which goes on instruction by instruction, one operation is enough: others have a test that looks at the numbers.
+/// Returns further options of a benchmark. `counts` executes instruction by instruction, so it runs
+/// one operation; another test checks its numbers.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
 
-/// What may be missing of Corelane: programs that are built by hand, what is only done when asked for, and what the machine does not permit.
+/// Returns true if Corelane's figures may be missing for this reason. Accepted are programs built
+/// by hand, measurements made only on request, and missing permissions.
 fn may_be_missing(reason: &str) -> bool {
     ["build ", "permitted", "ulimit", "no symbols", "only with --"].iter().any(|words| reason.contains(words))
 }
@@ -51,7 +53,7 @@ fn every_benchmark_runs_to_its_end() {
             let ours = text("peer").starts_with("Corelane");
             assert!(!ours || may_be_missing(&text("reason")), "{}", said());
         }
-        // Something was measured, unless nothing of it may be here.
+        // Either something was measured, or all of it may be missing here.
         let measured = of("result").len() + of("value").len();
         assert!(measured > 0 || !of("missing").is_empty(), "{}", said());
         println!("{name}: {measured} figures, {:.1} s", began.elapsed().as_secs_f64());

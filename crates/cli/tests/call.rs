@@ -1,8 +1,9 @@
-//! `corelane call` and `corelane idl dump` as their users meet them.
+//! Tests of `corelane call` and `corelane idl dump` through the program.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use corelane::dynamic::{DynamicServant, ServerRequest};
 use corelane::{Any, Kind, Orb, Servant, SystemException, TypeCode, Value};
@@ -73,7 +74,7 @@ fn any_box() -> TypeCode {
     TypeCode::value_box("IDL:test/Shop/AnyBox:1.0", "AnyBox", TypeCode::ANY).unwrap()
 }
 
-/// The types of another module, which have the names of those of `Shop`.
+/// Returns types of module `Yard`, which have the same names as types of `Shop`.
 fn yard() -> [TypeCode; 2] {
     let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
     let place = [member("type", TypeCode::STRING)];
@@ -85,7 +86,7 @@ fn yard() -> [TypeCode; 2] {
 
 const DESCRIBED: Kind = Kind::AbstractInterface;
 
-/// Counts things.
+/// A servant of `Shop::Counter`.
 struct Counter;
 
 impl DynamicServant for Counter {
@@ -193,7 +194,7 @@ fn any_operation_is_called_from_its_idl() {
     assert_eq!(raised, (1, json!({ "raised": "IDL:test/Shop/Missing:1.0", "members": { "what": "things" } })));
     assert_eq!(json(call(&["_get_level"])), (0, json!({ "result": 7 })));
     assert_eq!(json(call(&["note", "a word"])), (0, json!({})));
-    // In front of the reference stand the options, properties among them.
+    // Options, such as properties, precede the reference.
     let told = |options: &[&str]| {
         let idl = idl.to_string_lossy().into_owned();
         let output = corelane(&[&["call", "--idl", &idl], options, &[&reference, "told", "1"]].concat());
@@ -216,7 +217,7 @@ fn any_operation_is_called_from_its_idl() {
     let money = json(call(&["same", r#"{"type": "Money", "value": "-12.50"}"#]));
     assert_eq!(money.1["result"]["value"], json!("-12.50"));
     assert_eq!(json(call(&["same", "plain text"])).1["result"], json!({ "type": "string", "value": "plain text" }));
-    // Values, with what they inherit, in boxes, and null.
+    // Values with inherited state, in boxes, and null.
     let links = r#"{"type": "Link", "value": {"at": 1, "name": "a", "next": {"at": 2, "name": null, "next": null}}}"#;
     let value = json!({ "at": 1, "name": "a", "next": { "at": 2, "name": null, "next": null } });
     let answer = json(call(&["same", links])).1["result"].clone();
@@ -233,7 +234,7 @@ fn any_operation_is_called_from_its_idl() {
     // Another type with the same name.
     let other = json!({ "type": "valuetype Heavy", "value": { "type": "north", "tons": 3 } });
     assert_eq!(json(call(&["stored", &other.to_string()])).1["result"], other);
-    // What a box holds may look like a value that says its type.
+    // The content of a box may look like a value that names its type.
     let held = json!({ "type": "long", "value": 1 });
     let boxed = json!({ "type": "AnyBox", "value": { "type": "string", "value": "x" } });
     let kept = json(call(&["kept", &held.to_string(), &boxed.to_string()])).1;
@@ -254,9 +255,16 @@ fn any_operation_is_called_from_its_idl() {
         (&["more", it, "4"][..], "takes 3 arguments"),
         (&["more", it, "4.5", which], "argument `by`: 4.5 is no long"),
         (&["more", "{}", "4", which], "argument `it`: "),
+        (
+            &["more", &it.replace("2]", "true]"), "4", which],
+            "argument `it`: member `prices`: element 1: true is no double",
+        ),
         (&["more", it, "4", r#"{"discriminator": 1, "flag": true}"#], "argument `which`: "),
         (&["nothing"], "has no operation `nothing`"),
-        (&["same", r#"{"type": "Link", "value": {"name": "a", "next": null}}"#], "has a member `at`"),
+        (
+            &["same", r#"{"type": "Link", "value": {"name": "a", "next": null}}"#],
+            "the member `at` of valuetype Link is missing",
+        ),
         (&["same", r#"{"type": "Shop::Nothing", "value": 1}"#], "no type `Shop::Nothing`"),
         (&["_set_level", "1"], "has no operation `_set_level`"),
     ] {
@@ -265,7 +273,7 @@ fn any_operation_is_called_from_its_idl() {
     }
 }
 
-/// What IDL 4 adds, whose types are on the wire as others are.
+/// A servant with types of IDL 4, which have the same form on the wire as older types.
 struct Four;
 
 impl DynamicServant for Four {
@@ -301,6 +309,169 @@ fn types_of_idl_4_are_sent() {
     });
     let text = said(&output);
     assert_eq!(serde_json::from_str::<Json>(&text).unwrap_or_else(|error| panic!("{error}: {text}")), expected);
+}
+
+/// A servant that returns its argument: octets, text, or a record of octets.
+struct Store;
+
+fn record() -> TypeCode {
+    let octets = TypeCode::sequence(TypeCode::OCTET, 0).unwrap();
+    let mark = TypeCode::array(TypeCode::OCTET, 2).unwrap();
+    TypeCode::structure("IDL:Record:1.0", "Record", [("octets", octets), ("mark", mark)]).unwrap()
+}
+
+impl DynamicServant for Store {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:Store:1.0"]
+    }
+
+    fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException> {
+        let octets = TypeCode::sequence(TypeCode::OCTET, 0).unwrap();
+        let ty = match request.operation() {
+            "octets" => octets,
+            "text" => TypeCode::STRING,
+            "entry" => record(),
+            _ => return Err(SystemException::bad_operation()),
+        };
+        let arguments = request.arguments(&[ty])?;
+        request.reply(&arguments)
+    }
+}
+
+#[test]
+fn arguments_come_from_files_the_standard_input_and_hexadecimal_digits() {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let poa = orb.root_poa();
+    poa.manager().activate().unwrap();
+    let reference = poa.activate(&Servant::dynamic(Store)).unwrap().to_string();
+    let path = |name: &str| file("store").with_file_name(name).to_string_lossy().into_owned();
+    let idl = path("store.idl");
+    let text = "typedef sequence<octet> Bulk;\nstruct Record { Bulk octets; octet mark[2]; };\n\
+                interface Store { Bulk octets(in Bulk it); string text(in string it); ::Record entry(in ::Record it); };\n";
+    fs::write(&idl, text).unwrap();
+    let call = |words: &[&str], input: &[u8]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+        command.args(["call", "--idl", &idl, &reference]).args(words);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+        // Ignore errors: a call that does not read its input may have ended and closed the pipe.
+        let _ = child.stdin.take().expect("it is piped").write_all(input);
+        let output = child.wait_with_output().unwrap();
+        (output.status.code().unwrap(), said(&output))
+    };
+    let result = |words: &[&str], input: &[u8]| {
+        let (status, text) = call(words, input);
+        assert_eq!(status, 0, "{words:?}: {text}");
+        serde_json::from_str::<Json>(&text).unwrap()["result"].clone()
+    };
+
+    for same in ["00fF10", "\"00 ff 10\"", "[0, 255, 16]"] {
+        assert_eq!(result(&["octets", same], b""), json!("00ff10"), "{same}");
+    }
+    // Digits alone are hexadecimal too, although they are a number in JSON.
+    assert_eq!(result(&["octets", "1234"], b""), json!("1234"));
+    assert_eq!(result(&["octets", ""], b""), json!(""));
+    let nested = json!({ "octets": "cafe", "mark": "0102" });
+    assert_eq!(result(&["entry", &nested.to_string()], b""), nested);
+    for wrong in ["123", "0g", "+1"] {
+        let (status, text) = call(&["octets", wrong], b"");
+        assert!(status == 1 && text.contains("octets are pairs of hexadecimal digits"), "{wrong}: {text}");
+    }
+
+    // For octets, the file's content is the value. For other types it is JSON, or text without its
+    // last line end.
+    let octets = path("octets");
+    fs::write(&octets, b"\xff\x00[]\n").unwrap();
+    let octets = format!("@{octets}");
+    assert_eq!(result(&["octets", &octets], b""), json!("ff005b5d0a"));
+    assert_eq!(result(&["octets", "-"], b"\x80\n"), json!("800a"));
+    let stored = path("record.json");
+    fs::write(&stored, format!("{nested:#}\n")).unwrap();
+    assert_eq!(result(&["entry", &format!("@{stored}")], b""), nested);
+    assert_eq!(result(&["entry", "-"], nested.to_string().as_bytes()), nested);
+    assert_eq!(result(&["text", "-"], b"two\nlines\r\n"), json!("two\nlines"));
+    assert_eq!(result(&["text", "-"], b"\"quoted\"\n"), json!("quoted"));
+    assert_eq!(result(&["text", "\"@home\""], b""), json!("@home"));
+    assert_eq!(result(&["text", "\"-\""], b""), json!("-"));
+
+    for (words, input, reason) in [
+        (&["text", "@/no/such/file"][..], &b""[..], "`/no/such/file` cannot be read: No such file"),
+        (&["text", "@/"], b"", "`/` cannot be read: Is a directory"),
+        (&["text", "@/dev/zero"], b"", "`/dev/zero` holds more than 67108864 octets"),
+        (&["text", "-"], b"\xff\n", "`-` holds no UTF-8 text"),
+        (&["entry", &octets], b"", "holds no UTF-8 text"),
+    ] {
+        let (status, text) = call(words, input);
+        assert!(status == 1 && text.contains(reason), "{words:?}: {text}");
+    }
+
+    // A message does not repeat a long argument.
+    let long = format!("{{\"octets\": \"{}\", \"mark\": \"01\", \"more\": 1}}", "00".repeat(50_000));
+    for words in [&["entry", &long][..], &["entry", &long[1..]], &["octets", &long]] {
+        let (status, text) = call(words, b"");
+        assert!(status == 1 && text.len() < 300, "{} characters: {:.300}", text.len(), text);
+    }
+    assert!(call(&["entry", &long[1..]], b"").1.contains("... (1000"));
+}
+
+#[test]
+fn standard_input_is_one_argument() {
+    let idl = file("twice").to_string_lossy().into_owned();
+    let call = ["call", "--interface", "Counter", "--idl", &idl, "corbaloc::127.0.0.1:1/x", "more", "-", "-", "0"];
+    let output = corelane(&call);
+    // The first argument is empty here and is refused before the second is read.
+    assert_eq!((output.status.code(), said(&output).contains("argument `it`")), (Some(1), true), "{}", said(&output));
+    let kept = ["call", "--interface", "Counter", "--idl", &idl, "corbaloc::127.0.0.1:1/x", "kept", "-", "-"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    let mut child = command.args(kept).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"null").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = said(&output);
+    assert!(output.status.code() == Some(1) && text.contains("a second one cannot be read from it"), "{text}");
+}
+
+#[test]
+fn operations_are_listed() {
+    let idl = file("list").to_string_lossy().into_owned();
+    let list = |words: &[&str]| {
+        let output = corelane(&[&["call", "--list", "--idl", &idl], words].concat());
+        (output.status.code().unwrap(), said(&output))
+    };
+    let counter = "Shop::Counter (IDL:test/Shop/Counter:1.0)\n\
+        \x20 Shop::Item more(in Shop::Item it, in long by, inout Shop::Choice which, out any last) raises (Shop::Missing);\n\
+        \x20 any same(in any value);\n\
+        \x20 oneway void note(in string text);\n\
+        \x20 string told(in long by) context (\"user\", \"site.*\");\n\
+        \x20 Shop::Mark marked(in Shop::Mark m, out ValueBase again);\n\
+        \x20 Shop::Described given(in Shop::Described d);\n\
+        \x20 Shop::AnyBox kept(in Shop::AnyBox b, inout ValueBase v);\n\
+        \x20 Yard::Mark stored(in Yard::Mark m);\n\
+        \x20 // inherited from Shop::Base\n\
+        \x20 long _get_level();";
+    assert_eq!(list(&["--interface", "Counter"]), (0, counter.to_owned()));
+    // The type of a reference names the interface. A reference without a type selects all of them.
+    let ior = |type_id: &str| {
+        let address = corelane_wire::ior::Address::Inet { host: "127.0.0.1", port: 1 };
+        let version = corelane_wire::Version { major: 1, minor: 2 };
+        let profile = corelane_wire::ior::TaggedProfile::of(version, address, b"x", &[]).unwrap();
+        corelane_wire::Ior { type_id: type_id.into(), profiles: vec![profile] }.to_text().unwrap()
+    };
+    assert_eq!(list(&[&ior("IDL:test/Shop/Counter:1.0")]), (0, counter.to_owned()));
+    let (status, all) = list(&["corbaloc::127.0.0.1:1/x"]);
+    assert_eq!((status, list(&[])), (0, (0, all.clone())));
+    for part in [
+        counter,
+        "Shop::Other (IDL:test/Shop/Other:1.0)\n  void note(in string text);",
+        "Shop::Described (",
+        "  string describe();",
+    ] {
+        assert!(all.contains(part), "{part} in {all}");
+    }
+    let (status, text) = list(&[&ior("IDL:Elsewhere:1.0")]);
+    assert!(status == 1 && text.contains("declares no `IDL:Elsewhere:1.0`, but Shop::"), "{text}");
+    assert_eq!(list(&["--interface", "Nothing"]), (1, "error: there is no interface `Nothing`".to_owned()));
+    assert_eq!(list(&["corbaloc::127.0.0.1:1/x", "note"]).0, 2);
+    let missing = corelane(&["call", "--idl", &idl, "corbaloc::127.0.0.1:1/x"]);
+    assert!(missing.status.code() == Some(2) && said(&missing).contains("--list shows the operations"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The command as its users meet it: the program is run, and its exit status, output and errors are looked at.
+//! Runs the program and checks its exit status, output and errors.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ fn text(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets).into_owned()
 }
 
-/// A folder that is empty at the beginning of the test of this name.
+/// Returns the folder of a test, emptied at its beginning.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -30,7 +30,7 @@ fn help_and_version() {
     let version = corelane(&["version"]);
     assert_eq!((status(&version), text(&version.stdout)), (0, format!("corelane {}\n", env!("CARGO_PKG_VERSION"))));
     let help = corelane(&["help"]);
-    for command in ["idl", "call", "ior", "bench", "trace", "doctor", "version", "help"] {
+    for command in ["idl", "call", "ior", "naming", "cores", "bench", "trace", "doctor", "version", "help"] {
         assert!(text(&help.stdout).contains(&format!("\n  {command}")), "{command}");
         let of_command = corelane(&["help", command]);
         assert_eq!(status(&of_command), 0);
@@ -40,9 +40,18 @@ fn help_and_version() {
 
 #[test]
 fn wrong_usage_is_status_2_and_says_what_there_is() {
-    for words in
-        [&[][..], &["what"], &["help", "what"], &["ior"], &["doctor", "--what"], &["bench"], &["idl"], &["call"]]
-    {
+    for words in [
+        &[][..],
+        &["what"],
+        &["help", "what"],
+        &["ior"],
+        &["doctor", "--what"],
+        &["bench"],
+        &["idl"],
+        &["call"],
+        &["naming"],
+        &["cores"],
+    ] {
         let output = corelane(words);
         assert_eq!(status(&output), 2, "{words:?}");
         let said = text(&output.stdout) + &text(&output.stderr);
@@ -77,7 +86,7 @@ fn references_come_as_arguments_or_lines() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(status(&output), 1);
     let said = text(&output.stdout);
-    assert!(said.contains("one:2809") && said.contains("`nonsense` is no reference"), "{said}");
+    assert!(said.contains("one:2809") && said.contains("`nonsense` is not a reference"), "{said}");
 }
 
 #[test]
@@ -105,11 +114,12 @@ fn a_benchmark_writes_a_table_and_json_lines() {
         .map(|line| serde_json::from_str(line).expect("each line is JSON"))
         .collect();
     assert_eq!(lines[0]["record"], "run");
-    // TCP and Unix, blocking and epoll, and a futex; oneways only blocking sockets.
+    // TCP and Unix sockets, each blocking and with epoll, and a futex. Oneways have only blocking
+    // sockets.
     let of = |op: &str| lines.iter().filter(|line| line["record"] == "result" && line["op"] == op).count();
     assert_eq!((of("octet"), of("oneway")), (5, 2));
     assert_eq!(lines[lines.len() - 1]["record"], "end");
-    // Client and server share a core: nobody can look instead of sleeping.
+    // Client and server share a core, so neither can spin.
     assert!(lines.iter().any(|line| line["record"] == "missing" && line["reason"].as_str().unwrap().contains("spin")));
     for line in lines.iter().filter(|line| line["record"] == "result") {
         assert_eq!((&line["schema"], &line["version"]), (&"corelane-bench".into(), &1.into()));
@@ -194,13 +204,15 @@ fn a_steady_call_costs_what_the_design_allows() {
         refused.is_none(),
         "atomic operations are to be counted, which takes permission to trace (ptrace): {refused:?}"
     );
-    // Three architectures, three operations, two sides, three counts, of which the atomic operations have a bound.
+    // Three architectures, three operations, two sides, three counts. Only the atomic operations
+    // have a bound.
     assert_eq!(stepped.len(), 3 * 3 * 2 * 3);
     assert_eq!(stepped.iter().filter(|value| value["bound"].is_number()).count(), 3 * 3 * 2);
     for value in stepped {
         let count = value["value"].as_f64().expect("a number");
         assert!(count > 0.0, "{value}");
-        // What the kernel is entered for is what the ORB counts itself. How many instructions there are may depend on the data.
+        // The kernel entries equal the ORB's own counts. The number of instructions may depend on
+        // the data.
         let entries = if value["config"] == "thread per connection" { 2.0 } else { 3.0 };
         match value["what"].as_str().expect("a text") {
             "client: kernel entries" => assert_eq!(count, 2.0, "{value}"),
@@ -228,7 +240,8 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
     let of =
         |record: &str| lines.iter().filter(|line| line["record"] == record && line["peer"] == "Corelane").collect();
     let (ours, goals): (Vec<_>, Vec<_>) = (of("result"), of("value"));
-    // Met or not, the command has done what it was asked for: octets have goals, oneways only where there are two cores.
+    // The command succeeds whether or not the goals are met. Octets have goals; oneways have goals
+    // only with two cores.
     let (judged, told): (Vec<_>, Vec<_>) = goals.into_iter().partition(|line| line["bound"].is_number());
     assert!(judged.len() == 4 && judged.iter().all(|line| line["op"] == "octet"), "{judged:?}");
     assert!(

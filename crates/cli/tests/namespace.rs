@@ -1,4 +1,4 @@
-//! A plan whose host is a network namespace, by the script that docs/benchmarks.md has.
+//! Runs a plan whose host is a network namespace, with the script in docs/benchmarks.md.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// The script of the documentation.
+/// Returns the script in the documentation.
 fn script() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
     let page = fs::read_to_string(page).unwrap();
@@ -20,17 +20,17 @@ fn ip(words: &[&str]) {
     assert!(status.success(), "ip {words:?}");
 }
 
-/// Removed with this.
+/// A network namespace that is removed on drop.
 struct Namespace(String);
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // It may not have been made.
+        // Ignore errors: the namespace may not have been created.
         let _ = Command::new("ip").args(["netns", "delete", &self.0]).status();
     }
 }
 
-/// Carries out the plan; whether it went well, and the lines that came of it.
+/// Runs the plan. Returns whether it succeeded, and the lines that it wrote.
 fn carried_out(folder: &Path, via: &Path) -> (bool, Vec<Value>) {
     let (plan, out) = (folder.join("plan.json"), folder.join("out.json"));
     let mut program = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -41,7 +41,7 @@ fn carried_out(folder: &Path, via: &Path) -> (bool, Vec<Value>) {
 
 #[test]
 fn a_network_namespace_is_a_host() {
-    assert_eq!(corelane_sys::process::user(), 0, "only root may make network namespaces");
+    assert_eq!(corelane_sys::process::effective_user_id(), 0, "only root may make network namespaces");
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("namespace");
     fs::create_dir_all(&folder).unwrap();
     let via = folder.join("via");
@@ -54,7 +54,8 @@ fn a_network_namespace_is_a_host() {
     let plan = json!({"schema": "corelane-plan", "version": 1, "runs": [run]});
     fs::write(folder.join("plan.json"), plan.to_string()).unwrap();
     ip(&["netns", "add", name]);
-    // Its own loopback interface is down at first: were it that of the machine, calls would go through.
+    // The loopback interface of a new namespace is down. With the machine's interface, calls would
+    // succeed.
     assert!(!carried_out(&folder, &via).0, "it does not run in the namespace");
     ip(&["-n", name, "link", "set", "lo", "up"]);
     let (well, lines) = carried_out(&folder, &via);

@@ -1,8 +1,8 @@
-//! The syntax tree: the text as it is written, names not yet looked up.
+//! The syntax tree: the source as written, before name lookup.
 //!
-//! It covers all of CORBA 3 IDL outside components and the building blocks of IDL 4.2 that go with it, so that
-//! the checks and the back ends work on one tree. Components, homes, event types, ports and template modules
-//! are recognised and refused while parsing; they leave no node.
+//! It covers CORBA 3 IDL without components, and the matching building blocks of IDL 4.2, so that
+//! checks and back ends share one tree. The parser recognises and refuses components, homes, event
+//! types, ports and template modules; they leave no node.
 
 use crate::binary128::Binary128;
 use crate::lex::token::Token;
@@ -14,33 +14,33 @@ use crate::symbol::Symbol;
 pub struct Name {
     /// The name itself.
     pub symbol: Symbol,
-    /// Where it stands.
+    /// Its location.
     pub span: Span,
 }
 
 /// `A::B` or `::A::B`.
 #[derive(Clone, Debug)]
 pub struct ScopedName {
-    /// Whether it starts with `::`.
+    /// True if it starts with `::`.
     pub absolute: bool,
-    /// At least one.
+    /// The identifiers, at least one.
     pub parts: Vec<Name>,
-    /// All of it.
+    /// The location of the whole name.
     pub span: Span,
 }
 
-/// A declaration, with what is said about it from outside.
+/// A declaration with its annotations.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// What is declared.
+    /// The declared item.
     pub kind: DeclarationKind,
-    /// `@name(...)` in front of it.
+    /// The annotations in front of it (`@name(...)`).
     pub annotations: Vec<Annotation>,
-    /// Index of its first token, by which its comments are found.
+    /// Index of its first token, used to find its comments.
     pub first_token: usize,
 }
 
-/// What a declaration declares.
+/// The kinds of declarations.
 #[derive(Clone, Debug)]
 pub enum DeclarationKind {
     /// `module M { ... };`
@@ -102,7 +102,7 @@ pub enum DeclarationKind {
 /// The text of a pragma.
 #[derive(Clone, Debug)]
 pub struct Pragma {
-    /// Where it begins.
+    /// Where the pragma begins.
     pub span: Span,
     pub(crate) tokens: Vec<Token>,
 }
@@ -110,9 +110,9 @@ pub struct Pragma {
 /// A string literal as evaluated.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// Its characters.
+    /// The characters after evaluation.
     pub value: String,
-    /// Where it stands.
+    /// Its location.
     pub span: Span,
 }
 
@@ -121,14 +121,14 @@ pub struct Text {
 pub struct Annotation {
     /// Its name.
     pub name: ScopedName,
-    /// Its arguments, by name where named.
+    /// Its arguments, with a name where one is written.
     pub arguments: Vec<(Option<Name>, Expression)>,
 }
 
 /// `abstract`, `local` or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavor {
-    /// An interface whose objects may be elsewhere.
+    /// An interface whose objects may be remote.
     Remote,
     /// `local`.
     Local,
@@ -143,9 +143,9 @@ pub struct Interface {
     pub flavor: Flavor,
     /// Its name.
     pub name: Name,
-    /// Its bases.
+    /// Its direct bases.
     pub bases: Vec<ScopedName>,
-    /// What is declared in it.
+    /// The declarations in it.
     pub body: Vec<Declaration>,
     /// Its closing brace.
     pub end: Span,
@@ -169,13 +169,13 @@ pub struct Value {
     pub flavor: ValueFlavor,
     /// Its name.
     pub name: Name,
-    /// `truncatable`, where it stands.
+    /// The location of `truncatable`, if present.
     pub truncatable: Option<Span>,
-    /// Its bases.
+    /// Its direct bases.
     pub bases: Vec<ScopedName>,
     /// The interfaces it supports.
     pub supports: Vec<ScopedName>,
-    /// What is declared in it.
+    /// The declarations in it.
     pub body: Vec<Declaration>,
     /// Its closing brace.
     pub end: Span,
@@ -184,7 +184,7 @@ pub struct Value {
 /// State of a value type.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// `public` rather than `private`.
+    /// True for `public`, false for `private`.
     pub public: bool,
     /// Its type.
     pub ty: Type,
@@ -201,7 +201,7 @@ pub struct Struct {
     pub base: Option<ScopedName>,
     /// Its members.
     pub members: Vec<Member>,
-    /// Whether there is more in it, which was refused.
+    /// True if further parts of it were refused.
     pub faulty: bool,
     /// Its closing brace.
     pub end: Span,
@@ -214,7 +214,7 @@ pub struct Member {
     pub ty: Type,
     /// The names.
     pub declarators: Vec<Declarator>,
-    /// `@name(...)` in front of it.
+    /// The annotations in front of it (`@name(...)`).
     pub annotations: Vec<Annotation>,
     /// Index of its first token.
     pub first_token: usize,
@@ -229,7 +229,7 @@ pub struct Declarator {
     pub dimensions: Vec<Expression>,
 }
 
-/// What a forward declaration announces.
+/// The kind of type that a forward declaration announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForwardKind {
     /// A structure.
@@ -278,7 +278,7 @@ pub enum Label {
 pub struct Enum {
     /// Its name.
     pub name: Name,
-    /// Its enumerators, each with the index of its token and its annotations.
+    /// Its enumerators, each with its token index and its annotations.
     pub enumerators: Vec<(Name, usize, Vec<Annotation>)>,
 }
 
@@ -298,9 +298,9 @@ pub struct Bitset {
 pub struct BitField {
     /// The number of bits.
     pub width: Expression,
-    /// The type, where it is given.
+    /// The type, if given.
     pub ty: Option<Type>,
-    /// The names; none for bits that are left free.
+    /// The names; empty for unused bits.
     pub names: Vec<Name>,
 }
 
@@ -309,7 +309,7 @@ pub struct BitField {
 pub struct Flag {
     /// Its name.
     pub name: Name,
-    /// `@position(...)` and others in front of it.
+    /// The annotations in front of it, such as `@position(...)`.
     pub annotations: Vec<Annotation>,
 }
 
@@ -320,7 +320,7 @@ pub struct AnnotationType {
     pub name: Name,
     /// Types and constants declared in it.
     pub body: Vec<Declaration>,
-    /// What it takes.
+    /// Its members.
     pub members: Vec<AnnotationMember>,
 }
 
@@ -331,7 +331,7 @@ pub struct AnnotationMember {
     pub ty: Type,
     /// The name.
     pub name: Name,
-    /// What it is where it is not given.
+    /// The default value, if any.
     pub default: Option<Expression>,
 }
 
@@ -349,7 +349,7 @@ pub enum Direction {
 /// A parameter of an operation.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// Which way it goes, and where that is said.
+    /// The direction, and the location of its keyword.
     pub direction: (Direction, Span),
     /// Its type.
     pub ty: Type,
@@ -360,7 +360,7 @@ pub struct Parameter {
 /// An operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// `oneway`, where it stands.
+    /// The location of `oneway`, if present.
     pub oneway: Option<Span>,
     /// Type of the result.
     pub result: Type,
@@ -377,13 +377,13 @@ pub struct Operation {
 /// One or more attributes.
 #[derive(Clone, Debug)]
 pub struct Attribute {
-    /// `readonly`.
+    /// True if `readonly`.
     pub readonly: bool,
     /// Its type.
     pub ty: Type,
     /// Its names.
     pub names: Vec<Name>,
-    /// `raises` of a read-only attribute, `getraises` of another.
+    /// `raises` of a read-only attribute, `getraises` of a writable one.
     pub get_raises: Vec<ScopedName>,
     /// `setraises`.
     pub set_raises: Vec<ScopedName>,
@@ -392,22 +392,22 @@ pub struct Attribute {
 /// A type as written.
 #[derive(Clone, Debug)]
 pub struct Type {
-    /// Annotations in front of it.
+    /// The annotations in front of it.
     pub annotations: Vec<Annotation>,
-    /// Which.
+    /// The kind of type.
     pub kind: TypeKind,
-    /// Where.
+    /// Its location.
     pub span: Span,
 }
 
-/// Which type is written.
+/// The kinds of types as written.
 #[derive(Clone, Debug)]
 pub enum TypeKind {
     /// A type without parts.
     Basic(Basic),
-    /// `string<n>`, `wstring<n>`; the flag says wide.
+    /// `string<n>` or `wstring<n>`; the flag is true for `wstring`.
     String(bool, Option<Box<Expression>>),
-    /// `fixed<d,s>`; without numbers only for constants.
+    /// `fixed<d,s>`; numbers are absent only in constant declarations.
     Fixed(Option<Box<(Expression, Expression)>>),
     /// `sequence<T,n>`.
     Sequence(Box<Type>, Option<Box<Expression>>),
@@ -445,7 +445,7 @@ pub enum Basic {
 }
 
 impl Basic {
-    /// The name in IDL.
+    /// Returns the name of the type in IDL.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -475,24 +475,25 @@ impl Basic {
 /// A constant expression.
 #[derive(Clone, Debug)]
 pub struct Expression {
-    /// Which.
+    /// The kind of expression.
     pub kind: ExpressionKind,
-    /// Where.
+    /// Its location.
     pub span: Span,
 }
 
-/// Which expression.
+/// The kinds of constant expressions.
 #[derive(Clone, Debug)]
 pub enum ExpressionKind {
     /// An integer literal.
     Integer(u64),
     /// A floating-point literal: as a `double`, which may be infinite, and as a `long double`.
     Float(f64, Binary128),
-    /// A fixed-point literal: digits without a point, number of digits behind the point.
+    /// A fixed-point literal: its digits without the point, and the number of digits after the
+    /// point.
     Fixed(u128, u32),
-    /// A character literal; the flag says wide.
+    /// A character literal; the flag is true if wide.
     Character(char, bool),
-    /// A string literal; the flag says wide.
+    /// A string literal; the flag is true if wide.
     String(String, bool),
     /// `TRUE` or `FALSE`.
     Boolean(bool),
@@ -502,7 +503,7 @@ pub enum ExpressionKind {
     Unary(Unary, Box<Expression>),
     /// `x + y` and so on.
     Binary(Binary, Box<(Expression, Expression)>),
-    /// Something that was refused already.
+    /// An expression that was already refused.
     Faulty,
 }
 
@@ -532,7 +533,7 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// Whether it works on numbers with a fraction too.
+    /// Returns true if the operator also accepts fractional numbers.
     #[must_use]
     pub fn is_arithmetic(self) -> bool {
         matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide)

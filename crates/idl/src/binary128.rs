@@ -1,24 +1,27 @@
-//! Numbers of the type `long double`: IEEE 754 binary128, computed to the nearest, ties to even.
+//! Values of type `long double`: IEEE 754 binary128, rounded to nearest, ties to even.
 
 use crate::ast::Binary;
 use rustc_apfloat::ieee::{Double, Quad};
 use rustc_apfloat::{Float as _, FloatConvert as _};
 use std::fmt;
 
-/// A number of binary128.
+/// A binary128 number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Binary128(Quad);
 
 impl Binary128 {
-    /// So many digits decide to which number a literal is rounded: halfway between two neighbours lies what has 11,563 at most.
+    /// Digits that decide how a literal is rounded: a midpoint between neighbours has at most
+    /// 11,563.
     const DIGITS: usize = 12_000;
-    /// So many tell every number from all others.
+    /// Decimal digits that distinguish every number from all others.
     const ENOUGH: usize = 36;
-    /// Powers of ten that no number reaches, or that make the largest smaller than the smallest.
+    /// Powers of ten beyond the range: above `MOST` every literal overflows, below `LEAST` it is
+    /// zero.
     const MOST: i64 = 5_000;
     const LEAST: i64 = -5_000;
 
-    /// The number nearest to a literal: digits, perhaps a point, perhaps an exponent. `None`: there is none so large.
+    /// Returns the number nearest to a literal: digits, perhaps a point, perhaps an exponent.
+    /// `None` if the literal is too large.
     pub(crate) fn of_literal(text: &str) -> Option<Self> {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -46,13 +49,13 @@ impl Binary128 {
         number.is_finite().then_some(Self(number))
     }
 
-    /// The same number as a double.
+    /// Converts a double exactly.
     #[must_use]
     pub fn of_double(number: f64) -> Self {
         Self(Double::from_bits(number.to_bits().into()).convert(&mut false).value)
     }
 
-    /// The double nearest to it.
+    /// Returns the nearest double.
     #[must_use]
     pub fn to_double(self) -> f64 {
         let number: Double = self.0.convert(&mut false).value;
@@ -63,7 +66,7 @@ impl Binary128 {
         Self(Quad::from_i128(number).value)
     }
 
-    /// Its bits, as IEEE 754 orders them.
+    /// Returns the bits in IEEE 754 order.
     #[must_use]
     pub fn bits(self) -> u128 {
         self.0.to_bits()
@@ -81,7 +84,7 @@ impl Binary128 {
         Self(-self.0)
     }
 
-    /// `None`: the operator is not one of these numbers.
+    /// Applies an operator. `None` if binary128 does not support it.
     pub(crate) fn apply(operator: Binary, left: Self, right: Self) -> Option<Self> {
         Some(Self(match operator {
             Binary::Add => (left.0 + right.0).value,
@@ -93,7 +96,7 @@ impl Binary128 {
     }
 }
 
-/// The fewest digits by which the number is told from all others.
+/// Prints the fewest digits that identify the number.
 impl fmt::Display for Binary128 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |digits: usize| format!("{:.digits$}", self.0);
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn literals_are_rounded_to_the_nearest() {
-        // From exact arithmetic.
+        // Expected values come from exact arithmetic.
         for (text, expected) in [
             ("0", 0),
             ("0.000e5", 0),
@@ -132,7 +135,8 @@ mod tests {
         }
         assert!(Binary128::of_literal("1.2e4932").is_none());
         assert!(Binary128::of_literal("1e99999999999999999999").is_none());
-        // Just above halfway between 1 and its neighbour, said by a digit that is far behind.
+        // Just above the midpoint between 1 and its neighbour; only a digit far to the right
+        // decides.
         let half = "1.00000000000000000000000000000000009629649721936179265279889712924636592690508241076940976199693977832794189453125";
         assert_eq!(bits(half), 0x3fff << 112);
         assert_eq!(bits(&format!("{half}{}1", "0".repeat(20_000))), (0x3fff << 112) + 1);

@@ -1,4 +1,4 @@
-//! For build scripts: [`Builder`].
+//! The interface for build scripts: [`Builder`].
 
 use crate::compile::{Compilation, Options};
 use crate::lex::Files;
@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 /// corelane_idl::Builder::new().include("idl").compile("idl/echo.idl");
 /// ```
 ///
-/// The program then has the code with `corelane::include_idl!("echo")`.
+/// The program then includes the code with `corelane::include_idl!("echo")`.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     options: Options,
     output: Option<PathBuf>,
 }
 
-/// Files of the file system.
+/// Reads files from the file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskFiles;
 
@@ -37,13 +37,13 @@ impl Files for DiskFiles {
 }
 
 impl Builder {
-    /// A builder without search folders and macros.
+    /// Creates a builder without search folders or macros.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Searches included files in a folder, after those named before.
+    /// Adds a search folder for included files, after the previous ones.
     #[must_use]
     pub fn include(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.include.push(folder.into());
@@ -57,10 +57,49 @@ impl Builder {
         self
     }
 
-    /// Accepts what IDL 4 allows and CORBA 3 forbids: empty structures, octets as discriminators of unions.
+    /// Accepts features of IDL 4 that CORBA 3 forbids: empty structures, octets as discriminators
+    /// of unions.
     #[must_use]
     pub fn idl_4(mut self) -> Self {
         self.options.idl_4 = true;
+        self
+    }
+
+    /// Keeps names that differ only in case distinct, with a warning. IDL forbids such names, but
+    /// some published IDL has them.
+    #[must_use]
+    pub fn case_sensitive(mut self) -> Self {
+        self.options.case_sensitive = true;
+        self
+    }
+
+    /// Lets generated structures, unions, enumerations, exceptions and values derive another trait:
+    /// `serde::Serialize`. The including crate must depend on the crate in the path.
+    ///
+    /// A type derives it if all its parts are numbers, texts, maps, arrays of up to 32 elements,
+    /// sequences other than of octets, or such types. Other parts prevent it: octets, references,
+    /// `any`, fixed-point numbers and the like.
+    #[must_use]
+    pub fn derive(mut self, path: &str) -> Self {
+        self.options.derives.push(path.to_owned());
+        self
+    }
+
+    /// Refers to existing Rust code instead of generating it again.
+    ///
+    /// `idl` is an IDL module (`Shared`, `A::B`) or a file (`shared.idl`). `rust` is the Rust
+    /// module with its code. For an IDL module it is the module generated from it, for a file the
+    /// module that includes the generated code.
+    ///
+    /// ```no_run
+    /// // shared.idl has `module Shared { struct Point { .. }; };`, and the crate `shapes` includes its code in `shapes::idl`.
+    /// corelane_idl::Builder::new().external("Shared", "shapes::idl::shared").compile("idl/drawing.idl");
+    /// ```
+    ///
+    /// One version of the compiler must generate both this code and that code, from the same IDL.
+    #[must_use]
+    pub fn external(mut self, idl: &str, rust: &str) -> Self {
+        self.options.externals.push((idl.to_owned(), rust.to_owned()));
         self
     }
 
@@ -71,10 +110,11 @@ impl Builder {
         self
     }
 
-    /// Compiles a file: `idl/echo.idl` becomes `echo.rs`, which is left alone when it would not change. Tells
-    /// cargo to run the script again when a file that was read changes. Can be called for several files.
+    /// Compiles a file: `idl/echo.idl` becomes `echo.rs` and `idl/shop.v2.idl` becomes
+    /// `shop.v2.rs`. An unchanged output file is not rewritten. Tells cargo to run the script again
+    /// when an input file changes. Can be called for several files.
     ///
-    /// Where the file is refused, this shows what is wrong and ends the build script with exit status 1.
+    /// If the file is refused, prints the errors and ends the build script with exit status 1.
     pub fn compile(&self, file: impl AsRef<Path>) -> &Self {
         if let Err(message) = self.try_compile(file.as_ref()) {
             eprint!("{message}");
@@ -87,8 +127,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// What is wrong, for a person, over several lines: the file cannot be read, is refused, the output
-    /// cannot be written, or would take the place of what another file of the same name became in this thread.
+    /// The file cannot be read or is refused. Or the output cannot be written, or would overwrite
+    /// the output of another file compiled in this thread. The text is a readable message of
+    /// several lines.
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
         let mut compilation = Compilation::of_file(file, &self.options)
             .map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
@@ -107,7 +148,7 @@ impl Builder {
             Some(folder) => folder.clone(),
             None => std::env::var_os("OUT_DIR").ok_or("error: OUT_DIR is not set: is this a build script?\n")?.into(),
         };
-        let target = folder.join(file.file_stem().unwrap_or_default()).with_extension("rs");
+        let target = folder.join(output_name(file));
         claim(file, &target)?;
         write_if_changed(&target, &rust)
             .map_err(|error| format!("error: cannot write `{}`: {error}\n", target.display()))?;
@@ -116,11 +157,18 @@ impl Builder {
 }
 
 thread_local! {
-    /// What was written, and from which file: all builders of a build script write to one `OUT_DIR`.
+    /// Output files and their source files: all builders of a build script write to one `OUT_DIR`.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 
-/// Refuses to write over what this build script made of another file.
+/// Returns the name of the Rust file for an IDL file: only the last extension is replaced.
+pub(crate) fn output_name(file: &Path) -> PathBuf {
+    let mut name = file.file_stem().unwrap_or_default().to_owned();
+    name.push(".rs");
+    name.into()
+}
+
+/// Refuses to overwrite the output of another file in this build script.
 fn claim(file: &Path, target: &Path) -> Result<(), String> {
     let source = DiskFiles.identity(file);
     let first = WRITTEN.with_borrow_mut(|written| written.entry(target.to_owned()).or_insert(source.clone()).clone());
@@ -131,7 +179,7 @@ fn claim(file: &Path, target: &Path) -> Result<(), String> {
     Err(format!("error: `{first}` and `{file}` would both become `{}`\n", target.display()))
 }
 
-/// The content of a file, or one octet more of it than the compiler accepts: devices may have no end.
+/// Reads a file, up to one byte more than the compiler accepts: devices may be endless.
 pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let most = u64::try_from(Limits::default().file_size).unwrap_or(u64::MAX).saturating_add(1);
     let mut content = Vec::new();
@@ -139,16 +187,16 @@ pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// What [`write_if_changed`] did.
+/// The result of [`write_if_changed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// The file is new or has another content now.
+    /// The file is new or its content has changed.
     Changed,
-    /// The file was left alone.
+    /// The file already had this content.
     Same,
 }
 
-/// Writes a file unless it has this content already: what did not change is not compiled again.
+/// Writes a file unless it already has this content, so that it is not compiled again.
 pub(crate) fn write_if_changed(path: &Path, text: &str) -> std::io::Result<Written> {
     if std::fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(Written::Same);

@@ -8,10 +8,11 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// What the command says when it is asked for help, or when it does not understand.
+/// The usage message, printed on request or after wrong arguments.
 pub const USAGE: &str = "\
 usage: corelane idl [-I DIR]... [-D NAME[=VALUE]]... [--check] [-o DIR] [--depfile FILE]
-                    [--message-format human|json] [--idl-4] FILE...
+                    [--message-format human|json] [--idl-4] [--case-sensitive]
+                    [--derive PATH]... [--extern IDL=PATH]... FILE...
 
 Compiles IDL to Rust: FILE.idl becomes FILE.rs in DIR (the current folder unless -o says otherwise).
 
@@ -22,6 +23,9 @@ Compiles IDL to Rust: FILE.idl becomes FILE.rs in DIR (the current folder unless
   --depfile FILE        also write which files the output depends on, as make reads it
   --message-format F    `human` (the default), or `json`: one object a line
   --idl-4               accept what IDL 4 allows and CORBA 3 forbids
+  --case-sensitive      keep names that differ only in case apart, with a warning
+  --derive PATH         let types derive another trait (`serde::Serialize`), where their parts have it
+  --extern IDL=PATH     the module or file IDL is the Rust module PATH already (`Shared=shapes::idl::shared`)
 
 Exit status: 0 all accepted, 1 some refused, 2 wrong usage.
 ";
@@ -30,7 +34,7 @@ Exit status: 0 all accepted, 1 some refused, 2 wrong usage.
 pub const ACCEPTED: u8 = 0;
 /// Exit status: a file was refused, or could not be read or written.
 pub const REFUSED: u8 = 1;
-/// Exit status: the arguments make no sense.
+/// Exit status: the arguments are invalid.
 pub const WRONG_USAGE: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -44,8 +48,9 @@ struct Arguments {
     files: Vec<PathBuf>,
 }
 
-/// Runs the command with the arguments behind `corelane idl`, writes messages to `out`, and answers the exit
-/// status: [`ACCEPTED`], [`REFUSED`] or [`WRONG_USAGE`]. The process should end with it: what was made of the last file is not freed.
+/// Runs the command with the arguments after `corelane idl` and writes messages to `out`. Returns
+/// the exit status: [`ACCEPTED`], [`REFUSED`] or [`WRONG_USAGE`]. The process should exit
+/// afterwards: the data of the last file is not freed.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,
@@ -63,7 +68,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     let mut dependencies = String::new();
     let mut targets = HashMap::new();
     for (at, file) in arguments.files.iter().enumerate() {
-        let name = Path::new(file.file_stem().unwrap_or_default()).with_extension("rs");
+        let name = build::output_name(file);
         if !arguments.check
             && let Some(first) = targets.insert(name.clone(), file)
         {
@@ -90,7 +95,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     status
 }
 
-/// An error that is at no place of a text.
+/// Reports an error without a source location.
 fn say(arguments: &Arguments, out: &mut dyn Write, message: &str) {
     let _ = match arguments.json {
         true => writeln!(out, "{}", placeless_json("error", message)),
@@ -98,15 +103,15 @@ fn say(arguments: &Arguments, out: &mut dyn Write, message: &str) {
     };
 }
 
-/// A path as make reads it.
+/// Escapes a path for make.
 fn for_make(path: &Path) -> String {
     path.display().to_string().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ")
 }
 
-/// The file was refused, and it has been said why.
+/// The file was refused, and the reason has been reported.
 struct Refused;
 
-/// Compiles one file; answers its line of the dependency file.
+/// Compiles one file. Returns its line of the dependency file.
 fn one_file(
     file: &Path,
     arguments: &Arguments,
@@ -120,13 +125,13 @@ fn one_file(
     })?;
     let result = finish(&mut compilation, file, arguments, styled, out);
     if last {
-        // The process ends, and its memory with it; to free a large text part by part takes a tenth of the time.
+        // The process exits soon; freeing a large tree would take a tenth of the run time.
         std::mem::forget((compilation, tree));
     }
     result
 }
 
-/// Makes what is asked for, and says what is to be said.
+/// Generates the output, if requested, and reports all diagnostics.
 fn finish(
     compilation: &mut Compilation,
     file: &Path,
@@ -157,7 +162,7 @@ fn finish(
         return Err(Refused);
     }
     let Some(text) = output else { return Ok(String::new()) };
-    let name = Path::new(file.file_stem().unwrap_or_default()).with_extension("rs");
+    let name = build::output_name(file);
     let target = arguments.output.join(name);
     let written = std::fs::create_dir_all(&arguments.output).and_then(|()| build::write_if_changed(&target, &text));
     match written {
@@ -180,7 +185,7 @@ fn count(errors: usize, warnings: usize) -> String {
     }
 }
 
-/// Whether an argument is a long option, perhaps with its value behind a `=`.
+/// Returns true for a long option, with or without a value after `=`.
 fn is_option(argument: &str, option: &str) -> bool {
     argument.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
@@ -214,6 +219,14 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Str
                     Some("human") => false,
                     _ => return Err(format!("there is no message format `{}`", format.to_string_lossy())),
                 };
+            }
+            _ if is_option(&text, "--derive") => {
+                parsed.options.derives.push(value("--derive")?.to_string_lossy().into_owned());
+            }
+            _ if is_option(&text, "--extern") => {
+                let both = value("--extern")?.to_string_lossy().into_owned();
+                let (idl, rust) = both.split_once('=').ok_or("`--extern` needs IDL=PATH")?;
+                parsed.options.externals.push((idl.to_owned(), rust.to_owned()));
             }
             _ if is_option(&text, "--depfile") => parsed.depfile = Some(value("--depfile")?.into()),
             _ if text.starts_with("-o") => parsed.output = value("-o")?.into(),

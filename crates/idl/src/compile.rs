@@ -1,4 +1,4 @@
-//! One compilation: a file to its resolved model, with everything that has to be said about it.
+//! One compilation: a file to its resolved model and diagnostics.
 
 use crate::ast::Declaration;
 use crate::build::{DiskFiles, read_bounded};
@@ -13,37 +13,50 @@ use crate::symbol::Symbols;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// How to compile.
+/// The settings of a compilation.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Folders in which included files are searched, in order.
+    /// Folders searched for included files, in order. Default: empty.
     pub include: Vec<PathBuf>,
-    /// Macros defined from outside: `NAME` or `NAME=VALUE`.
+    /// Predefined macros: `NAME` or `NAME=VALUE`. Default: empty.
     pub defines: Vec<String>,
-    /// Whether what IDL 4 adds is legal where CORBA 3 forbids it: empty structures, octets as discriminators.
+    /// Allows features of IDL 4 that CORBA 3 forbids: empty structures, octets as discriminators.
+    /// Default: `false`.
     pub idl_4: bool,
-    /// Bounds on the text.
+    /// Keeps names that differ only in case distinct, with a warning. IDL treats them as one name,
+    /// which is an error. Default: `false`.
+    pub case_sensitive: bool,
+    /// Further traits that generated types derive if all their parts are types of Rust's standard
+    /// library: `serde::Serialize`. Default: empty.
+    pub derives: Vec<String>,
+    /// IDL modules and files whose Rust code exists elsewhere, each with its Rust path. A module is
+    /// written `A::B`, a file as the end of its path. Default: empty.
+    pub externals: Vec<(String, String)>,
+    /// Bounds on the source. Default: [`Limits::default`].
     pub limits: Limits,
 }
 
-/// What the front end makes of a text.
+/// The result of the front end.
 #[derive(Debug)]
 pub struct Compilation {
     /// The files read.
     pub sources: SourceMap,
     /// Names and literals.
     pub symbols: Symbols,
-    /// All that is declared, as far as it was understood.
+    /// All declarations, as far as they were understood.
     pub model: Model,
-    /// All that is to be said.
+    /// Errors and warnings.
     pub diagnostics: Diagnostics,
     pub(crate) text: Preprocessed,
     pub(crate) longest_output: usize,
+    pub(crate) derives: Vec<String>,
+    pub(crate) externals: Vec<(String, String)>,
 }
 
 impl Options {
-    /// Takes an argument of a command line if it says how to compile: `-I DIR`, `-D NAME[=VALUE]`, both also in one word, or
-    /// `--idl-4`. What follows it is taken from `rest`. Answers whether the argument was one of these.
+    /// Takes a command-line argument if it is a compilation option: `-I DIR`, `-D NAME[=VALUE]`,
+    /// both also in one word, `--idl-4` or `--case-sensitive`. A separate value is taken from
+    /// `rest`. Returns true if the argument was one of these.
     ///
     /// # Errors
     ///
@@ -56,6 +69,8 @@ impl Options {
         };
         if text == "--idl-4" {
             self.idl_4 = true;
+        } else if text == "--case-sensitive" {
+            self.case_sensitive = true;
         } else if text.starts_with("-I") {
             self.include.push(value("-I")?.into());
         } else if text.starts_with("-D") {
@@ -68,22 +83,23 @@ impl Options {
 }
 
 impl Compilation {
-    /// Compiles a file, with the files beside it and those in the search folders.
+    /// Compiles a file, with included files from its folder and the search folders.
     ///
     /// # Errors
     ///
-    /// The file cannot be read. What is wrong in it is among the [`diagnostics`](Self::diagnostics).
+    /// The file cannot be read. Errors in the source are among the
+    /// [`diagnostics`](Self::diagnostics).
     pub fn of_file(path: &Path, options: &Options) -> std::io::Result<Self> {
         Ok(Self::of_file_with_tree(path, options)?.0)
     }
 
-    /// The same with the tree that it was made from, for whoever does not want to free that.
+    /// Like `of_file`, but also returns the syntax tree, so that the caller can skip freeing it.
     pub(crate) fn of_file_with_tree(path: &Path, options: &Options) -> std::io::Result<(Self, Vec<Declaration>)> {
         Ok(Self::with_tree(path, read_bounded(path)?, options, &DiskFiles))
     }
 
-    /// Preprocesses, parses and resolves a text. It always answers: where the text is refused,
-    /// [`diagnostics`](Self::diagnostics) has errors and the model is what is left.
+    /// Preprocesses, parses and resolves a text; it always returns a result. For a refused text,
+    /// [`diagnostics`](Self::diagnostics) has errors and the model is incomplete.
     #[must_use]
     pub fn of_text(path: &Path, text: Vec<u8>, options: &Options, files: &dyn Files) -> Self {
         Self::with_tree(path, text, options, files).0
@@ -93,6 +109,9 @@ impl Compilation {
         let (mut sources, mut symbols) = (SourceMap::default(), Symbols::default());
         let mut diagnostics = Diagnostics::default();
         let limits = &options.limits;
+        if options.case_sensitive {
+            symbols.keep_case();
+        }
         let environment = Environment {
             include: &options.include,
             defines: &options.defines,
@@ -105,22 +124,27 @@ impl Compilation {
         let text = preprocess(environment, path, text);
         let tree = parse(&text, limits, &mut symbols, &mut diagnostics);
         let model = resolve(&tree, limits, options.idl_4, &mut symbols, &mut diagnostics);
-        (Self { sources, symbols, model, diagnostics, text, longest_output: limits.output }, tree)
+        diagnostics.sort(&sources);
+        let (derives, externals) = (options.derives.clone(), options.externals.clone());
+        let compilation =
+            Self { sources, symbols, model, diagnostics, text, longest_output: limits.output, derives, externals };
+        (compilation, tree)
     }
 
-    /// Whether nothing was refused.
+    /// Returns true if there are no errors.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
         self.diagnostics.errors() == 0
     }
 
-    /// The files that were read, the main one first; those that the compiler brings with it not.
+    /// Iterates over the files that were read, the main file first. Built-in files are left out.
     pub fn files_read(&self) -> impl Iterator<Item = &Path> {
         let real = |path: &&Path| !path.starts_with("<built in>") && *path != Path::new("<command line>");
         self.sources.files().iter().map(|file| file.path.as_path()).filter(real)
     }
 
-    /// The Rust code of the model. What has no form in Rust yet is an error of [`diagnostics`](Self::diagnostics).
+    /// Generates the Rust code of the model. Declarations without a Rust mapping become errors in
+    /// [`diagnostics`](Self::diagnostics).
     #[must_use]
     pub fn to_rust(&mut self) -> String {
         crate::rust::generate(self)

@@ -1,40 +1,44 @@
-//! What the compiler has to say about a source text, and how it shows it: as rustc does, with the source
-//! lines, labels at every place concerned and help where a mend is obvious.
+//! Diagnostics and their presentation in the style of rustc.
+//!
+//! A message shows source lines, labels at every location concerned, and help if the correction is
+//! obvious.
 
 use crate::source::{SourceMap, Span};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::fmt::Write as _;
 
-/// How grave a [`Diagnostic`] is.
+/// The severity of a [`Diagnostic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// The text is refused.
+    /// The source is refused.
     Error,
-    /// The text is legal and unwise.
+    /// The source is legal but questionable.
     Warning,
 }
 
 /// One message about a source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How grave it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What is wrong, in one sentence without a full stop.
+    /// The problem, as one sentence without a full stop.
     pub message: String,
-    /// Where.
+    /// The location of the problem.
     pub span: Span,
-    /// What is wrong with exactly the text at [`span`](Self::span); may be empty.
+    /// A label for the text at [`span`](Self::span); may be empty.
     pub label: String,
-    /// Other places concerned, each with its text.
+    /// Other locations concerned, each with its label.
     pub related: Vec<(Span, String)>,
     /// Facts that explain the message.
     pub notes: Vec<String>,
-    /// How to mend it.
+    /// A suggested correction.
     pub help: Option<String>,
+    /// True if a following error about the same name replaces this one.
+    pub(crate) gives_way: bool,
 }
 
 impl Diagnostic {
-    /// A message that refuses the text.
+    /// Creates a message that refuses the source.
     #[must_use]
     pub fn error(span: Span, message: impl Into<String>) -> Self {
         Self {
@@ -45,26 +49,29 @@ impl Diagnostic {
             related: Vec::new(),
             notes: Vec::new(),
             help: None,
+            gives_way: false,
         }
     }
 
-    /// A message about something legal and unwise.
+    /// Creates a message about legal but questionable source.
     #[must_use]
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(span, message) }
     }
 
-    /// Says what is wrong at the place itself.
+    /// Sets the label at the location of the message.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = cut(label.into());
         self
     }
 
-    /// Points at another place.
+    /// Adds another location. Built-in definitions have none and are ignored.
     #[must_use]
     pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
-        self.related.push((span, cut(label.into())));
+        if span != Span::default() {
+            self.related.push((span, cut(label.into())));
+        }
         self
     }
 
@@ -75,14 +82,22 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a mend.
+    /// Sets a suggested correction.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(cut(help.into()));
         self
     }
 
-    /// The message with its source lines, for a person; `styled` adds the colours of a terminal.
+    /// Lets a following error about the same name replace this one. The spelling of a name is
+    /// irrelevant if it names the wrong thing.
+    #[must_use]
+    pub(crate) fn giving_way(mut self) -> Self {
+        self.gives_way = true;
+        self
+    }
+
+    /// Returns the message with its source lines for a terminal; `styled` adds colours.
     #[must_use]
     pub fn render(&self, sources: &SourceMap, styled: bool) -> String {
         let level = match self.severity {
@@ -100,8 +115,8 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// One snippet per file, the file of the message first. Text is cut to the lines around the labels, so
-    /// that the cost of a message does not grow with the file.
+    /// Returns the snippets, the file of the message first. Each is limited to the lines around its
+    /// labels, so the cost does not grow with the file.
     fn snippets(&self, sources: &SourceMap) -> Vec<Snippet<'static, annotate_snippets::Annotation<'static>>> {
         if sources.files().is_empty() {
             return Vec::new();
@@ -113,10 +128,11 @@ impl Diagnostic {
             let file = sources.file(sources.file_of(span));
             let start = (span.start - file.start()) as usize;
             let end = (span.end.saturating_sub(file.start()) as usize).min(file.text.len());
-            // The parser points at the last octet of what came before: that may be within a character.
+            // The parser points at the last byte of the previous token, which may be inside a
+            // character.
             let start = file.text.floor_char_boundary(start.min(end));
             let mut end = file.text.ceil_char_boundary(end);
-            // A label spans at most the rest of its line: longer ranges hide what they mean.
+            // A label spans at most the rest of its line: longer ranges are hard to read.
             if let Some(length) = file.text[start..end].find('\n') {
                 end = start + length.max(1);
             }
@@ -139,7 +155,7 @@ impl Diagnostic {
         windows.into_iter().map(Window::snippet).collect()
     }
 
-    /// The message as one JSON object on one line, as `--message-format json` prints it.
+    /// Returns the message as one JSON object on one line, as `--message-format json` prints it.
     #[must_use]
     pub fn to_json(&self, sources: &SourceMap) -> String {
         let place = |span: Span, label: &str| {
@@ -167,7 +183,7 @@ impl Diagnostic {
     }
 }
 
-/// A sentence without the middle of what is too long to be read, such as names of a megabyte.
+/// Removes the middle of an overlong message, such as one with a name of a megabyte.
 fn cut(text: String) -> String {
     const LONGEST: usize = 1_000;
     if text.len() <= LONGEST {
@@ -179,7 +195,7 @@ fn cut(text: String) -> String {
 
 type Label = (usize, usize, String, AnnotationKind);
 
-/// A piece of one file that a message shows.
+/// A part of one file that a message shows.
 struct Window<'s> {
     path: String,
     text: &'s str,
@@ -190,7 +206,7 @@ struct Window<'s> {
 }
 
 impl Window<'_> {
-    /// Places farther apart than this are shown as two pieces.
+    /// Locations at least this many bytes apart get separate snippets.
     const CLOSE: usize = 20_000;
 
     fn close_to(&self, first: usize, last: usize) -> bool {
@@ -216,7 +232,8 @@ impl Window<'_> {
     }
 }
 
-/// The whole lines that hold `start..end`, cut at 2,000 octets on either side.
+/// Returns the range of the whole lines that hold `start..end`, with at most 2,000 bytes on either
+/// side.
 fn lines_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     let first = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let last = text[end..].find('\n').map_or(text.len(), |at| end + at);
@@ -225,7 +242,7 @@ fn lines_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     (first, last)
 }
 
-/// Diagnostics in the order of their discovery, bounded.
+/// A bounded list of diagnostics, in order of discovery and finally sorted by source order.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -235,51 +252,69 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// More errors than this help nobody.
+    /// Maximum number of errors, and of warnings that are shown.
     pub const LIMIT: usize = 100;
 
-    /// Adds one, unless the same text stands at the same place already or the limit is reached.
+    /// Adds a diagnostic, unless it is a duplicate or the limit is reached.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let repeated = |known: &Diagnostic| known.span == diagnostic.span && known.message == diagnostic.message;
         if self.full || self.list.iter().any(repeated) {
             return;
         }
+        let replaces = |last: &Diagnostic| last.gives_way && last.span.end == diagnostic.span.end;
+        if diagnostic.severity == Severity::Error && self.list.last().is_some_and(replaces) {
+            self.list.pop();
+            self.errors -= 1;
+        }
         match diagnostic.severity {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
         }
-        // Errors end the work; warnings are only not shown any more, because what is behind them may be wrong.
+        // The limit of errors stops compilation. The limit of warnings only hides them, because
+        // later source may contain errors.
         self.full = self.errors >= Self::LIMIT;
         if diagnostic.severity == Severity::Error || self.warnings <= Self::LIMIT {
             self.list.push(diagnostic);
         }
     }
 
-    /// Whether nothing more is taken: stop looking.
+    /// Changes the error at a location, if it is still in the list.
+    pub(crate) fn amend(&mut self, span: Span, message: &str, change: impl FnOnce(&mut Diagnostic)) {
+        if let Some(found) = self.list.iter_mut().find(|known| known.span == span && known.message == message) {
+            change(found);
+        }
+    }
+
+    /// Sorts the list by source order; each stage adds its own diagnostics.
+    pub(crate) fn sort(&mut self, sources: &SourceMap) {
+        self.list.sort_by_cached_key(|diagnostic| sources.reading_order(diagnostic.span));
+    }
+
+    /// Returns true if the list accepts no more; the stage should stop.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Number of errors.
+    /// Returns the number of errors.
     #[must_use]
     pub fn errors(&self) -> usize {
         self.errors
     }
 
-    /// All of them.
+    /// Returns all diagnostics.
     #[must_use]
     pub fn list(&self) -> &[Diagnostic] {
         &self.list
     }
 
-    /// What is said in place of the messages that are not shown.
+    /// Returns the notice about messages that are not shown.
     #[must_use]
     pub fn left_out(&self) -> String {
         self.not_shown().iter().map(|(severity, message)| format!("{severity}: {message}\n\n")).collect()
     }
 
-    /// The same as JSON, an object a line.
+    /// Returns the notice about hidden messages as JSON, one object a line.
     #[must_use]
     pub fn left_out_json(&self) -> String {
         self.not_shown().iter().map(|(severity, message)| placeless_json(severity, message) + "\n").collect()
@@ -296,7 +331,7 @@ impl Diagnostics {
         said
     }
 
-    /// All of them as a person reads them, with a line that counts them.
+    /// Returns all diagnostics as text, followed by the notice about hidden ones.
     #[must_use]
     pub fn render(&self, sources: &SourceMap, styled: bool) -> String {
         let mut text = String::new();
@@ -308,13 +343,13 @@ impl Diagnostics {
     }
 }
 
-/// A message that is at no place, as one JSON object.
+/// Returns a message without a location as one JSON object.
 pub(crate) fn placeless_json(severity: &str, message: &str) -> String {
     let message = json_string(message);
     format!(r#"{{"severity":"{severity}","message":{message},"at":null,"related":[],"notes":[],"help":null}}"#)
 }
 
-/// A JSON string with its quotes.
+/// Returns a JSON string with its quotes.
 pub(crate) fn json_string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     json.push('"');

@@ -1,4 +1,5 @@
-//! Entries for fuzzing: functions over bytes that must answer for every input, soon and without a panic.
+//! Entry points for fuzzing: functions over bytes that must return soon, without a panic, for every
+//! input.
 
 mod words;
 
@@ -7,14 +8,16 @@ use crate::lex::Files;
 use crate::limits::Limits;
 use std::path::Path;
 
-/// Takes the bytes as source text through every stage: preprocessor, parser, names, back end, messages.
+/// Runs the bytes as source text through every stage: preprocessor, parser, names, back end,
+/// messages.
 ///
-/// A comment in front chooses settings: `//4` IDL 4, `//f` files to include, one of which is the second half of the text, `//4f` both.
+/// A leading comment chooses settings: `//4` IDL 4, `//f` files to include, one of which is the
+/// second half of the text, `//4f` both.
 pub fn source(bytes: &[u8]) {
     drop(of_source(bytes, MESSAGES));
 }
 
-/// The same for millions of inputs, few of whose messages are laid out.
+/// Like [`source`], for millions of inputs: renders few of the messages.
 pub fn source_of_many(bytes: &[u8]) {
     drop(of_source(bytes, laid_out(bytes)));
 }
@@ -26,13 +29,13 @@ fn of_source(bytes: &[u8], messages: usize) -> Compilation {
     compile(messages, bytes.to_vec(), chosen(b'4'), &Included(chosen(b'f').then(half)))
 }
 
-/// Takes each byte behind the first as a few tokens that stand in a text often: most of what is behind the scanner is reached by
-/// this, and seldom by text. The first byte chooses settings.
+/// Interprets each byte after the first as a few tokens that are frequent in IDL. This reaches most
+/// code behind the scanner, which random text seldom does. The first byte chooses settings.
 pub fn tokens(bytes: &[u8]) {
     of_tokens(bytes, MESSAGES);
 }
 
-/// The same for millions of inputs, few of whose messages are laid out.
+/// Like [`tokens`], for millions of inputs: renders few of the messages.
 pub fn tokens_of_many(bytes: &[u8]) {
     of_tokens(bytes, laid_out(bytes));
 }
@@ -43,7 +46,8 @@ fn of_tokens(bytes: &[u8], messages: usize) {
     compile(messages, text_of(words).into_bytes(), settings & 1 == 1, &files);
 }
 
-/// Files that include each other, one of them the second half of the words, which paths reach by several spellings.
+/// Files that include each other, reachable by several spellings of a path. One is the second half
+/// of the words.
 struct Included(Option<String>);
 
 impl Files for Included {
@@ -60,7 +64,7 @@ impl Files for Included {
     }
 }
 
-/// The words that bytes stand for; what is open at the end is closed.
+/// Returns the words that the bytes select, and closes open braces at the end.
 fn text_of(bytes: &[u8]) -> String {
     let (mut text, mut open) = (String::new(), 0usize);
     for byte in bytes {
@@ -72,11 +76,11 @@ fn text_of(bytes: &[u8]) -> String {
     text + &"};".repeat(open)
 }
 
-/// The limits are smaller than the default ones, so that a text that runs into one does so in milliseconds.
+/// Compiles with smaller limits than the default, so that exceeding one takes milliseconds.
 fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Compilation {
     let limits = Limits { expanded_tokens: 4_000, inclusions: 6, array_elements: 1 << 16, ..Limits::default() };
     let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
-    let options = Options { defines, include, limits, idl_4 };
+    let options = Options { defines, include, limits, idl_4, ..Options::default() };
     let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, files);
     if compilation.is_accepted() {
         let _ = compilation.to_rust();
@@ -88,10 +92,10 @@ fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Co
     compilation
 }
 
-/// How many messages are laid out, each of which takes as long as all the rest of a short text.
+/// Number of messages to render; each takes as long as the rest of a short text.
 const MESSAGES: usize = 2;
 
-/// As many for one input out of eight.
+/// Returns `MESSAGES` for one input in eight, else 0.
 fn laid_out(input: &[u8]) -> usize {
     let sum = input.iter().fold(0_u8, |sum, octet| sum.wrapping_mul(31).wrapping_add(*octet));
     if sum % 8 == 0 { MESSAGES } else { 0 }
@@ -101,7 +105,8 @@ fn laid_out(input: &[u8]) -> usize {
 mod tests {
     use super::{MESSAGES, of_source, source, text_of, tokens, words::WORDS};
 
-    /// Every case of the corpora, cut, doubled, and with octets exchanged, by a fixed pseudo-random sequence.
+    /// Compiles all corpus files, cut, doubled and with changed bytes, in a fixed pseudo-random
+    /// sequence.
     #[test]
     fn mutated_texts_are_answered() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
@@ -160,7 +165,7 @@ mod tests {
         assert_eq!(of_source(format!("//4f\n{includes}{empty}").as_bytes(), MESSAGES).files_read().count(), 2);
     }
 
-    /// The bytes that stand for words.
+    /// Returns the bytes that select the words.
     fn bytes(words: &[&str]) -> Vec<u8> {
         let place = |word: &&str| WORDS.iter().position(|known| known == word).unwrap();
         words.iter().map(|word| u8::try_from(place(word)).unwrap()).collect()
@@ -217,9 +222,9 @@ mod tests {
                 + "a"
                 + &deep(")", 60)
                 + ";",
-            // A chain of macros, each of which turns into the next.
+            // A chain of macros, each of which expands to the next.
             (0..20_000).map(|n| format!("#define M{n} M{}\n", n + 1)).collect::<String>() + &deep("M0 ", 200),
-            // One long line whose number is asked for again and again.
+            // One long line whose line number is requested repeatedly.
             deep("__LINE__ ", 200_000),
             "#line 2147483647\n\n\n#line 4294967296\n__LINE__ __LINE__".to_owned(),
             deep("#line 7 \"x.idl\"\n__FILE__ ", 20_000),

@@ -1,4 +1,4 @@
-//! From files to one stream of tokens: the scanner, and the preprocessor on top of it.
+//! The scanner and the preprocessor: turn files into one stream of tokens.
 
 pub(crate) mod condition;
 pub(crate) mod macros;
@@ -8,7 +8,7 @@ pub(crate) mod token;
 
 pub use preprocessor::{Files, NoFiles};
 
-/// Files that every ORB has, for those who include them without having them.
+/// Returns an IDL file that every ORB provides, for an `#include` that finds none on disk.
 fn built_in(name: &str) -> Option<&'static str> {
     match name {
         "orb.idl" => Some(include_str!("lex/orb.idl")),

@@ -1,19 +1,19 @@
-//! The IDL compiler: OMG IDL to Rust, as docs/rust-mapping.md defines it.
+//! The IDL compiler: translates OMG IDL to Rust, as docs/rust-mapping.md defines.
 //!
-//! Build scripts use [`Builder`], the `corelane idl` command is [`command::run`], and tools that want the
-//! declarations themselves start with [`compile::Compilation`].
+//! Build scripts use [`Builder`]. The `corelane idl` command is [`command::run`]. Tools that need
+//! the declarations start with [`compile::Compilation`].
 //!
-//! A text passes through these stages, each of which takes whatever the one before made of it:
+//! Source text passes through these stages. Each stage accepts any output of the previous one:
 //!
 //! | stage | module | makes |
 //! |---|---|---|
-//! | preprocessor and scanner | `lex` | one list of tokens, with places in the files that people wrote |
-//! | parser | `parse` | a tree ([`ast`]) of what is written |
-//! | names, constants, rules | `resolve` | a [`model`] of what is meant |
+//! | preprocessor and scanner | `lex` | one list of tokens, with locations in the original files |
+//! | parser | `parse` | a syntax tree ([`ast`]) |
+//! | names, constants, rules | `resolve` | a resolved [`model`] |
 //! | back end | `rust` | the code |
 //!
-//! No stage fails: what is wrong becomes a [`diagnostic`], and what is left goes on. No input makes one panic or run
-//! without end: see [`limits`].
+//! No stage fails: an error becomes a [`diagnostic`], and compilation continues with the rest. No
+//! input causes a panic or an endless run: see [`limits`].
 #![forbid(unsafe_code)]
 
 pub mod ast;

@@ -1,30 +1,31 @@
-//! Bounds on source text, so that no input, made by accident or malice, takes memory or time without end.
+//! Bounds that stop accidental or malicious source from using unbounded memory or time.
 
-/// What the compiler accepts at most. Each bound ends in an error that names it.
+/// The maxima that the compiler accepts. Exceeding one is an error that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Files including files: stops a file that includes itself without a guard.
+    /// Nested `#include` depth: stops a file that includes itself without a guard. Default: 200.
     pub include_depth: usize,
-    /// Files read in all, a file counted each time: stops files that include each other twice, whose number
-    /// of readings doubles with every level.
+    /// Total number of file inclusions: stops files that include each other twice, whose number
+    /// doubles with every level. Default: 20,000.
     pub inclusions: usize,
-    /// Tokens that come out of macros, and tokens of their bodies and arguments, in all: stops macros that double each other.
+    /// Total number of tokens produced by macros, including those of macro bodies and arguments:
+    /// stops macros that double each other. Default: 2,000,000.
     pub expanded_tokens: usize,
-    /// Macro uses within the arguments of macro uses.
+    /// Nested macro uses in macro arguments. Default: 100.
     pub argument_nesting: usize,
-    /// Nested declarations, types and expressions: stops a stack overflow.
+    /// Nested declarations, types and expressions: stops a stack overflow. Default: 100.
     pub nesting: usize,
-    /// Octets of one file, the main one too.
+    /// Size of one file in bytes, the main file included. Default: 64 MiB.
     pub file_size: usize,
-    /// Interfaces that one interface inherits from, in all, and the same for value types, structures and bit sets: each is
-    /// written with what it inherits.
+    /// Total number of bases of one interface, value type, structure or bit set. Its output repeats
+    /// what it inherits. Default: 200.
     pub bases: usize,
-    /// Operations of one interface, inherited ones included.
+    /// Operations of one interface, including inherited ones. Default: 10,000.
     pub operations: usize,
-    /// Elements that an array may have, all dimensions multiplied, those of arrays and structures in it too; and the same of
-    /// a structure or union.
+    /// Elements of one array, structure or union: all dimensions multiplied, including nested
+    /// arrays and structures. Default: 268,435,456.
     pub array_elements: u64,
-    /// Octets of Rust code that one text may become.
+    /// Size of the generated Rust code in bytes. Default: 64 MiB.
     pub output: usize,
 }
 

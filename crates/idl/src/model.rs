@@ -1,5 +1,6 @@
-//! The resolved text: every definition once, every name a [`DefinitionId`], every constant a value. Checks and
-//! back ends work on this.
+//! The resolved declarations: names are [`DefinitionId`]s and constants are values.
+//!
+//! Checks and back ends work on this model.
 
 use crate::ast::{self, Basic, Direction, Flavor, ValueFlavor};
 use crate::binary128::Binary128;
@@ -8,20 +9,20 @@ use crate::symbol::Symbol;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A definition of a [`Model`].
+/// The index of a definition in a [`Model`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DefinitionId(pub(crate) u32);
 
-/// All definitions of a text.
+/// All definitions of a compilation.
 #[derive(Debug, Default)]
 pub struct Model {
     pub(crate) definitions: Vec<Definition>,
-    /// What stands outside modules, in order.
+    /// The definitions outside modules, in source order.
     pub roots: Vec<DefinitionId>,
-    /// Structures, exceptions, unions and enumerations in the order in which their definitions ended: what one
-    /// contains directly stands before it.
+    /// Structures, exceptions, unions and enumerations in the order in which their definitions
+    /// ended. A type follows the types that it contains directly.
     pub(crate) completed: Vec<DefinitionId>,
-    /// `typeprefix` of files, by the number of the reading of the file, and where it stands.
+    /// The `typeprefix` of each file and its location, by the number of the file's inclusion.
     pub(crate) file_prefixes: HashMap<u32, (String, Span)>,
 }
 
@@ -30,33 +31,34 @@ pub struct Model {
 pub struct Definition {
     /// Its name.
     pub name: Symbol,
-    /// Where its name stands, at the definition rather than at an announcement.
+    /// The location of its name, in the definition rather than in a forward declaration.
     pub span: Span,
-    /// What it is defined in.
+    /// The enclosing definition.
     pub parent: Option<DefinitionId>,
-    /// What it is.
+    /// The kind of definition, with its content.
     pub kind: Kind,
-    /// Index of its first token, by which comments are found.
+    /// Index of its first token, used to find its comments.
     pub first_token: usize,
-    /// Whether values of it cannot leave the process: a local interface, or something that holds one.
+    /// True if values of it cannot leave the process: a local interface, or a type that contains
+    /// one.
     pub local: bool,
-    /// Of a type that only renames another renamed type: the last of them on the way to what it is.
+    /// For a typedef of another typedef: the last typedef before the actual type.
     pub(crate) last_alias: Option<DefinitionId>,
-    /// Elements that a value has which are always there, those of arrays and members multiplied out.
+    /// Number of elements that every value has, with arrays and members multiplied out.
     pub(crate) elements: u64,
-    /// Annotations in front of it.
+    /// The annotations in front of it.
     pub annotations: Vec<Annotation>,
     pub(crate) identity: Identity,
 }
 
-/// An annotation where it is used; what is checked of it is checked already.
+/// An applied annotation, already checked.
 #[derive(Clone, Debug)]
 pub struct Annotation {
     /// The last part of its name.
     pub name: Symbol,
-    /// Where the name stands.
+    /// The location of the name.
     pub span: Span,
-    /// Its arguments, with their names where named: where each is written.
+    /// Its arguments: the name, if written, and the location of the value.
     pub arguments: Vec<(Option<Symbol>, Span)>,
 }
 
@@ -75,44 +77,44 @@ impl Annotation {
     }
 }
 
-/// What a repository id is made of.
+/// The parts of a repository id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// `#pragma prefix` in force at the definition.
+    /// The `#pragma prefix` in force at the definition.
     pub(crate) prefix: Arc<str>,
-    /// Which reading of a file it stands in: the first is 0.
+    /// Number of the file inclusion that holds the definition; the first is 0.
     pub(crate) file: u32,
-    /// What few definitions have.
+    /// Explicit settings, which few definitions have.
     pub(crate) given: Option<Box<Given>>,
 }
 
-/// What is given to one definition rather than derived.
+/// Explicit identity settings of one definition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
-    /// `#pragma ID` or `typeid`, and where.
+    /// `#pragma ID` or `typeid`, with its location.
     pub(crate) id: Option<(String, Span)>,
-    /// `#pragma version`, and where.
+    /// `#pragma version`, with its location.
     pub(crate) version: Option<(String, Span)>,
-    /// `typeprefix`, and where.
+    /// `typeprefix`, with its location.
     pub(crate) type_prefix: Option<(String, Span)>,
 }
 
 impl Identity {
-    /// What is given to this definition, to be looked at.
+    /// Returns the explicit settings, if any.
     pub(crate) fn given(&self) -> Option<&Given> {
         self.given.as_deref()
     }
 
-    /// The same, to be changed.
+    /// Returns the explicit settings for modification, creating them if absent.
     pub(crate) fn given_mut(&mut self) -> &mut Given {
         self.given.get_or_insert_default()
     }
 }
 
-/// What a definition is.
+/// The kinds of definitions.
 #[derive(Debug)]
 pub enum Kind {
-    /// A module with all its parts, also of later openings.
+    /// A module with its members from all its openings.
     Module(Vec<DefinitionId>),
     /// An interface.
     Interface(Interface),
@@ -128,7 +130,7 @@ pub enum Kind {
     Union(Union),
     /// An enumeration with its enumerators.
     Enum(Vec<DefinitionId>),
-    /// An enumerator: of which enumeration, and its number.
+    /// An enumerator: its enumeration and its number.
     Enumerator(DefinitionId, u32),
     /// Another name for a type.
     Typedef(Type),
@@ -151,33 +153,33 @@ pub enum Kind {
 /// A set of flags.
 #[derive(Debug)]
 pub struct Bitmask {
-    /// How many bits it takes: 1 to 64.
+    /// Its size in bits, 1 to 64.
     pub bound: u32,
-    /// The flags with the positions of their bits, 0 the lowest.
+    /// The flags with their bit positions; 0 is the lowest bit.
     pub flags: Vec<(Symbol, u8)>,
 }
 
 /// A set of bit fields.
 #[derive(Debug)]
 pub struct Bitset {
-    /// The bit set it extends: its fields come first.
+    /// The base bit set, whose fields come first.
     pub base: Option<DefinitionId>,
     /// Its own fields, the lowest first.
     pub fields: Vec<BitField>,
-    /// How many bits it takes, those of its base included.
+    /// Its size in bits, including its base.
     pub bits: u32,
 }
 
 /// A field of a bit set.
 #[derive(Debug)]
 pub struct BitField {
-    /// Its name; none for bits that are left free.
+    /// Its name; `None` for unused bits.
     pub name: Option<Symbol>,
-    /// Where its name or its width stands.
+    /// The location of its name or its width.
     pub span: Span,
-    /// How many bits it has.
+    /// Its size in bits.
     pub width: u8,
-    /// Its type in programs, where the text gives one.
+    /// The type given in the source, if any.
     pub ty: Option<Type>,
 }
 
@@ -186,11 +188,11 @@ pub struct BitField {
 pub struct Interface {
     /// `abstract`, `local` or neither.
     pub flavor: Flavor,
-    /// Whether it has a body.
+    /// True if it has a body.
     pub defined: bool,
     /// Its direct bases.
     pub bases: Vec<DefinitionId>,
-    /// What is defined in it, in order: operations and attributes too.
+    /// The definitions in it, in order, including operations and attributes.
     pub members: Vec<DefinitionId>,
 }
 
@@ -199,17 +201,17 @@ pub struct Interface {
 pub struct Value {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
-    /// Whether it has a body.
+    /// True if it has a body.
     pub defined: bool,
-    /// `truncatable`.
+    /// True if `truncatable`.
     pub truncatable: bool,
     /// Its direct bases, a concrete one first.
     pub bases: Vec<DefinitionId>,
     /// The interfaces it supports.
     pub supports: Vec<DefinitionId>,
-    /// What is defined in it, in order.
+    /// The definitions in it, in order.
     pub members: Vec<DefinitionId>,
-    /// Its state, with whether it is public.
+    /// Its state members; the flag is true if public.
     pub state: Vec<(Member, bool)>,
     /// Its factories.
     pub factories: Vec<Operation>,
@@ -218,7 +220,7 @@ pub struct Value {
 /// A structure or exception.
 #[derive(Debug)]
 pub struct Struct {
-    /// Whether it has a body.
+    /// True if it has a body.
     pub defined: bool,
     /// Its base (IDL 4).
     pub base: Option<DefinitionId>,
@@ -233,20 +235,20 @@ pub struct Struct {
 pub struct Member {
     /// Its name.
     pub name: Symbol,
-    /// Where.
+    /// Its location.
     pub span: Span,
     /// Its type.
     pub ty: Type,
     /// Index of its first token.
     pub first_token: usize,
-    /// Annotations in front of it.
+    /// The annotations in front of it.
     pub annotations: Vec<Annotation>,
 }
 
 /// A union.
 #[derive(Debug)]
 pub struct Union {
-    /// Whether it has a body.
+    /// True if it has a body.
     pub defined: bool,
     /// The type of its discriminator.
     pub discriminator: Type,
@@ -259,9 +261,9 @@ pub struct Union {
 /// An arm of a union.
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// Values of the discriminator that choose it.
+    /// The discriminator values that select it.
     pub labels: Vec<ConstantValue>,
-    /// Whether it is the default.
+    /// True if it is the default arm.
     pub default: bool,
     /// Its member.
     pub member: Member,
@@ -272,7 +274,7 @@ pub struct Arm {
 pub struct Operation {
     /// Its name.
     pub name: Symbol,
-    /// Whether nobody waits for it.
+    /// True if the operation is `oneway`.
     pub oneway: bool,
     /// Its result, `None` for `void`.
     pub result: Option<Type>,
@@ -280,35 +282,35 @@ pub struct Operation {
     pub parameters: Vec<Parameter>,
     /// The exceptions it may raise.
     pub raises: Vec<DefinitionId>,
-    /// Context properties it asks for.
+    /// The names of its context properties.
     pub context: Vec<String>,
-    /// `@wcet`: microseconds of processor time that it takes at most.
+    /// `@wcet`: its maximum processor time, in microseconds.
     pub worst_case: Option<u32>,
 }
 
 /// A parameter.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// Which way it goes.
+    /// Its direction.
     pub direction: Direction,
     /// Its name.
     pub name: Symbol,
     /// Its type.
     pub ty: Type,
-    /// Annotations in front of it.
+    /// The annotations in front of it.
     pub annotations: Vec<Annotation>,
 }
 
 /// An attribute.
 #[derive(Debug)]
 pub struct Attribute {
-    /// Whether it cannot be set.
+    /// True if it is read-only.
     pub readonly: bool,
     /// Its type.
     pub ty: Type,
-    /// What reading it may raise.
+    /// The exceptions that reading it may raise.
     pub get_raises: Vec<DefinitionId>,
-    /// What setting it may raise.
+    /// The exceptions that setting it may raise.
     pub set_raises: Vec<DefinitionId>,
 }
 
@@ -317,49 +319,50 @@ pub struct Attribute {
 pub enum Type {
     /// A type without parts.
     Basic(Basic),
-    /// A string, perhaps wide, perhaps bounded.
+    /// A string: true if wide, and its bound if any.
     String(bool, Option<u32>),
-    /// A fixed-point number: digits and scale.
+    /// A fixed-point type: digits and scale.
     Fixed(u8, u8),
-    /// A fixed-point constant.
+    /// The type of a fixed-point constant.
     FixedConstant,
-    /// A sequence, perhaps bounded.
+    /// A sequence with its bound, if any.
     Sequence(Box<Type>, Option<u32>),
-    /// A map, perhaps bounded.
+    /// A map with its bound, if any.
     Map(Box<(Type, Type)>, Option<u32>),
     /// An array with its dimensions, outermost first.
     Array(Box<Type>, Vec<u32>),
-    /// A definition: structure, union, enumeration, typedef, interface, value type, native type.
+    /// A reference to a definition: structure, union, enumeration, typedef, interface, value type
+    /// or native type.
     Named(DefinitionId),
-    /// Something that was refused.
+    /// A type that was refused.
     Faulty,
 }
 
 /// The value of a constant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConstantValue {
-    /// Of an integer type, or octet.
+    /// A value of an integer type or of `octet`.
     Integer(i128),
-    /// Of type `float` or `double`.
+    /// A value of type `float` or `double`.
     Float(f64),
-    /// Of type `long double`.
+    /// A value of type `long double`.
     LongDouble(Binary128),
-    /// A fixed-point number: digits, and how many of them are behind the point.
+    /// A fixed-point value: its digits, and how many of them are after the point.
     Fixed(i128, u32),
     /// A character, narrow or wide.
     Character(char),
     /// A string, narrow or wide.
     String(String),
-    /// A truth value.
+    /// A Boolean value.
     Boolean(bool),
     /// An enumerator.
     Enumerator(DefinitionId),
-    /// Something that was refused.
+    /// A value that was refused.
     Faulty,
 }
 
 impl Model {
-    /// A definition.
+    /// Returns a definition.
     #[must_use]
     pub fn get(&self, id: DefinitionId) -> &Definition {
         &self.definitions[id.0 as usize]
@@ -369,12 +372,12 @@ impl Model {
         &mut self.definitions[id.0 as usize]
     }
 
-    /// All definitions in the order of their first mention.
+    /// Iterates over all definitions in the order of their first mention.
     pub fn ids(&self) -> impl Iterator<Item = DefinitionId> + use<> {
         (0..u32::try_from(self.definitions.len()).unwrap_or(u32::MAX)).map(DefinitionId)
     }
 
-    /// The definitions that enclose one, outermost first, with itself at the end.
+    /// Returns the enclosing definitions, outermost first, followed by the definition itself.
     #[must_use]
     pub fn path(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let mut path = vec![id];
@@ -387,7 +390,7 @@ impl Model {
         path
     }
 
-    /// The type behind all typedefs.
+    /// Returns the type behind all typedefs.
     #[must_use]
     pub fn resolved<'m>(&'m self, mut ty: &'m Type) -> &'m Type {
         while let Type::Named(id) = ty
@@ -401,7 +404,7 @@ impl Model {
         ty
     }
 
-    /// The definition that a type names behind all typedefs.
+    /// Returns the definition that a type names, behind all typedefs.
     #[must_use]
     pub fn resolved_definition(&self, ty: &Type) -> Option<DefinitionId> {
         match self.resolved(ty) {
@@ -410,7 +413,7 @@ impl Model {
         }
     }
 
-    /// All members of a structure, those of its base first.
+    /// Returns all members of a structure; members of its base come first.
     #[must_use]
     pub fn all_members(&self, structure: &Struct) -> Vec<Member> {
         let base = structure.base.and_then(|base| match &self.get(base).kind {
@@ -420,7 +423,7 @@ impl Model {
         base.unwrap_or_default().into_iter().chain(structure.members.iter().cloned()).collect()
     }
 
-    /// All fields of a bit set, those of its base first.
+    /// Returns all fields of a bit set; fields of its base come first.
     #[must_use]
     pub fn bit_fields(&self, id: DefinitionId) -> Vec<&BitField> {
         let Kind::Bitset(bitset) = &self.get(id).kind else { return Vec::new() };
@@ -428,7 +431,8 @@ impl Model {
         base.into_iter().chain(&bitset.fields).collect()
     }
 
-    /// All bases of an interface or value type: each once, nearer ones first, without itself.
+    /// Returns all bases of an interface or value type, without itself. Each base appears once,
+    /// nearer ones first.
     #[must_use]
     pub fn all_bases(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let direct = match &self.get(id).kind {
@@ -464,7 +468,7 @@ impl Model {
     }
 }
 
-/// Definitions seen: few as a rule, and then a list is faster than a table.
+/// A set of definitions. A list is faster than a hash table for the usual small number.
 #[derive(Default)]
 struct Seen {
     few: Vec<DefinitionId>,
@@ -472,10 +476,10 @@ struct Seen {
 }
 
 impl Seen {
-    /// Where a table becomes faster.
+    /// Number of elements above which a hash table is faster.
     const FEW: usize = 32;
 
-    /// Whether it is the first time.
+    /// Inserts a definition. Returns true if it was absent.
     fn insert(&mut self, id: DefinitionId) -> bool {
         if self.few.len() < Self::FEW {
             let new = !self.few.contains(&id);

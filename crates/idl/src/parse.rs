@@ -1,9 +1,9 @@
-//! Tokens to the syntax tree, by recursive descent.
+//! The parser: recursive descent from tokens to the syntax tree.
 //!
-//! The parser never fails: it answers a tree of what it understood and puts a message for everything else.
-//! After an error it goes on behind the next `;`, or at the `}` that ends what it is in.
+//! The parser never fails: it returns a tree of the valid parts and a message for each error. After
+//! an error it continues after the next `;`, or at the `}` of the enclosing body.
 
-mod declaration;
+pub(crate) mod declaration;
 mod expression;
 mod interface;
 pub(crate) mod literal;
@@ -19,7 +19,6 @@ use crate::source::Span;
 use crate::symbol::{Keyword as K, Symbol, Symbols};
 use std::collections::HashSet;
 
-/// The tree of a preprocessed text.
 pub(crate) fn parse(
     text: &Preprocessed,
     limits: &Limits,
@@ -50,7 +49,7 @@ pub(crate) fn parse(
     declarations
 }
 
-/// Something is wrong and has been reported.
+/// An error that has been reported.
 #[derive(Clone, Copy, Debug)]
 struct Failed;
 
@@ -59,19 +58,20 @@ type Parsed<T> = Result<T, Failed>;
 struct Parser<'p> {
     text: &'p Preprocessed,
     at: usize,
-    /// The next event to turn into a declaration.
+    /// Index of the next event to turn into a declaration.
     event: usize,
-    /// The first half of the `>>` at hand is taken.
+    /// True if the first half of the current `>>` is consumed.
     half_greater: bool,
-    /// How many `<` are open around the expression at hand: where there are two, `>>` closes both rather than shifts.
+    /// Number of `<` open around the current expression. With two, `>>` closes both rather than
+    /// shifts.
     angles: usize,
     depth: usize,
-    /// Whether it has been said that a brace is not closed.
+    /// True if an unclosed brace has been reported.
     unclosed: bool,
     limits: &'p Limits,
     symbols: &'p mut Symbols,
     diagnostics: &'p mut Diagnostics,
-    /// Words of IDL 4 that this text uses as names, and therefore not as types.
+    /// Words of IDL 4 that the source declares as names, and that are therefore not types.
     redefined: HashSet<Symbol>,
 }
 
@@ -139,7 +139,7 @@ impl Parser<'_> {
         (self.keyword() == Some(keyword)).then(|| self.bump().span)
     }
 
-    /// Span of the token before the one at hand.
+    /// Returns the span of the previous token.
     fn before(&self) -> Span {
         self.at.checked_sub(1).and_then(|at| self.text.tokens.get(at)).map_or(Span::default(), |token| token.span)
     }
@@ -155,7 +155,7 @@ impl Parser<'_> {
         Err(Failed)
     }
 
-    /// The token at hand, as messages name it.
+    /// Returns the current token for messages.
     fn found(&self) -> String {
         let token = self.token();
         match token.kind {
@@ -166,7 +166,7 @@ impl Parser<'_> {
 
     fn expected<T>(&mut self, what: &str) -> Parsed<T> {
         let (token, found) = (self.token(), self.found());
-        // A token that no scanner knows has been reported; saying more of it helps nobody.
+        // The preprocessor has already reported an unknown token.
         if token.kind == TokenKind::Unknown {
             return Err(Failed);
         }
@@ -183,8 +183,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The `;` that ends something. Where it is missing, this says so and goes on as if it were there,
-    /// provided that what follows can be the beginning of something else.
+    /// Parses the `;` that ends a declaration. If it is missing, reports that, and continues as if
+    /// it were present if the next token can begin something else.
     fn end_of(&mut self, what: &str) -> Parsed<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -193,7 +193,7 @@ impl Parser<'_> {
         if next.kind == TokenKind::Unknown {
             return Err(Failed);
         }
-        // A literal without an end, of which has been told, took the rest of its line.
+        // The unclosed literal was reported; it took the rest of its line.
         if next.starts_line && self.at.checked_sub(1).is_some_and(|at| self.is_unclosed(&self.text.tokens[at])) {
             return Ok(());
         }
@@ -204,7 +204,24 @@ impl Parser<'_> {
         if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End { Ok(()) } else { Err(Failed) }
     }
 
-    /// Whether a token is a literal without its closing quote.
+    /// Parses the `;` like `end_of`. On failure, skips to the next `;`, so that the parsed part is
+    /// kept.
+    fn end_or_skip(&mut self, what: &str) {
+        if self.end_of(what).is_err() {
+            self.recover();
+        }
+    }
+
+    /// Parses the `{` of a body. If it is missing but the `}` follows on the same line, the body
+    /// counts as empty, so that the `}` closes no outer body.
+    fn open_body(&mut self) -> Parsed<Span> {
+        match self.expect(P::OpenBrace, "{") {
+            Err(Failed) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),
+            opened => opened,
+        }
+    }
+
+    /// Returns true for a literal without its closing quote.
     fn is_unclosed(&self, token: &Token) -> bool {
         matches!(token.kind, TokenKind::String | TokenKind::Character)
             && !literal::is_closed(self.symbols.text(token.text))
@@ -212,8 +229,8 @@ impl Parser<'_> {
 
     // ---- recovery ----------------------------------------------------------------------------------
 
-    /// Goes on behind the next `;` or before the `}` that ends the surrounding body; braces on the way are
-    /// stepped over with what they hold.
+    /// Skips to after the next `;`, or to the `}` of the enclosing body. Braces on the way are
+    /// skipped with their content.
     fn recover(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -239,7 +256,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Runs `parse` one level deeper, or refuses to.
+    /// Runs `parse` one level deeper, or reports that the nesting limit is reached.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= self.limits.nesting {
             let message = format!("this is nested more than {} deep", self.limits.nesting);
@@ -253,7 +270,7 @@ impl Parser<'_> {
 
     // ---- names and texts ---------------------------------------------------------------------------
 
-    /// An identifier that is declared here.
+    /// Parses an identifier that is declared here.
     fn name(&mut self, what: &str) -> Parsed<Name> {
         let word = self.token().text.keyword();
         let name = self.word(what, true)?;
@@ -268,13 +285,13 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// An identifier, used or declared.
+    /// Parses an identifier that is used here.
     fn identifier(&mut self, what: &str) -> Parsed<Name> {
         self.word(what, false)
     }
 
-    /// `declared`: a name that differs from a keyword only in case cannot be declared; used it can be, because
-    /// it may have been declared with an underscore.
+    /// Parses an identifier. A name that differs from a keyword only in case cannot be declared. It
+    /// can be used, because its declaration may have an underscore.
     fn word(&mut self, what: &str, declared: bool) -> Parsed<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {
@@ -302,10 +319,13 @@ impl Parser<'_> {
                 let text = keyword.text();
                 let message = format!("{what} was expected, the keyword `{text}` was found");
                 let diagnostic = Diagnostic::error(token.span, message).label("a keyword");
-                self.fail(
-                    diagnostic
+                // If another word follows, the keyword begins something else.
+                let is_name = declared && self.ahead(1).is_none_or(|next| next.kind != TokenKind::Identifier);
+                self.fail(match is_name {
+                    true => diagnostic
                         .help(format!("write `_{text}` to use it as a name: the underscore is not part of the name")),
-                )
+                    false => diagnostic,
+                })
             }
             Some(_) if !declared => {
                 self.bump();
@@ -314,8 +334,12 @@ impl Parser<'_> {
             Some(keyword) => {
                 let message = format!("`{text}` differs from the keyword `{}` only in case", keyword.text());
                 let help = format!("write `_{text}` to use it as a name, or `{}` for the keyword", keyword.text());
+                let diagnostic = match self.symbols.is_case_sensitive() {
+                    true => Diagnostic::warning(token.span, message),
+                    false => Diagnostic::error(token.span, message),
+                };
                 self.bump();
-                self.report(Diagnostic::error(token.span, message).help(help));
+                self.report(diagnostic.help(help));
                 Ok(Name { symbol: token.text, span: token.span })
             }
         }
@@ -339,7 +363,7 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// A narrow string literal, or several side by side.
+    /// Parses one or more adjacent narrow string literals.
     fn string(&mut self, what: &str) -> Parsed<Text> {
         if self.token().kind != TokenKind::String {
             return self.expected(what);
@@ -356,7 +380,7 @@ impl Parser<'_> {
 
     // ---- around declarations -----------------------------------------------------------------------
 
-    /// Turns what happened between the tokens so far into declarations.
+    /// Turns the events before the current token into declarations.
     fn events(&mut self, declarations: &mut Vec<Declaration>) {
         while let Some((_, event)) = self.text.events.get(self.event).filter(|(before, _)| *before <= self.at) {
             let kind = match event {
@@ -376,7 +400,7 @@ impl Parser<'_> {
             let name = self.annotation_name()?;
             let mut arguments = Vec::new();
             if self.take(P::OpenParenthesis).is_some() {
-                // Within parentheses no angle bracket of the outside closes.
+                // Inside parentheses, no outer angle bracket is closed.
                 let outer = std::mem::take(&mut self.angles);
                 let read = self.annotation_arguments(&mut arguments);
                 self.angles = outer;
@@ -417,7 +441,7 @@ impl Parser<'_> {
         Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
     }
 
-    /// Words of annotations may be keywords: `@default`, `@oneway`.
+    /// Parses a word of an annotation, which may be a keyword: `@default`, `@oneway`.
     fn annotation_word(&mut self) -> Parsed<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

@@ -1,10 +1,11 @@
-//! The syntax tree to the [`Model`]: scopes, names, constants, ids, and the rules that a text must keep.
+//! Turns the syntax tree into the [`Model`]: scopes, names, constants, repository ids and rules.
 //!
-//! Definitions are taken in order, as IDL demands: a name means what has been declared above it. Whatever is
-//! refused leaves a faulty type or value that no further message is about.
+//! Definitions are resolved in source order, as IDL demands: a name means a declaration above it. A
+//! refused part becomes a faulty type or value, about which no further message is made.
 
 mod annotation;
 mod bits;
+mod case;
 mod constant;
 mod decimal;
 mod declare;
@@ -13,6 +14,7 @@ mod interface;
 mod operation;
 mod standard;
 mod types;
+mod unknown;
 mod value;
 
 use crate::ast::{Basic, Declaration, Name, ScopedName};
@@ -24,7 +26,6 @@ use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Resolves a tree.
 pub(crate) fn resolve(
     declarations: &[Declaration],
     limits: &Limits,
@@ -41,12 +42,14 @@ pub(crate) fn resolve(
         symbols,
         diagnostics,
         prefix: Arc::default(),
-        // What is built in stands in no file.
+        // Built-in definitions belong to no file.
         file: u32::MAX,
         files: Vec::new(),
         last_file: 0,
         prefixes: Vec::new(),
         announced: Vec::new(),
+        unknown: Vec::new(),
+        read_again: HashSet::new(),
         defined_anything: false,
         ancestors: None,
         inherited: None,
@@ -60,23 +63,26 @@ pub(crate) fn resolve(
         }
         resolver.declaration(declaration, global);
     }
+    resolver.explain_unknown();
     resolver.check_announced();
+    resolver.check_case();
     resolver.model
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ScopeId(usize);
 
-/// Something that names can be declared in.
 #[derive(Debug, Default)]
 struct Scope {
     outer: Option<ScopeId>,
-    /// What the scope belongs to; nobody for the file and for operations.
+    /// The definition that owns the scope; `None` for the file and for operations.
     owner: Option<DefinitionId>,
     names: SymbolMap<Entry>,
-    /// What look-ups in the bases found, by folded name: bases are complete before they are inherited.
+    /// Results of look-ups in the bases, by folded name. Bases are complete before they are
+    /// inherited.
     inherited: SymbolMap<Found>,
-    /// The folded names among them that are introduced: the next opening of a module forgets them.
+    /// Folded names in `names` whose entry is `What::Introduced`. The next opening of a module
+    /// removes them.
     introduced: Vec<Symbol>,
 }
 
@@ -90,57 +96,63 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Declared here.
+    /// A definition declared in the scope.
     Definition(DefinitionId),
-    /// A member or parameter: takes up the name, but cannot be referred to.
+    /// A member or parameter: occupies the name, but cannot be referred to.
     Member,
-    /// Declared outside and used here, which fixes its meaning (CORBA 3.20.2).
+    /// A name declared outside and used here, which fixes its meaning (CORBA 3.20.2).
     Introduced(DefinitionId),
 }
 
-/// Where a declaration stands.
+/// The scope and the parent of a declaration.
 #[derive(Clone, Copy, Debug)]
 struct At {
     scope: ScopeId,
     parent: Option<DefinitionId>,
 }
 
-/// Something is wrong and has been reported.
+/// An error that has been reported.
 #[derive(Clone, Copy, Debug)]
 struct Failed;
 
 type Resolved<T> = Result<T, Failed>;
 
-/// An operation or attribute that is inherited, or a value type and the state that is; and where it stands.
+/// An inherited operation or attribute, or a value type with the name of its state member; and its
+/// location.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct Resolver<'r> {
     model: Model,
     scopes: Vec<Scope>,
-    /// By definition.
+    /// The scope of each definition, by index.
     scope_of: Vec<Option<ScopeId>>,
     limits: &'r Limits,
-    /// Whether what IDL 4 adds is legal where CORBA 3 forbids it.
+    /// True if IDL 4 features that CORBA 3 forbids are legal.
     extended: bool,
     symbols: &'r mut Symbols,
     diagnostics: &'r mut Diagnostics,
-    /// `#pragma prefix` in force.
+    /// The `#pragma prefix` in force.
     prefix: Arc<str>,
-    /// The number of the reading of the file at hand, of those around it, and of the last one.
+    /// Number of the current file inclusion. `files` holds the numbers of the enclosing ones,
+    /// `last_file` the latest number given.
     file: u32,
     files: Vec<u32>,
     last_file: u32,
-    /// Prefixes of the files and scopes around.
+    /// Prefixes of the enclosing files and scopes.
     prefixes: Vec<Arc<str>>,
-    /// Forward declarations, and where.
+    /// Forward declarations with their locations.
     announced: Vec<(DefinitionId, Span)>,
-    /// What the interface or value type at hand inherits from or supports.
+    /// Names that were not found, with their scopes. A later declaration may explain them.
+    unknown: Vec<(ScopedName, ScopeId)>,
+    /// Repeated file inclusions that were already reported.
+    read_again: HashSet<u32>,
+    /// The interface or value type at hand, and what it inherits from or supports.
     ancestors: Option<(DefinitionId, Vec<DefinitionId>)>,
-    /// What the interface at hand inherits, by folded name.
+    /// The interface or value type at hand, and its inherited members by folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
-    /// What the annotations that the text declares take.
+    /// The parameters of the annotations that the source declares.
     annotations: HashMap<DefinitionId, Vec<annotation::Parameter>>,
-    /// Whether an import would come too late.
+    /// True if a definition was added, which makes an import too late.
     defined_anything: bool,
 }
 
@@ -160,7 +172,7 @@ impl Resolver<'_> {
         self.symbols.text(symbol)
     }
 
-    /// A definition as messages name it.
+    /// Returns the kind and full name of a definition for messages.
     fn described(&self, id: DefinitionId) -> String {
         format!("{} `{}`", self.what_is(id), self.full_name(id))
     }
@@ -213,7 +225,7 @@ impl Resolver<'_> {
         id
     }
 
-    /// Puts a definition into the list of its parent, for those that have one.
+    /// Adds a definition to the list of its parent, if the parent has one.
     fn list(&mut self, at: At, id: DefinitionId) {
         let Some(parent) = at.parent else { return self.model.roots.push(id) };
         match &mut self.model.get_mut(parent).kind {
@@ -239,7 +251,6 @@ impl Resolver<'_> {
         id
     }
 
-    /// The scope that a definition makes, if it makes one.
     fn scope_of(&self, id: DefinitionId) -> Option<ScopeId> {
         self.scope_of.get(id.0 as usize).copied().flatten()
     }
@@ -248,7 +259,7 @@ impl Resolver<'_> {
         self.scopes[scope.0].names.get(&self.symbols.folded(name)).copied()
     }
 
-    /// Declares a name in a scope, or says why it cannot be.
+    /// Declares a name in a scope, or reports why it cannot be declared.
     fn declare(&mut self, scope: ScopeId, name: Name, what: What) {
         let folded = self.symbols.folded(name.symbol);
         if let Some(owner) = self.scopes[scope.0].owner
@@ -258,7 +269,8 @@ impl Resolver<'_> {
             let message = format!("`{text}` has the name of the {kind} it is declared in");
             let exact = self.model.get(owner).name == name.symbol;
             let data = matches!(self.model.get(owner).kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_));
-            // A member cannot be referred to, so that nothing is ambiguous; the OMG's own Security.idl does this.
+            // A member cannot be referred to, so nothing is ambiguous; the OMG's own Security.idl
+            // does this.
             let lenient = data && !exact && what == What::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -282,6 +294,12 @@ impl Resolver<'_> {
 
     fn report_repeated(&mut self, name: Name, known: Entry) {
         let (text, before) = (self.text(name.symbol).to_owned(), self.text(known.symbol).to_owned());
+        if let What::Definition(id) = known.what
+            && name.span == known.span
+            && self.model.get(id).identity.file != self.file
+        {
+            return self.report_read_again(name);
+        }
         let diagnostic = match known.what {
             What::Introduced(of) => {
                 let message = format!("`{text}` cannot be declared here any more");
@@ -305,8 +323,8 @@ impl Resolver<'_> {
         self.report(diagnostic);
     }
 
-    /// Finds a definition in a scope or, for interfaces and value types, in its bases. `from_within`: what a name that was
-    /// used there means counts too; from outside only what is declared or inherited does.
+    /// Finds a definition in a scope or, for interfaces and value types, in its bases. Introduced
+    /// names count only if `from_within`; from outside, only declared or inherited names do.
     fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> Found {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
@@ -343,7 +361,8 @@ impl Resolver<'_> {
         found
     }
 
-    /// What an interface or value type inherits from, and what it supports with the bases of that.
+    /// Returns the bases of an interface or value type, and the interfaces that it supports with
+    /// their bases.
     fn all_ancestors(&self, owner: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model.all_bases(owner);
         if let Kind::Value(value) = &self.model.get(owner).kind {
@@ -368,7 +387,7 @@ impl Resolver<'_> {
         if let [(id, symbol)] = candidates.as_slice() {
             return Found::One(*id, *symbol);
         }
-        // A redefinition in a base hides what that base inherits.
+        // A redefinition in a base hides the definitions that this base inherits.
         let parents = candidates.iter().filter_map(|(id, _)| self.model.get(*id).parent);
         let hidden: HashSet<DefinitionId> = parents.flat_map(|parent| self.model.all_bases(parent)).collect();
         let is_visible = |id: DefinitionId| self.model.get(id).parent.is_none_or(|parent| !hidden.contains(&parent));
@@ -380,13 +399,19 @@ impl Resolver<'_> {
         }
     }
 
-    /// What a name means in a scope. `introduce`: using it here fixes its meaning here.
+    /// Resolves a name in a scope. With `introduce`, the use fixes its meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> Resolved<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(Failed) };
         let mut id = if name.absolute {
             self.look_up_in(ScopeId(0), *first)?
         } else {
-            self.look_up_outwards(*first, scope, introduce)?
+            match self.look_up_outwards(*first, scope, introduce) {
+                Ok(id) => id,
+                Err(Failed) => {
+                    self.unknown.push((name.clone(), scope));
+                    return Err(Failed);
+                }
+            }
         };
         for part in rest {
             let Some(inner) = self.scope_of(id) else {
@@ -414,7 +439,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// What a name means in a scope, and the scope that says so.
+    /// Resolves a name in a scope or the enclosing ones. Also returns the scope in which it was
+    /// found.
     fn find_outwards(&mut self, name: Symbol, scope: ScopeId) -> (Found, ScopeId) {
         let mut here = scope;
         loop {
@@ -426,12 +452,14 @@ impl Resolver<'_> {
         }
     }
 
-    /// Fixes what a name means where it is used, and in the scopes around up to the outermost that is no module.
+    /// Fixes the meaning of a name in its scope. Also in the enclosing scopes, up to the outermost
+    /// that is not a module.
     fn introduce(&mut self, entry: Entry, scope: ScopeId, found_in: ScopeId) {
         let folded = self.symbols.folded(entry.symbol);
         let mut here = scope;
         loop {
-            // A module is one scope with what encloses it in this respect: only what is used right in it counts.
+            // For this rule a module is one scope with its enclosing one: only direct uses in it
+            // count.
             let module = match self.scopes[here.0].owner {
                 Some(owner) => matches!(self.model.get(owner).kind, Kind::Module(_)),
                 None => true,
@@ -464,9 +492,8 @@ impl Resolver<'_> {
             let (used, wanted) = (self.text(name.symbol).to_owned(), self.text(defined).to_owned());
             let message = format!("`{used}` is spelled `{wanted}` where it is declared");
             let span = self.model.get(id).span;
-            self.report(
-                Diagnostic::error(name.span, message).related(span, "declared here").help(format!("write `{wanted}`")),
-            );
+            let diagnostic = Diagnostic::error(name.span, message).related(span, "declared here").giving_way();
+            self.report(diagnostic.help(format!("write `{wanted}`")));
         }
     }
 
@@ -484,7 +511,7 @@ impl Resolver<'_> {
         let text = self.text(name.symbol).to_owned();
         let message = match within {
             Some(owner) => format!("there is no `{text}` in {}", self.described(owner)),
-            None => format!("`{text}` is not declared"),
+            None => self.not_declared(name),
         };
         let diagnostic = Diagnostic::error(name.span, message).label("not found");
         let near = self.nearest(&text, within.is_some(), scope);
@@ -496,7 +523,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// A declared name that is one letter off.
+    /// Finds a declared name that differs in one letter.
     fn nearest(&self, text: &str, only_here: bool, scope: ScopeId) -> Option<String> {
         let mut at = Some(scope);
         let mut best: Option<&str> = None;
@@ -513,7 +540,7 @@ impl Resolver<'_> {
         best.map(str::to_owned)
     }
 
-    /// `CORBA::TypeCode` and what else the ORB itself has: names that a text may use without declaring them.
+    /// Defines `CORBA::TypeCode` and other names of the ORB that IDL may use without a declaration.
     fn define_built_in(&mut self) {
         let at = At { scope: ScopeId(0), parent: None };
         let nowhere = Span::default();
@@ -542,16 +569,16 @@ impl Resolver<'_> {
     }
 }
 
-/// What a look-up finds.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,
-    /// A definition, and how it is spelled where it is declared.
+    /// A definition, and its spelling at its declaration.
     One(DefinitionId, Symbol),
     Several(DefinitionId, DefinitionId),
 }
 
-/// What other languages call a type of IDL.
+/// Returns the IDL name of a type from another language.
 fn foreign(text: &str) -> Option<&'static str> {
     Some(match text {
         "bool" => "boolean",

@@ -1,13 +1,15 @@
-//! The Rust back end: a model to one file of Rust, as docs/rust-mapping.md says.
+//! The Rust back end: writes a model as one Rust file, as docs/rust-mapping.md defines.
 
 mod code;
 mod data;
 mod describe;
 mod docs;
 mod extended;
+mod external;
 mod hash;
 mod interface;
 mod names;
+mod path;
 mod types;
 mod value;
 mod writer;
@@ -21,7 +23,8 @@ use names::Names;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use writer::Writer;
 
-/// The Rust code of a compilation; adds errors for what has no form in Rust yet.
+/// Generates the Rust code of a compilation. Adds an error for each declaration without a Rust
+/// mapping.
 pub(crate) fn generate(compilation: &mut Compilation) -> String {
     let names = Names::of(&compilation.model, &compilation.symbols);
     let mut generator = Generator {
@@ -29,8 +32,10 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
         names,
         facts: HashMap::new(),
         unsupported: HashMap::new(),
+        external: external::External::default(),
         errors: HashMap::new(),
         error_list: HashMap::new(),
+        error_aliases: HashMap::new(),
         path: Vec::new(),
         scope: None,
         imports: BTreeSet::new(),
@@ -38,7 +43,8 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
         too_long: None,
     };
     generator.find_facts();
-    let refused = generator.find_unsupported();
+    let mut refused = generator.find_external();
+    refused.extend(generator.find_unsupported());
     if !refused.is_empty() {
         for diagnostic in refused {
             compilation.diagnostics.push(diagnostic);
@@ -57,26 +63,29 @@ pub(crate) fn generate(compilation: &mut Compilation) -> String {
 struct Generator<'c> {
     compilation: &'c Compilation,
     names: Names,
-    /// What is known of types.
     facts: HashMap<DefinitionId, types::Facts>,
-    /// Definitions without a form in Rust, and what it is that has none.
+    /// Definitions without a Rust mapping, with the construct that has none.
     unsupported: HashMap<DefinitionId, &'static str>,
-    /// Names of error enumerations by interface and raised exceptions.
+    /// Definitions that another crate or module already has.
+    external: external::External,
+    /// Names of error enumerations, by interface and raised exceptions.
     errors: HashMap<(DefinitionId, Vec<DefinitionId>), String>,
-    /// The same by interface, in order.
+    /// Error enumerations by interface, in order: the name and the raised exceptions.
     error_list: HashMap<DefinitionId, Vec<(String, Vec<DefinitionId>)>>,
-    /// The Rust module that is being written.
+    /// Aliases of error enumerations by interface: the alias and the enumeration.
+    error_aliases: HashMap<DefinitionId, Vec<(String, String)>>,
+    /// Path of the Rust module being written.
     path: Vec<String>,
-    /// What it is the module of.
+    /// The definition whose module is being written.
     scope: Option<DefinitionId>,
-    /// What the module uses of the runtime.
+    /// Items of the runtime that the module uses.
     imports: BTreeSet<(&'static str, &'static str)>,
-    /// Octets of code so far, and where they became too many.
+    /// Bytes of code so far; `too_long` is the location where they exceeded the limit.
     written: usize,
     too_long: Option<Span>,
 }
 
-/// Names of `corelane` that users know too; all others are of `corelane::mapping`.
+/// Public names of `corelane`; other runtime names are in `corelane::mapping`.
 const PUBLIC: &[&str] = &[
     "Abstract",
     "Any",
@@ -97,14 +106,18 @@ const PUBLIC: &[&str] = &[
     "ValueRef",
 ];
 
-/// Lints of rustc about what is public, is not used, or says more than it has to: IDL is written for more than one program.
+/// Lints of rustc that generated code may break: visibility, unused or redundant code. One IDL file
+/// may serve several programs.
 const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]";
 
-/// What names, numbers and shapes that people chose for IDL may break of clippy's default lints, and the lints that nobody has who
-/// did not ask for them. Everything else is to hold: `tests/idl/lints.idl` and all that the tests compile is looked at.
+/// Selects the clippy lints that generated code may break.
+///
+/// These are default lints that names, numbers and shapes chosen in IDL may break, and optional
+/// lints. All other lints must hold: tests check `tests/idl/lints.idl` and all IDL that the tests
+/// compile.
 #[derive(Clone, Copy)]
 enum Item {
-    /// A structure or another name.
+    /// A structure or a type alias.
     Type,
     Enum,
     Constant,
@@ -116,10 +129,13 @@ enum Item {
 impl Item {
     fn allowed(self) -> BTreeSet<&'static str> {
         let own: &[&str] = match self {
-            Self::Type => &["pedantic"],
-            Self::Enum => &["enum_variant_names", "large_enum_variant", "pedantic"],
+            Self::Type => &["pedantic", "type_complexity", "upper_case_acronyms"],
+            Self::Enum => {
+                &["enum_variant_names", "large_enum_variant", "pedantic", "type_complexity", "upper_case_acronyms"]
+            }
             Self::Constant => &["approx_constant", "pedantic"],
             Self::Calls => &[
+                "disallowed_names",
                 "len_without_is_empty",
                 "new_ret_no_self",
                 "pedantic",
@@ -127,9 +143,10 @@ impl Item {
                 "should_implement_trait",
                 "too_many_arguments",
                 "type_complexity",
+                "upper_case_acronyms",
                 "wrong_self_convention",
             ],
-            // What any of its items may break.
+            // A module may break the lints of all its items.
             Self::Module => {
                 let items = [Self::Type, Self::Enum, Self::Constant, Self::Calls].into_iter().flat_map(Self::allowed);
                 return items.chain(["module_inception"]).collect();
@@ -156,21 +173,21 @@ impl<'c> Generator<'c> {
         self.model().repository_id(id, &self.compilation.symbols)
     }
 
-    /// Whether a definition is the ORB's own, and not of the text.
+    /// Returns true for definitions of the ORB itself, which no file declares.
     fn is_built_in(&self, id: DefinitionId) -> bool {
         self.model().get(id).span == Span::default()
     }
 
-    // ---- what cannot be written --------------------------------------------------------------------
+    // ---- declarations without a mapping ------------------------------------------------------------
 
-    /// Errors for definitions of the main file that have no form in Rust yet. Those of included files are left
-    /// out without a word unless the main file uses them.
+    /// Returns errors for definitions of the main file without a Rust mapping. Those of included
+    /// files are silently left out unless the main file uses them.
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        // What has no form itself, then what uses it.
+        // First definitions without a mapping of their own, then their users.
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
-            // Those of the ORB's own types that have no declaration.
+            // Native types of the ORB without a declaration.
             let built_in = self.is_built_in(id) && !self.is_type_code(&Type::Named(id));
             if built_in && matches!(self.model().get(id).kind, Kind::Native) {
                 self.unsupported.insert(id, "a native type");
@@ -249,22 +266,31 @@ impl<'c> Generator<'c> {
         }
     }
 
-    fn is_written(&self, id: DefinitionId) -> bool {
+    /// Returns true if the code can name a definition: it is written here, or another crate has it.
+    fn is_known(&self, id: DefinitionId) -> bool {
         !self.is_built_in(id) && !self.unsupported.contains_key(&id)
+    }
+
+    fn is_written(&self, id: DefinitionId) -> bool {
+        self.is_known(id) && !self.external.has(id)
     }
 
     // ---- paths -------------------------------------------------------------------------------------
 
-    /// The Rust module that a definition is in.
+    /// Returns the path of the Rust module that holds a definition.
     fn module_path(&self, id: DefinitionId) -> Vec<String> {
-        match self.model().get(id).parent {
+        let path = match self.model().get(id).parent {
             Some(parent) => self.inner_path(parent),
             None => Vec::new(),
-        }
+        };
+        self.external.complete(id, path)
     }
 
-    /// The Rust module of what is declared in a definition.
+    /// Returns the path of the Rust module for declarations inside a definition.
     fn inner_path(&self, id: DefinitionId) -> Vec<String> {
+        if let Some(root) = self.external.module(id) {
+            return vec![root.to_owned()];
+        }
         let mut path = self.module_path(id);
         path.extend(match &self.model().get(id).kind {
             Kind::Module(_) => self.names.item.get(&id).cloned(),
@@ -273,15 +299,18 @@ impl<'c> Generator<'c> {
         path
     }
 
-    /// A path from the module being written.
+    /// Returns a path relative to the module being written.
     fn relative(&self, path: &[String]) -> String {
+        if path.first().is_some_and(|first| self.external.is_root(first)) {
+            return path.join("::");
+        }
         let shared = self.path.iter().zip(path).take_while(|(here, there)| here == there).count();
         let shared = shared.min(path.len() - 1);
         let up = std::iter::repeat_n("super", self.path.len() - shared);
         up.chain(path[shared..].iter().map(String::as_str)).collect::<Vec<_>>().join("::")
     }
 
-    /// A type: of an interface the reference type.
+    /// Returns the path of a type; for an interface, of its reference type.
     fn path_to(&self, id: DefinitionId) -> String {
         let mut path = self.module_path(id);
         path.push(match self.names.reference.get(&id) {
@@ -303,7 +332,7 @@ impl<'c> Generator<'c> {
         self.relative(&path)
     }
 
-    /// A name of the runtime, imported where it is free.
+    /// Returns the path of a runtime item, importing it if its name is free.
     fn runtime(&mut self, name: &'static str) -> String {
         let from = if PUBLIC.contains(&name) { "corelane" } else { "corelane::mapping" };
         let taken = self.names.taken.get(&self.scope).is_some_and(|taken| taken.contains(name));
@@ -328,7 +357,7 @@ impl<'c> Generator<'c> {
         out.line(&format!("// Made by the IDL compiler of Corelane from {file_name}. Changes here are lost."));
         out.gap();
         for id in self.model().ids() {
-            if !self.is_written(id) {
+            if !self.is_known(id) {
                 continue;
             }
             match &self.model().get(id).kind {
@@ -367,7 +396,7 @@ impl<'c> Generator<'c> {
                 return;
             }
             let (written, before) = (self.written, out.len());
-            // Lines about one thing each stand together.
+            // Adjacent one-line items are not separated by empty lines.
             let single = matches!(kind, Kind::Typedef(_) | Kind::Constant(..));
             let documented = !docs::of(self.compilation, self.model().get(*id).first_token).is_empty();
             if !(single && after_single) || documented {
@@ -391,7 +420,7 @@ impl<'c> Generator<'c> {
             }
             self.describe(*id, out);
             self.inner_module(*id, kind, out);
-            // What stands in the inner module is among it.
+            // The code of the inner module is already included.
             self.written = written + (out.len() - before);
         }
         if self.written > self.compilation.longest_output {
@@ -399,7 +428,7 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Whether anything of a module is written.
+    /// Returns true if the module will have any content.
     fn has_something(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
             Kind::Module(members) => members.iter().any(|member| self.has_something(*member)),
@@ -407,7 +436,7 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// The module of what is declared in an interface, a structure or a union.
+    /// Writes the module for declarations inside an interface, a structure or a union.
     fn inner_module(&mut self, id: DefinitionId, kind: &Kind, out: &mut Writer) {
         let inner = match kind {
             Kind::Interface(interface) => &interface.members,
@@ -440,6 +469,9 @@ impl<'c> Generator<'c> {
         for (error, raises) in self.error_list.get(&id).cloned().unwrap_or_default() {
             self.error(&error, &raises, &mut body);
         }
+        for (alias, error) in self.error_aliases.get(&id).into_iter().flatten() {
+            Self::error_alias(alias, error, &mut body);
+        }
         self.path.pop();
         self.scope = scope;
         let used = std::mem::replace(&mut self.imports, imports);
@@ -466,7 +498,7 @@ impl<'c> Generator<'c> {
         out.close("}");
     }
 
-    // ---- around items ------------------------------------------------------------------------------
+    // ---- documentation and attributes --------------------------------------------------------------
 
     fn document(&self, id: DefinitionId, out: &mut Writer) {
         self.document_token(self.model().get(id).first_token, out);
@@ -482,9 +514,9 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Outside modules every item has the attributes that modules have once.
+    /// Writes the lint attributes. Items outside modules need their own; a module has them once.
     fn attributes(&self, item: Item, out: &mut Writer) {
-        /// What rustfmt leaves on one line between the parentheses.
+        /// The maximum width that rustfmt keeps on one line between the parentheses.
         const WIDTH: usize = 70;
         if !self.path.is_empty() {
             return;

@@ -1,30 +1,30 @@
 //! Source files and positions in them.
 //!
-//! All files of one compilation share one space of positions, so that a [`Span`] is two numbers and says
-//! which file it is in. Text is kept as it was read: every span points into the text a person wrote, also
-//! behind macros (there: the place of use).
+//! All files of one compilation share one space of positions, so a [`Span`] of two numbers also
+//! identifies its file. Spans refer to the original text. A token from a macro has the location of
+//! the macro's use.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// A range of octets in the text of one file of a [`SourceMap`].
+/// A range of bytes in one file of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
-    /// Position of the first octet.
+    /// Position of the first byte.
     pub start: u32,
-    /// Position behind the last octet.
+    /// Position after the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// From the beginning of `self` to the end of `last`, or `self` alone where they are in different files
-    /// (a declaration that starts in one file and ends in another).
+    /// Returns the range from the start of `self` to the end of `last`. Returns `self` if `last`
+    /// ends before it, as for a declaration that spans files.
     #[must_use]
     pub fn to(self, last: Self) -> Self {
         if last.end >= self.start { Self { start: self.start, end: last.end } } else { self }
     }
 
-    /// The empty range behind the last octet.
+    /// Returns the empty range after the last byte.
     #[must_use]
     pub fn after(self) -> Self {
         Self { start: self.end, end: self.end }
@@ -38,33 +38,34 @@ pub struct FileId(pub(crate) u32);
 /// One source file.
 #[derive(Debug)]
 pub struct SourceFile {
-    /// The path under which it was found, as messages show it.
+    /// The path under which the file was found; messages show it.
     pub path: PathBuf,
-    /// The text: UTF-8 as it is, anything else read as ISO 8859-1.
+    /// The text: UTF-8 if valid, else decoded as ISO 8859-1.
     pub text: Arc<str>,
     start: u32,
-    /// Where lines begin, found when it is first asked for.
+    /// Location of the first `#include` of the file; `None` for the main file.
+    included_at: Option<Span>,
+    /// Start offsets of the lines, computed on first use.
     lines: OnceLock<Vec<u32>>,
     marks: Vec<LineMark>,
 }
 
-/// What a `#line` directive says about the lines behind it.
+/// The effect of a `#line` directive on the lines after it.
 #[derive(Debug)]
 struct LineMark {
-    /// Index of the first line it speaks of, from 0.
+    /// Index of the first affected line, from 0.
     from: usize,
-    /// The number it gives to that line.
+    /// The number given to that line.
     number: usize,
-    /// The file name it gives, if any.
     path: Option<PathBuf>,
 }
 
-/// Where something is, as messages say it.
+/// A location as messages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// File name, changed by `#line`.
+    /// File name, after `#line`.
     pub path: PathBuf,
-    /// Line from 1, changed by `#line`.
+    /// Line number from 1, after `#line`.
     pub line: usize,
     /// Column from 1, in characters.
     pub column: usize,
@@ -77,7 +78,7 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
-    /// Adds a file. `None` when the text of all files together would exceed 1 GiB.
+    /// Adds a file. Returns `None` if the total text of all files would reach 1 GiB.
     pub fn add(&mut self, path: &Path, bytes: Vec<u8>) -> Option<FileId> {
         let text: Arc<str> = decode(bytes).into();
         let start = self.files.last().map_or(0, |file| file.start + file.len() + 1);
@@ -85,30 +86,37 @@ impl SourceMap {
         if start.checked_add(len)? >= 1 << 30 {
             return None;
         }
-        self.files.push(SourceFile { path: path.to_owned(), text, start, lines: OnceLock::new(), marks: Vec::new() });
+        self.files.push(SourceFile {
+            path: path.to_owned(),
+            text,
+            start,
+            included_at: None,
+            lines: OnceLock::new(),
+            marks: Vec::new(),
+        });
         u32::try_from(self.files.len() - 1).ok().map(FileId)
     }
 
-    /// The files in the order in which they were first read.
+    /// Returns the files in the order in which they were first read.
     #[must_use]
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// A file.
+    /// Returns a file.
     #[must_use]
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id.0 as usize]
     }
 
-    /// The file in which a span begins; the first one when there is none.
+    /// Returns the file in which a span begins; the first file if there is none.
     #[must_use]
     pub fn file_of(&self, span: Span) -> FileId {
         let after = self.files.partition_point(|file| file.start <= span.start);
         FileId(u32::try_from(after.saturating_sub(1)).unwrap_or(0))
     }
 
-    /// The text of a span.
+    /// Returns the text of a span.
     #[must_use]
     pub fn text(&self, span: Span) -> &str {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return "" };
@@ -117,7 +125,25 @@ impl SourceMap {
         file.text.get(start..end.max(start)).unwrap_or("")
     }
 
-    /// Where a span begins.
+    pub(crate) fn mark_included(&mut self, file: FileId, at: Span) {
+        self.files[file.0 as usize].included_at = Some(at);
+    }
+
+    /// Returns a sort key for the order in which the compiler reads the source. It has the
+    /// positions of the enclosing `#include`s, outermost first, then the start of the span.
+    pub(crate) fn reading_order(&self, span: Span) -> Vec<u32> {
+        let mut places = vec![span.start];
+        let mut at = span;
+        // A file is always included by a file that was read earlier.
+        while let Some(outer) = self.files.get(self.file_of(at).0 as usize).and_then(|file| file.included_at) {
+            places.push(outer.start);
+            at = outer;
+        }
+        places.reverse();
+        places
+    }
+
+    /// Returns the location at which a span begins.
     #[must_use]
     pub fn location(&self, span: Span) -> Location {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else {
@@ -130,7 +156,8 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// The file and the line in which a span begins. It takes no time that grows with the line, as the column does.
+    /// Returns the file and the line in which a span begins. Unlike the column, the cost does not
+    /// grow with the length of the line.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };
@@ -141,7 +168,7 @@ impl SourceMap {
         }
     }
 
-    /// Records `#line number "path"` found at `span`: it names the line behind the directive.
+    /// Records `#line number "path"` at `span`, which sets the number of the next line.
     pub(crate) fn mark_line(&mut self, span: Span, number: usize, path: Option<PathBuf>) {
         let file = self.file_of(span).0 as usize;
         let Some(file) = self.files.get_mut(file) else { return };
@@ -152,13 +179,13 @@ impl SourceMap {
 }
 
 impl SourceFile {
-    /// Position of the first octet in the space of all files.
+    /// Returns the position of the first byte in the shared space.
     #[must_use]
     pub fn start(&self) -> u32 {
         self.start
     }
 
-    /// Index, from 0, of the line that holds an octet of the text.
+    /// Returns the index, from 0, of the line that holds a byte offset.
     #[must_use]
     pub fn line_at(&self, offset: usize) -> usize {
         self.lines().partition_point(|start| *start as usize <= offset).saturating_sub(1)
@@ -171,7 +198,7 @@ impl SourceFile {
         })
     }
 
-    /// Number of lines.
+    /// Returns the number of lines.
     #[must_use]
     pub fn line_count(&self) -> usize {
         self.text.lines().count()
@@ -182,15 +209,18 @@ impl SourceFile {
     }
 }
 
-/// The character set of IDL is ISO 8859-1 (IDL 4.2, 7.2.1); files of today are UTF-8. A text that is valid
-/// UTF-8 is taken as such, because hardly any ISO 8859-1 text is valid UTF-8 by accident.
+/// Decodes UTF-8 if valid, else ISO 8859-1.
+///
+/// ISO 8859-1 is IDL's character set (IDL 4.2, 7.2.1), but current files use UTF-8. ISO 8859-1 text
+/// is hardly ever valid UTF-8 by accident.
 fn decode(bytes: Vec<u8>) -> String {
     let mut text = String::from_utf8(bytes)
         .unwrap_or_else(|error| error.as_bytes().iter().map(|octet| char::from(*octet)).collect());
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
-    text
+    // A carriage return before a line feed belongs to the line end; messages do not show it.
+    if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }
 }
 
 #[cfg(test)]
@@ -210,6 +240,13 @@ mod tests {
         assert_eq!((location.path.to_str(), location.line, location.column), (Some("b.idl"), 1, 4));
         let location = map.location(Span { start: 4, end: 7 });
         assert_eq!((location.path.to_str(), location.line, location.column), (Some("a.idl"), 2, 1));
+    }
+
+    #[test]
+    fn a_carriage_return_before_a_line_feed_is_no_text() {
+        let mut map = SourceMap::default();
+        map.add(Path::new("a.idl"), b"\xef\xbb\xbfone\r\ntwo\r\n\rx".to_vec());
+        assert_eq!(&*map.files()[0].text, "one\ntwo\n\rx");
     }
 
     #[test]

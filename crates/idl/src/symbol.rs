@@ -1,5 +1,7 @@
-//! Interned text: every identifier and literal is a number, and identifiers that differ only in case have
-//! the same folded number, because IDL lets them collide (IDL 4.2, 7.2.3).
+//! Interned text: every identifier and literal is a number.
+//!
+//! Identifiers that differ only in case share a folded number, because IDL makes them collide (IDL
+//! 4.2, 7.2.3).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,17 +16,17 @@ impl Symbol {
     /// The empty text.
     pub const EMPTY: Self = Self(0);
 
-    /// The keyword that this text is, exactly as spelled.
+    /// Returns the keyword with exactly this spelling.
     #[must_use]
     pub fn keyword(self) -> Option<Keyword> {
         KEYWORDS.get((self.0 as usize).wrapping_sub(1)).map(|(_, keyword)| *keyword)
     }
 }
 
-/// A map by symbol. Symbols are small numbers that nobody chooses, so one multiplication is hash enough.
+/// A map keyed by symbol. The input cannot choose symbol numbers, so one multiplication suffices as
+/// hash.
 pub(crate) type SymbolMap<T> = HashMap<Symbol, T, std::hash::BuildHasherDefault<SymbolHasher>>;
 
-/// See [`SymbolMap`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SymbolHasher(u64);
 
@@ -49,9 +51,10 @@ impl Hasher for SymbolHasher {
 pub struct Symbols {
     texts: Vec<Entry>,
     index: HashMap<Cow<'static, str>, Symbol, TextHashing>,
+    case_sensitive: bool,
 }
 
-/// Hashes short texts fast, with a start that nobody outside knows: texts that collide on purpose cannot be prepared.
+/// Hashes short texts fast, from a secret random start. Colliding texts cannot be prepared.
 #[derive(Clone, Copy, Debug)]
 struct TextHashing(u64);
 
@@ -69,7 +72,6 @@ impl BuildHasher for TextHashing {
     }
 }
 
-/// See [`TextHashing`].
 struct TextHasher(u64);
 
 impl Hasher for TextHasher {
@@ -87,7 +89,7 @@ impl Hasher for TextHasher {
         self.mix(u64::from_le_bytes(last) ^ ((octets.len() as u64) << 56));
     }
 
-    /// The mark behind a text: texts are hashed alone, and their length is in already.
+    /// Ignores the terminator of a `str`: texts are hashed alone, with their length.
     fn write_u8(&mut self, _: u8) {}
 }
 
@@ -101,7 +103,7 @@ impl TextHasher {
     }
 }
 
-/// What the preprocessor asks for before it has read anything.
+/// Texts that the preprocessor uses before it reads any input.
 const OF_THE_PREPROCESSOR: &[&str] = &[
     "defined",
     "directive",
@@ -122,13 +124,13 @@ const OF_THE_PREPROCESSOR: &[&str] = &[
 struct Entry {
     text: Cow<'static, str>,
     folded: Symbol,
-    /// The keyword that the text is when case is ignored.
+    /// The keyword that equals the text when case is ignored.
     keyword: Option<Keyword>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
-        // Copied, not made anew: for a short text the keywords would be most of the work.
+        // A clone is cheaper: for a short text, interning the keywords would be most of the work.
         static KNOWN: LazyLock<Symbols> = LazyLock::new(Symbols::known);
         KNOWN.clone()
     }
@@ -136,9 +138,9 @@ impl Default for Symbols {
 
 impl Symbols {
     fn known() -> Self {
-        let mut symbols = Self { texts: Vec::new(), index: HashMap::default() };
+        let mut symbols = Self { texts: Vec::new(), index: HashMap::default(), case_sensitive: false };
         symbols.add(Cow::Borrowed(""));
-        // The keywords come first, so that a symbol says by its number which keyword it is.
+        // Keywords come first, so that a symbol's number identifies its keyword.
         for (text, _) in KEYWORDS {
             symbols.add(Cow::Borrowed(text));
         }
@@ -154,7 +156,7 @@ impl Symbols {
         symbols
     }
 
-    /// The symbol of a text.
+    /// Returns the symbol of a text, adding it if absent.
     pub fn intern(&mut self, text: &str) -> Symbol {
         if let Some(symbol) = self.index.get(text) {
             return *symbol;
@@ -181,19 +183,37 @@ impl Symbols {
         symbol
     }
 
-    /// The text of a symbol.
+    /// Returns the text of a symbol.
     #[must_use]
     pub fn text(&self, symbol: Symbol) -> &str {
         &self.texts[symbol.0 as usize].text
     }
 
-    /// The symbol of the same text in lower case.
+    /// Returns the symbol that represents a name in a scope; equal symbols collide. It is the
+    /// lower-case text, or the text itself in case-sensitive mode.
     #[must_use]
     pub fn folded(&self, symbol: Symbol) -> Symbol {
+        if self.case_sensitive { symbol } else { self.lower_case(symbol) }
+    }
+
+    /// Returns the symbol of the text in lower case.
+    #[must_use]
+    pub fn lower_case(&self, symbol: Symbol) -> Symbol {
         self.texts[symbol.0 as usize].folded
     }
 
-    /// The keyword that this text is when case is ignored.
+    /// Makes names that differ only in case distinct, contrary to IDL (IDL 4.2, 7.2.3).
+    pub(crate) fn keep_case(&mut self) {
+        self.case_sensitive = true;
+    }
+
+    /// Returns true if names that differ only in case are distinct.
+    #[must_use]
+    pub fn is_case_sensitive(&self) -> bool {
+        self.case_sensitive
+    }
+
+    /// Returns the keyword that equals the text when case is ignored.
     #[must_use]
     pub fn keyword_ignoring_case(&self, symbol: Symbol) -> Option<Keyword> {
         self.texts[symbol.0 as usize].keyword
@@ -210,7 +230,7 @@ macro_rules! keywords {
         const KEYWORDS: &[(&str, Keyword)] = &[$(($text, Keyword::$name)),*];
 
         impl Keyword {
-            /// The text of the keyword.
+            /// Returns the text of the keyword.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self { $(Self::$name => $text),* }
@@ -238,14 +258,14 @@ keywords! {
 }
 
 impl Keyword {
-    /// Whether the word is a keyword in every IDL since CORBA 2.3. The later ones are keywords only where a
-    /// declaration or a type may start with them, because the IDL of twenty years uses them as names.
+    /// Returns true if the word is a keyword in every IDL since CORBA 2.3. Later keywords are
+    /// recognised only where a declaration or a type may start: older IDL uses them as names.
     #[must_use]
     pub fn is_reserved(self) -> bool {
         (self as usize) < Self::Component as usize
     }
 
-    /// Whether the word came with CORBA 3 (components, type ids).
+    /// Returns true if the word came with CORBA 3 (components, type ids).
     #[must_use]
     pub fn is_from_corba_3(self) -> bool {
         !self.is_reserved() && (self as usize) < Self::Alias as usize

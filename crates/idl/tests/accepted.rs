@@ -1,5 +1,5 @@
-//! Every specification in tests/accepted is turned into the Rust code that stands beside it, formatted as
-//! rustfmt would. `BLESS=1` rewrites the code.
+//! Compiles every specification in tests/accepted and compares the result with the Rust code beside
+//! it. The code is formatted as rustfmt would. `BLESS=1` rewrites it.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, Options};

@@ -1,5 +1,5 @@
-//! Texts made to take memory or time without end, with the limits that users have: each is answered with a message, in bounded
-//! memory, which the system enforces on a process of its own.
+//! Texts built to take unbounded memory or time, compiled with the default limits. Each gets a
+//! message, in bounded memory, which the system enforces on a separate process.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};
@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// A text, and what is said of it first; nothing where it is accepted.
+/// Returns texts with their names and their first message; the message is empty for an accepted
+/// text.
 fn texts() -> Vec<(&'static str, String, &'static str)> {
     let times = |piece: &str, count: usize| piece.repeat(count);
     let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();

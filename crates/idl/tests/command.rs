@@ -1,10 +1,10 @@
-//! The command and the build script's builder, with real files.
+//! The command and the builder of build scripts, with real files.
 
 use corelane_idl::{Builder, command};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A folder of its own for each test, removed at the end.
+/// A separate folder for each test, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -168,4 +168,32 @@ fn the_builder_leaves_alone_what_would_not_change() {
     assert_eq!(std::fs::metadata(&written).unwrap().modified().unwrap(), before);
     let refused = builder.try_compile(&folder.0.join("wrong.idl")).unwrap_err();
     assert!(refused.contains("wrong.idl:1:12"), "{refused}");
+}
+
+#[test]
+fn points_in_a_file_name_stay() {
+    let folder = Folder::new("points");
+    std::fs::write(folder.0.join("shop.v1.idl"), "interface First {};\n").unwrap();
+    std::fs::write(folder.0.join("shop.v2.idl"), "interface Second {};\n").unwrap();
+    assert_eq!(folder.run(&["-o", "@out", "@shop.v1.idl", "@shop.v2.idl"]), (command::ACCEPTED, String::new()));
+    let read = |name: &str| std::fs::read_to_string(folder.0.join("out").join(name)).unwrap();
+    assert!(read("shop.v1.rs").contains("First") && read("shop.v2.rs").contains("Second"));
+    let builder = Builder::new().output(&folder.0);
+    for name in ["shop.v1", "shop.v2"] {
+        let written = builder.try_compile(&folder.0.join(format!("{name}.idl"))).unwrap();
+        assert_eq!(written, folder.0.join(format!("{name}.rs")));
+    }
+}
+
+#[test]
+fn messages_about_files_with_crlf_show_the_text_alone() {
+    let folder = Folder::new("crlf");
+    let unix = "struct S {\n  Unknown a;\n};\n#error gone\n";
+    std::fs::write(folder.0.join("unix.idl"), unix).unwrap();
+    std::fs::write(folder.0.join("dos.idl"), unix.replace('\n', "\r\n")).unwrap();
+    let (_, expected) = folder.run(&["--check", "@unix.idl"]);
+    let (_, shown) = folder.run(&["--check", "@dos.idl"]);
+    assert!(shown.contains("Unknown a;"), "{shown}");
+    let plain = |text: &str| text.replace("dos.idl", "unix.idl");
+    assert_eq!(plain(&shown), expected);
 }

@@ -1,12 +1,14 @@
-//! Constant expressions against values that were computed otherwise (CORBA 3.0.3, 3.10.2): the rounding of quotients and
-//! remainders, complements by type, limits of sub-expressions, constants of other scopes, and what is out of range.
+//! Compares constant expressions with independently computed values (CORBA 3.0.3, 3.10.2).
+//!
+//! Covers rounding of quotients and remainders, complements by type, limits of sub-expressions,
+//! constants of other scopes, and values out of range.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};
 use corelane_idl::model::{ConstantValue as V, Kind, Type};
 use std::path::Path;
 
-/// The value of the constant `X` of a text, or the first message.
+/// Returns the value of the constant `X` of a text, or the first message.
 fn value(text: &str) -> Result<V, String> {
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
     if let Some(first) = compilation.diagnostics.list().first() {
@@ -118,7 +120,7 @@ fn long_doubles_have_the_precision_of_binary128() {
         Ok(V::LongDouble(number)) => number.bits(),
         other => panic!("{text}: {other:?}"),
     };
-    // From exact arithmetic with fractions.
+    // Expected values come from exact arithmetic with fractions.
     for (expression, expected) in [
         ("0.1", 0x3ffb_9999_9999_9999_9999_9999_9999_999a),
         ("3.14159265358979323846264338327950288", 0x4000_921f_b544_42d1_8469_898c_c517_01b8),
@@ -132,7 +134,7 @@ fn long_doubles_have_the_precision_of_binary128() {
     }
     let pi = "const long double PI = 3.14159265358979323846264338327950288; const long double X = PI * 2.0;";
     assert_eq!(bits(pi), 0x4001_921f_b544_42d1_8469_898c_c517_01b8);
-    // A double is the double that it is.
+    // A constant of type `double` keeps its double value.
     let double = "const double A = 0.1; const long double X = A;";
     assert_eq!(bits(double), 0x3ffb_9999_9999_9999_a000_0000_0000_0000);
 }
@@ -156,7 +158,7 @@ fn fixed_point() {
     ] {
         let found = value(&format!("const fixed X = {expression};"));
         let Ok(V::Fixed(found_digits, found_scale)) = found else { panic!("{expression}: {found:?}") };
-        // A value, not a way to write it.
+        // Compare values, not notations: drop trailing zeros.
         let (mut found_digits, mut found_scale) = (found_digits, found_scale);
         while found_scale > 0 && found_digits % 10 == 0 {
             (found_digits, found_scale) = (found_digits / 10, found_scale - 1);
@@ -185,7 +187,7 @@ fn two_angle_brackets_close_only_what_is_open() {
     }
 }
 
-/// The bounds of a sequence or string, the outermost first.
+/// Returns the bounds of a sequence or string, the outermost first.
 fn bounds_of(ty: &Type) -> Vec<u32> {
     match ty {
         Type::Sequence(element, bound) => bound.iter().copied().chain(bounds_of(element)).collect(),

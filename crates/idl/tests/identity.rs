@@ -1,10 +1,11 @@
-//! Repository ids as pragmas choose them, in nested scopes and in files that include each other (CORBA 3.0.3 section 10.7.5).
+//! Repository ids chosen by pragmas, in nested scopes and in files that include each other (CORBA
+//! 3.0.3 section 10.7.5).
 
 use corelane_idl::compile::{Compilation, Options};
 use corelane_idl::{Files, NoFiles};
 use std::path::Path;
 
-/// Files by their names.
+/// Files by name.
 struct Texts(&'static [(&'static str, &'static str)]);
 
 impl Files for Texts {
@@ -14,7 +15,7 @@ impl Files for Texts {
     }
 }
 
-/// The scoped names and ids of all that a text declares, or what is wrong with it.
+/// Returns the scoped names and ids of all declarations of a text, or its errors.
 fn ids_with(text: &str, files: &dyn Files) -> Result<Vec<(String, String)>, String> {
     let options = Options { include: vec!["in".into()], ..Options::default() };
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &options, files);
@@ -69,7 +70,7 @@ fn names_are_looked_up_where_the_pragma_stands() {
             ("I", "LOCAL:outer"),
             ("M", "IDL:M:1.0"),
             ("M::I", "IDL:inner:1.0"),
-            // The id of a scope is not that of what is in it, and neither is its version.
+            // The id and version of a scope do not apply to its members.
             ("M::I::S", "IDL:M/I/S:4.2"),
             ("M::N", "IDL:M/N:9.9"),
             ("M::N::J", "IDL:j:2.5"),
@@ -139,7 +140,7 @@ fn each_file_has_its_own_prefix_and_may_speak_of_names_of_others() {
             ("D", "IDL:second/D:1.0"),
             ("G", "IDL:first/G:1.0"),
             ("E", "IDL:main/E:1.0"),
-            // A file that is included within a module starts without a prefix, too.
+            // A file that is included within a module also starts without a prefix.
             ("M::H", "IDL:M/H:2.2"),
             ("M::I", "IDL:inside/M/I:3.3"),
             ("M::J", "IDL:main/M/J:1.0"),

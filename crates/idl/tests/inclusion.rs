@@ -1,10 +1,11 @@
-//! Where included files are looked for, how often they are read, and what holds within them.
+//! The search for included files, the number of times they are read, and the effect of their
+//! content.
 
 use corelane_idl::Files;
 use corelane_idl::compile::{Compilation, Options};
 use std::path::Path;
 
-/// Files by their paths.
+/// Files by path.
 struct Texts<'t>(&'t [(&'t str, &'t str)]);
 
 impl Files for Texts<'_> {
@@ -13,7 +14,7 @@ impl Files for Texts<'_> {
     }
 }
 
-/// The messages about `main/a.idl`, with their places.
+/// Returns the messages about `main/a.idl`, with their locations.
 fn said(text: &str, include: &[&str], files: &[(&str, &str)]) -> Vec<String> {
     let options = Options { include: include.iter().map(Into::into).collect(), ..Options::default() };
     let compilation = Compilation::of_text(Path::new("main/a.idl"), text.into(), &options, &Texts(files));
@@ -66,14 +67,14 @@ fn guards_and_once_keep_a_file_from_being_read_again() {
         );
     }
     let twice = said("#include \"t.idl\"\n#include \"t.idl\"\n", &[], &[("main/t.idl", "interface T {};")]);
-    assert_eq!(twice, ["main/t.idl:1: `T` is declared twice in one scope"]);
-    // A guard that is undefined again lets the file in.
+    assert_eq!(twice, ["main/t.idl:1: this file is included twice, and declares `T` each time"]);
+    // If its guard is undefined, the file is read again.
     let again = said(
         "#include \"t.idl\"\n#undef G\n#include \"t.idl\"\n",
         &[],
         &[("main/t.idl", "#ifndef G\n#define G\ninterface T {};\n#endif\n")],
     );
-    assert_eq!(again, ["main/t.idl:3: `T` is declared twice in one scope"]);
+    assert_eq!(again, ["main/t.idl:3: this file is included twice, and declares `T` each time"]);
 }
 
 #[test]
@@ -126,4 +127,35 @@ fn an_interface_has_a_bounded_number_of_operations() {
     let many = said(&format!("interface I {{\n{operations}}};\n"), &[], &[]);
     assert_eq!(many.len(), 1, "{many:?}");
     assert!(many[0].contains("more than") && many[0].contains("10000"), "{many:?}");
+}
+
+#[test]
+fn messages_come_in_the_order_in_which_the_files_are_read() {
+    let files = [
+        ("main/b.idl", "typedef Gone B1;\n#include \"c.idl\"\ntypedef Gone B2;\n"),
+        ("main/c.idl", "#error c\nstruct C { long; };\n"),
+    ];
+    let text = "typedef Gone A1;\n#include \"b.idl\"\nstruct A { long; };\n#error a\ntypedef Gone A2;\n";
+    let shown = said(text, &[], &files);
+    let places: Vec<&str> = shown.iter().map(|line| line.split_once(": ").unwrap().0).collect();
+    let expected = [
+        "main/a.idl:1",
+        "main/b.idl:1",
+        "main/c.idl:1",
+        "main/c.idl:2",
+        "main/b.idl:3",
+        "main/a.idl:3",
+        "main/a.idl:4",
+        "main/a.idl:5",
+    ];
+    assert_eq!(places, expected, "{shown:?}");
+}
+
+#[test]
+fn a_file_without_a_guard_that_is_read_twice_is_told_of_once() {
+    let files = [("main/b.idl", "struct Z { long a; };\nconst long K = 1;\nmodule M { typedef long T; };\n")];
+    let twice = said("#include \"b.idl\"\n#include \"b.idl\"\ntypedef Z T;\n", &[], &files);
+    assert_eq!(twice, ["main/b.idl:1: this file is included twice, and declares `Z` each time"]);
+    let macros = said("#define TWICE long a; long a;\nstruct S { TWICE };\n", &[], &[]);
+    assert_eq!(macros, ["main/a.idl:2: `a` is declared twice in one scope"]);
 }

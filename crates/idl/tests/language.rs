@@ -1,5 +1,6 @@
-//! Every specification in tests/language is accepted without a word, and means what stands beside it: each definition with its
-//! repository id, constants with their values. `BLESS=1` rewrites the lists.
+//! Every specification in tests/language is accepted without a message and matches the list beside
+//! it. The list has each definition with its repository id, and constants with their values.
+//! `BLESS=1` rewrites the lists.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, Options};
@@ -7,7 +8,7 @@ use corelane_idl::model::{ConstantValue, Kind, Type};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What a text means: a line a definition that the main file or an included one has.
+/// Returns the definitions of a text, one a line, from the main file and included ones.
 fn meaning(compilation: &Compilation) -> String {
     let mut lines = String::new();
     for id in compilation.model.ids() {

@@ -1,11 +1,11 @@
-//! The preprocessor, seen through what the compiler makes of a text.
+//! The preprocessor, tested through the output of the compiler.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};
 use corelane_idl::diagnostic::Severity;
 use std::path::Path;
 
-/// What is said of a text: place and message of each, warnings too.
+/// Returns the messages about a text with their locations, warnings included.
 fn said(text: &str) -> Vec<String> {
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
     let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {

@@ -1,5 +1,6 @@
-//! Every specification in tests/refused breaks a rule of the language and is refused with the messages that stand beside
-//! it; those in tests/warned are legal and unwise. `BLESS=1` rewrites the messages.
+//! Compares messages with the text beside each specification. Those in tests/refused break a rule
+//! of the language. Those in tests/warned are legal but questionable. Those in tests/case_sensitive
+//! need names that differ only in case to be distinct. `BLESS=1` rewrites the messages.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn every_faulty_text_is_refused_as_it_should_be() {
-    let cases = compare("refused", false);
+    let cases = compare("refused", &Options::default(), false);
     let missing: Vec<String> =
         (1..=114).map(|number| format!("{number:03}.idl")).filter(|name| !cases.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -15,11 +16,22 @@ fn every_faulty_text_is_refused_as_it_should_be() {
 
 #[test]
 fn every_unwise_text_is_accepted_with_a_warning() {
-    assert!(!compare("warned", true).is_empty());
+    assert!(!compare("warned", &Options::default(), true).is_empty());
 }
 
-/// Compares what is said of each case of a folder with the text beside it. Their names.
-fn compare(folder: &str, accepted: bool) -> Vec<String> {
+#[test]
+fn names_that_differ_in_case_alone_are_kept_apart_on_request() {
+    let options = Options { case_sensitive: true, ..Options::default() };
+    assert!(!compare("case_sensitive", &options, true).is_empty());
+    assert!(!compare("case_sensitive_refused", &options, false).is_empty());
+    let text = include_bytes!("case_sensitive/all.idl").to_vec();
+    let compilation = Compilation::of_text(Path::new("all.idl"), text, &Options::default(), &NoFiles);
+    assert!(!compilation.is_accepted());
+}
+
+/// Compares the messages about each case of a folder with the text beside it. Returns the names of
+/// the cases.
+fn compare(folder: &str, options: &Options, accepted: bool) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let bless = std::env::var_os("BLESS").is_some();
     let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -29,7 +41,7 @@ fn compare(folder: &str, accepted: bool) -> Vec<String> {
     for case in &cases {
         let name = case.file_name().unwrap().to_str().unwrap();
         let text = std::fs::read(case).unwrap();
-        let compilation = Compilation::of_text(Path::new(name), text, &Options::default(), &NoFiles);
+        let compilation = Compilation::of_text(Path::new(name), text, options, &NoFiles);
         let shown = compilation.diagnostics.render(&compilation.sources, false);
         let expected_at = case.with_extension("txt");
         if bless {

@@ -1,8 +1,9 @@
-//! A transport inside the process whose streams have no descriptor, for tests: what works over it works over shared memory or a
-//! polled network card too.
+//! A transport inside the process, for tests, whose streams have no descriptor. Code that works
+//! over it also works over shared memory or a polled network card.
 //!
-//! Its endpoints are Unix socket paths below `/mock/`, so it can stand beside the real transports; each [`Mock`] is a network of its
-//! own. Listeners do have a descriptor: accepting is nobody's hot path.
+//! Its endpoints are Unix socket paths below `/mock/`, so it can stand beside the real transports.
+//! Each [`MockTransport`] is a network of its own. Its listeners do have a descriptor, because
+//! accepting is not on the hot path.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,51 +14,50 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::eventfd::Wake;
+use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 
-use crate::{Endpoint, Half, Listener, Peer, Properties, Report, Stream, Transport, Wait};
+use crate::{ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait};
 
-/// What the paths of its endpoints begin with.
-const BELOW: &str = "/mock";
-/// Octets that one direction of a connection holds.
-const ROOM: usize = 64 * 1024;
+const PATH_PREFIX: &str = "/mock";
+/// Bytes that one direction of a connection holds.
+const PIPE_CAPACITY: usize = 64 * 1024;
 
 /// A network inside the process.
 #[derive(Debug)]
-pub struct Mock(Mutex<HashMap<PathBuf, Weak<Door>>>);
+pub struct MockTransport(Mutex<HashMap<PathBuf, Weak<AcceptQueue>>>);
 
-impl Default for Mock {
+impl Default for MockTransport {
     fn default() -> Self {
-        Mock(Mutex::new("mock listeners", Scope::Orb, HashMap::new()))
+        MockTransport(Mutex::new("mock listeners", Scope::Orb, HashMap::new()))
     }
 }
 
-impl Mock {
+impl MockTransport {
     fn path(endpoint: &Endpoint) -> io::Result<&Path> {
         match endpoint {
-            Endpoint::Unix { path } if path.starts_with(BELOW) => Ok(path),
+            Endpoint::Unix { path } if path.starts_with(PATH_PREFIX) => Ok(path),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no endpoint of the mock"))),
         }
     }
 }
 
-impl Transport for Mock {
+impl Transport for MockTransport {
     fn name(&self) -> &'static str {
         "mock"
     }
 
-    fn serves(&self, endpoint: &Endpoint) -> bool {
-        Mock::path(endpoint).is_ok()
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        MockTransport::path(endpoint).is_ok()
     }
 
     fn connect_with(
         &self,
         endpoint: &Endpoint,
-        _properties: &Properties,
+        _properties: &ConnectionProperties,
         _deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        let door = self.0.lock().get(Mock::path(endpoint)?).and_then(Weak::upgrade);
+        let door = self.0.lock().get(MockTransport::path(endpoint)?).and_then(Weak::upgrade);
         let door = door.ok_or(io::ErrorKind::ConnectionRefused)?;
         let (there, back) = (Arc::new(Pipe::default()), Arc::new(Pipe::default()));
         door.waiting.lock().push_back(MockStream::new(Arc::clone(&there), Arc::clone(&back)));
@@ -66,28 +66,28 @@ impl Transport for Mock {
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        let path = Mock::path(endpoint)?;
+        let path = MockTransport::path(endpoint)?;
         let mut doors = self.0.lock();
         if doors.get(path).is_some_and(|door| door.strong_count() > 0) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let waiting = Mutex::new("mock connections", Scope::Lane, VecDeque::new());
-        let door = Arc::new(Door { waiting, wake: Wake::new()?, local: endpoint.clone() });
+        let door = Arc::new(AcceptQueue { waiting, wake: EventFd::new()?, local: endpoint.clone() });
         doors.insert(path.to_owned(), Arc::downgrade(&door));
         Ok(Box::new(MockListener(door)))
     }
 }
 
-/// Where connections wait to be accepted.
+/// The queue of connections that wait to be accepted.
 #[derive(Debug)]
-struct Door {
+struct AcceptQueue {
     waiting: Mutex<VecDeque<MockStream>>,
-    wake: Wake,
+    wake: EventFd,
     local: Endpoint,
 }
 
 #[derive(Debug)]
-struct MockListener(Arc<Door>);
+struct MockListener(Arc<AcceptQueue>);
 
 impl Listener for MockListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
@@ -103,7 +103,7 @@ impl Listener for MockListener {
         self.0.wake.as_fd()
     }
 
-    fn local(&self) -> &Endpoint {
+    fn local_endpoint(&self) -> &Endpoint {
         &self.0.local
     }
 }
@@ -115,7 +115,7 @@ struct Pipe {
 }
 
 #[derive(Clone, Copy)]
-enum End {
+enum PipeEnd {
     Reader,
     Writer,
 }
@@ -123,13 +123,13 @@ enum End {
 #[derive(Default)]
 struct PipeState {
     octets: VecDeque<u8>,
-    /// Who is told that there is something to read.
-    reader: Option<Report>,
-    /// Who is told that there is room.
-    writer: Option<Report>,
-    /// Nothing more is written.
+    /// Called when there is something to read.
+    reader: Option<ReadinessCallback>,
+    /// Called when there is room.
+    writer: Option<ReadinessCallback>,
+    /// The writer has closed: nothing more is written.
     ended: bool,
-    /// Nothing more is read.
+    /// The reader has closed: nothing more is read.
     abandoned: bool,
 }
 
@@ -140,10 +140,11 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// Does `work` as soon as it comes to something, and tells the other end.
+    /// Calls `work` until it returns a result or the wait ends, then reports the change to the
+    /// other end.
     fn when<T>(
         &self,
-        other: End,
+        other: PipeEnd,
         wait: Wait,
         coarse: Duration,
         mut work: impl FnMut(&mut PipeState) -> Option<io::Result<T>>,
@@ -170,17 +171,17 @@ impl Pipe {
         }
     }
 
-    fn change(&self, other: End, change: impl FnOnce(&mut PipeState)) {
+    fn change(&self, other: PipeEnd, change: impl FnOnce(&mut PipeState)) {
         let mut state = self.state.lock();
         change(&mut state);
         self.tell(state, other);
     }
 
-    /// Something has changed that concerns `end`.
-    fn tell(&self, state: MutexGuard<'_, PipeState>, end: End) {
+    /// Wakes waiting threads and calls back `end`, after a change that concerns it.
+    fn tell(&self, state: MutexGuard<'_, PipeState>, end: PipeEnd) {
         let report = match end {
-            End::Reader => state.reader.clone(),
-            End::Writer => state.writer.clone(),
+            PipeEnd::Reader => state.reader.clone(),
+            PipeEnd::Writer => state.writer.clone(),
         };
         drop(state);
         self.changed.notify_all();
@@ -214,7 +215,7 @@ impl MockStream {
 impl Stream for MockStream {
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let coarse = self.timeouts.lock().0;
-        self.incoming.when(End::Writer, wait, coarse, |state| {
+        self.incoming.when(PipeEnd::Writer, wait, coarse, |state| {
             if state.octets.is_empty() {
                 return (state.ended || state.abandoned).then_some(Ok(0));
             }
@@ -228,11 +229,11 @@ impl Stream for MockStream {
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let coarse = self.timeouts.lock().1;
-        self.outgoing.when(End::Reader, wait, coarse, |state| {
+        self.outgoing.when(PipeEnd::Reader, wait, coarse, |state| {
             if state.ended || state.abandoned {
                 return Some(Err(io::ErrorKind::BrokenPipe.into()));
             }
-            let room = ROOM - state.octets.len();
+            let room = PIPE_CAPACITY - state.octets.len();
             let before = state.octets.len();
             state.octets.extend(slices.iter().flat_map(|slice| slice.iter()).take(room));
             let sent = state.octets.len() - before;
@@ -244,7 +245,7 @@ impl Stream for MockStream {
         None
     }
 
-    fn report_to(&self, report: Report) -> bool {
+    fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
         self.incoming.state.lock().reader = Some(Arc::clone(&report));
         self.outgoing.state.lock().writer = Some(Arc::clone(&report));
         report();
@@ -256,10 +257,10 @@ impl Stream for MockStream {
         Ok(())
     }
 
-    fn shutdown(&self, half: Half) {
-        self.outgoing.change(End::Reader, |state| state.ended = true);
-        if half == Half::Both {
-            self.incoming.change(End::Writer, |state| {
+    fn shutdown(&self, half: ShutdownMode) {
+        self.outgoing.change(PipeEnd::Reader, |state| state.ended = true);
+        if half == ShutdownMode::Both {
+            self.incoming.change(PipeEnd::Writer, |state| {
                 state.abandoned = true;
                 state.octets.clear();
             });
@@ -269,10 +270,14 @@ impl Stream for MockStream {
     fn peer(&self) -> &Peer {
         &Peer::Unknown
     }
+
+    fn is_peer_local(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for MockStream {
     fn drop(&mut self) {
-        self.shutdown(Half::Both);
+        self.shutdown(ShutdownMode::Both);
     }
 }

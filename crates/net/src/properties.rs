@@ -1,16 +1,19 @@
-//! What is set on the sockets of connections.
+//! Properties of connections' sockets.
 
-/// Properties of connections; `None` leaves one as the transport has it. A transport ignores those that it has nothing for.
+/// Properties of connections; `None` keeps the transport's default. A transport ignores properties
+/// that do not apply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Properties {
-    /// Kernel's send buffer in octets, its own overhead not counted; bounded by the system.
-    pub send_buffer: Option<u32>,
-    /// Kernel's receive buffer in octets, its own overhead not counted; bounded by the system.
-    pub receive_buffer: Option<u32>,
-    /// Idle connections are probed, at the system's times.
+pub struct ConnectionProperties {
+    /// Size of the kernel's send buffer in bytes, without the kernel's overhead; bounded by the
+    /// system.
+    pub send_buffer_size: Option<u32>,
+    /// Size of the kernel's receive buffer in bytes, without the kernel's overhead; bounded by the
+    /// system.
+    pub receive_buffer_size: Option<u32>,
+    /// Probes idle connections, at the system's intervals.
     pub keep_alive: Option<bool>,
-    /// Only hosts that are reached without a gateway.
+    /// Reaches only hosts without a gateway in between.
     pub dont_route: Option<bool>,
-    /// Small messages leave at once.
+    /// Sends small messages at once (no Nagle delay).
     pub no_delay: Option<bool>,
 }

@@ -1,6 +1,9 @@
-//! The file of a Unix listener: one that a dead process left is removed before listening, one's own when the listener goes.
+//! The file of a Unix listener.
 //!
-//! Invariant: no other file is ever removed, and none behind which a process listens.
+//! Before listening, a file that a dead process left is removed; the listener's own file is removed
+//! with the listener.
+//!
+//! Invariant: no other file is ever removed, and none of a socket on which a process listens.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -12,24 +15,24 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::process;
-use corelane_sys::socket::{self, Address, Options};
+use corelane_sys::socket::{self, Address, SocketOptions};
 
-/// How long a listener with a full backlog may keep one waiting that only wants to know whether it lives.
-const PROBE: Duration = Duration::from_millis(200);
+/// Time to wait for a listener with a full backlog when probing whether it is alive.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The file that a listener made; removed with it.
+/// The file that a listener made; removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode: the path may have been given to another file since.
+    /// Device and inode, because another file may have taken the path since.
     identity: (u64, u64),
-    /// In a forked child the listener, and its file, are still the parent's.
+    /// Fork generation: in a forked child, the listener and its file still belong to the parent.
     forks: u64,
 }
 
 impl SocketFile {
-    /// The file at `path`, which the caller has just bound.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+    /// Takes ownership of the file at `path`, which the caller has just bound.
+    pub(crate) fn for_path(path: &Path) -> io::Result<Self> {
         let identity = identity(&fs::symlink_metadata(path)?);
         Ok(SocketFile { path: path.to_owned(), identity, forks: process::generation() })
     }
@@ -39,7 +42,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = || fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity);
         if process::generation() == self.forks && is_own() {
-            // Best effort: a file left behind is removed by the next listener.
+            // Best effort: the next listener removes a file that is left behind.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -52,22 +55,23 @@ fn identity(found: &Metadata) -> (u64, u64) {
 /// Removes the socket file that a dead process left at `path`.
 ///
 /// # Errors
-/// `AddrInUse` if a process listens there, or is about to; what is no socket is left for `bind` to refuse.
+/// `AddrInUse` if a process listens there or is about to. A file that is not a socket is left for
+/// `bind` to refuse.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     if !is_socket(path) {
         return Ok(());
     }
     check_dead(path, path)?;
-    // Between the look and the removal another process may have put its own file there. So it is moved out of the way first,
-    // and looked at again where nobody else will touch it.
-    let aside = beside(path);
+    // Between the check and the removal, another process may have put its own file there. So the
+    // file is first moved to a name that no other process uses, and checked again.
+    let aside = temporary_path(path);
     match fs::rename(path, &aside) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     }
     let dead = if is_socket(&aside) { check_dead(&aside, path) } else { Err(in_use(path)) };
-    // Never over another file: a link is refused where there is one.
+    // A hard link never replaces another file: the call fails if there is one.
     let back = if dead.is_err() { fs::hard_link(&aside, path) } else { Ok(()) };
     if back.is_ok() {
         fs::remove_file(&aside)?;
@@ -79,19 +83,20 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Nobody answers behind the socket file `file`, and no process has a socket bound to `path`.
+/// Checks that no process answers at the socket file `file`, and none has a socket bound to `path`.
 fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
-    let until = Monotonic::now() + PROBE;
-    match socket::connect(&Address::Unix(file.to_owned()), &Options::default(), Some(until)) {
+    let until = Monotonic::now() + PROBE_TIMEOUT;
+    match socket::connect(&Address::Unix(file.to_owned()), &SocketOptions::default(), Some(until)) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !is_bound(path) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => Err(in_use(path)),
     }
 }
 
-/// Whether a socket is bound to `path`: a process that does not listen yet refuses connections as a dead one does.
+/// Returns true if a socket is bound to `path`. A process that does not listen yet refuses
+/// connections as a dead one does.
 fn is_bound(path: &Path) -> bool {
-    // Without /proc only the answer to a connection tells.
+    // Without /proc, only the result of connecting tells.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
     let wanted = path.as_os_str().as_bytes();
     sockets
@@ -103,12 +108,13 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, format!("{} is in use", path.display()))
 }
 
-/// A name in the same folder that no other call uses.
-fn beside(path: &Path) -> PathBuf {
+/// Returns a name in the same folder that no other call uses.
+fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // No longer than the path itself where it can be: what can be bound to can be connected to.
+    // No longer than `path` itself if possible: a path that can be bound can then also be connected
+    // to.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());
@@ -122,7 +128,7 @@ mod tests {
     use super::*;
     use crate::{Endpoint, Transport, Unix};
 
-    /// A folder for one test, without anything in it.
+    /// Creates an empty folder for one test.
     fn folder(test: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("corelane-{test}-{}", process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -135,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_leaves_the_file_to_its_parent() {
+    fn forked_child_leaves_the_file_to_its_parent() {
         let folder = folder("forked");
         let path = folder.join("socket");
         let mut listener = Some(Unix.listen(&Endpoint::unix(&path)).unwrap());
-        let dropped = process::in_child(|| {
+        let dropped = process::run_in_child(|| {
             drop(listener.take());
             true
         });
@@ -151,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_file_of_a_dead_listener_is_removed() {
+    fn only_a_dead_listeners_file_is_removed() {
         let folder = folder("stale");
         let path = folder.join("socket");
         let living = UnixListener::bind(&path).unwrap();
@@ -160,7 +166,7 @@ mod tests {
         drop(living);
         drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
 
-        // Bound, and not listening.
+        // Bound but not listening.
         let datagrams = UnixDatagram::bind(&path).unwrap();
         assert!(is_bound(&path));
         refused(&path);
@@ -177,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn a_living_listener_with_a_full_backlog_is_not_waited_for() {
+    fn listener_with_a_full_backlog_is_not_waited_for() {
         let folder = folder("full");
         let path = folder.join("socket");
-        let living = socket::listen(&Address::Unix(path.clone()), &Options::default(), 0).unwrap();
+        let living = socket::listen(&Address::Unix(path.clone()), &SocketOptions::default(), 0).unwrap();
         let soon = || Some(Monotonic::now() + Duration::from_millis(1));
-        let fill = || socket::connect(&Address::Unix(path.clone()), &Options::default(), soon());
+        let fill = || socket::connect(&Address::Unix(path.clone()), &SocketOptions::default(), soon());
         let waiting: Vec<_> = std::iter::from_fn(|| fill().ok()).collect();
         assert!(!waiting.is_empty());
         refused(&path);
@@ -193,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_leaves_what_took_its_place() {
+    fn listener_leaves_the_file_that_replaced_its_own() {
         let folder = folder("replaced");
         let path = folder.join("socket");
         let first = Unix.listen(&Endpoint::unix(&path)).unwrap();

@@ -1,4 +1,4 @@
-//! One connection, whatever carries it.
+//! The interface of one connection, independent of what carries it.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,33 +9,33 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// How long a call on a stream may wait.
+/// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until something happens, or the stream's coarse time-out passes.
+    /// Waits until something happens, or the stream's coarse time-out passes.
     Block,
-    /// Not at all: `WouldBlock` where it would have to.
+    /// Does not wait: `WouldBlock` where it would have to.
     Now,
-    /// Until the deadline, precisely; `TimedOut` after it.
+    /// Waits until exactly the deadline; `TimedOut` after it.
     Until(Monotonic),
 }
 
-/// Which halves of a connection are shut down.
+/// The halves of a connection to shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Half {
+pub enum ShutdownMode {
     /// The peer sees the end of the stream; reading goes on.
     Write,
-    /// Nothing goes either way.
+    /// Neither direction carries bytes any more.
     Both,
 }
 
-/// Who is at the other end, as far as the transport knows.
+/// The identity of the peer, as far as the transport knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer {
     /// An Internet address.
     Ip(SocketAddr),
-    /// A process on this machine, with the credentials that the kernel vouches for.
+    /// A process on this machine, with credentials that the kernel vouches for.
     Process {
         /// Process id at the time of connecting.
         pid: i32,
@@ -44,8 +44,21 @@ pub enum Peer {
         /// Effective group id.
         gid: u32,
     },
-    /// The transport cannot say.
+    /// The transport does not know the peer.
     Unknown,
+}
+
+impl Peer {
+    /// Returns true if the peer is known to be on this machine: a process that the kernel vouches
+    /// for, or a loopback address.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Peer::Ip(address) => address.ip().to_canonical().is_loopback(),
+            Peer::Process { .. } => true,
+            Peer::Unknown => false,
+        }
+    }
 }
 
 impl fmt::Display for Peer {
@@ -58,27 +71,31 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What a stream without a descriptor tells of what happened to it.
-pub type Report = Arc<dyn Fn() + Send + Sync>;
+/// Called by a stream without a descriptor when something happened to it.
+pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
-/// A connection: an ordered stream of octets both ways.
+/// A connection: an ordered stream of bytes in both directions.
 ///
-/// One thread reads and one writes at a time (the ORB sees to that); the two may be different threads.
+/// At most one thread reads and at most one writes at a time, which the ORB ensures. They may be
+/// different threads.
 pub trait Stream: Send + Sync + fmt::Debug {
-    /// Reads at least one octet into the front of `buffer`; 0 means that the peer has closed its side.
+    /// Reads at least one byte into the front of `buffer`; 0 means that the peer has closed its
+    /// side.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] when nothing is there; `TimedOut` when the deadline or the coarse time-out passed;
-    /// otherwise the connection is lost.
+    /// `WouldBlock` with [`Wait::Now`] when there is nothing to read. `TimedOut` when the deadline
+    /// or the coarse time-out has passed. Any other error: the connection is lost.
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Writes octets of `slices` in order, as many as the transport takes, and returns their number (at least one).
+    /// Writes bytes of `slices` in order, up to what the transport takes, and returns their number
+    /// (at least one).
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
-    /// Writes octets from the front of `octets`, as many as the transport takes, and returns their number.
+    /// Writes bytes from the front of `octets`, up to what the transport takes, and returns their
+    /// number.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -86,51 +103,68 @@ pub trait Stream: Send + Sync + fmt::Debug {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// A descriptor whose edges tell when `recv` and `send_vectored` no longer block after a call with [`Wait::Now`] got less than it could
-    /// take (of room it may also tell as of octets); `None` if the transport has none, see [`report_to`](Self::report_to).
+    /// Returns a descriptor whose edges tell when `recv` and `send_vectored` no longer block, after
+    /// a call with [`Wait::Now`] did less than asked. An edge for room may also look like an edge
+    /// for data. `None` if the transport has no descriptor; see
+    /// [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What a thread that has the stream for itself does before it waits for [`readiness`](Self::readiness) and not in `recv`: asks that
-    /// the descriptor tell of octets. True: there is something to read, or the end, already. `None`: the descriptor always tells.
-    /// It may become readable without anything to read: who was told of it asks again.
+    /// Makes [`readiness`](Self::readiness) report the next arrival of data.
+    ///
+    /// A thread that has the stream for itself calls it before it waits for the descriptor instead
+    /// of in `recv`. `Some(true)`: there is already data to read, or the end. `None`: the
+    /// descriptor reports every arrival anyway. The descriptor may become readable with nothing to
+    /// read; the thread then calls this again.
     ///
     /// # Errors
     /// When the connection is lost.
-    fn ask_to_poll(&self) -> io::Result<Option<bool>> {
+    fn arm_readiness(&self) -> io::Result<Option<bool>> {
         Ok(None)
     }
 
-    /// Whether the descriptor tells of octets unasked: then each arrival is an event for whoever watches it, which the sender pays for.
-    /// A stream that has to be [asked](Self::ask_to_poll) says no.
-    fn tells_of_octets(&self) -> bool {
+    /// Returns true if the descriptor reports arrivals without
+    /// [`arm_readiness`](Self::arm_readiness). Each arrival then wakes the thread that watches it,
+    /// and the sender pays for that.
+    fn reports_every_arrival(&self) -> bool {
         true
     }
 
-    /// For streams without a descriptor: from now on `report` is called whenever there may be something to read, room to write, or the
-    /// end; once at once. It may be called from any thread, and never waits. False: the stream cannot report, and only a thread of
-    /// its own can serve it.
-    fn report_to(&self, report: Report) -> bool {
+    /// Sets a callback for streams without a descriptor; returns false if the stream has none to
+    /// call.
+    ///
+    /// The stream calls `report` once at once, and then whenever there may be data to read, room to
+    /// write, or the end. It may call from any thread; `report` never waits. A stream that returns
+    /// false needs a thread of its own.
+    fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
         let _ = report;
         false
     }
 
-    /// The coarse time-outs of blocking calls: precise to a few scheduler ticks, and free of system calls per call.
+    /// Sets the coarse time-outs of blocking calls. They are precise to a few scheduler ticks, and
+    /// cost no system call per call.
     ///
     /// # Errors
-    /// When the descriptor is gone.
+    /// If the descriptor is gone.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
-    /// Sets the differentiated services code point, 0 to 63, of what is sent from now on; nothing happens where there are no packets.
+    /// Sets the differentiated services code point, 0 to 63, of what is sent from now on; does
+    /// nothing where there are no packets.
     ///
     /// # Errors
-    /// `InvalidInput` for a larger code point; where the system refuses it.
+    /// `InvalidInput` for a larger code point; an error of the system if it refuses the value.
     fn set_dscp(&self, _dscp: u8) -> io::Result<()> {
         Ok(())
     }
 
     /// Shuts one or both halves down; repeated calls are harmless.
-    fn shutdown(&self, half: Half);
+    fn shutdown(&self, half: ShutdownMode);
 
-    /// Who is at the other end.
+    /// Returns the identity of the peer.
     fn peer(&self) -> &Peer;
+
+    /// Returns true if the peer is known to be on this machine. By default, servers do not accept
+    /// priorities from peers of other machines.
+    fn is_peer_local(&self) -> bool {
+        self.peer().is_local()
+    }
 }

@@ -1,4 +1,6 @@
-//! Transports and the list of them that an ORB has.
+//! The traits of transports, and the list of transports that an ORB uses.
+//!
+//! The documentation of [`Transport`] has the page "Writing a transport".
 
 use std::fmt;
 use std::io;
@@ -8,71 +10,193 @@ use std::sync::Arc;
 use corelane_sys::clock::Monotonic;
 
 pub use crate::socket::{Tcp, Unix};
-use crate::{Endpoint, Properties, SharedMemory, Stream};
+use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 
 /// Makes connections to, and listeners at, the endpoints of one kind.
+///
+/// # Writing a transport
+/// A transport is three types:
+///
+/// | trait | a value is | methods without a default |
+/// |---|---|---|
+/// | `Transport` | the transport, which all threads of its ORBs share | `name`, `supports`, `connect_with`, `listen` |
+/// | [`Listener`] | one endpoint at which it listens | `accept`, `readiness`, `local_endpoint` |
+/// | [`Stream`] | one connection | `recv`, `send_vectored`, `readiness`, `set_coarse_timeouts`, `shutdown`, `peer` |
+///
+/// Bytes are all that a transport sees: framing, byte order and requests are the ORB's.
+///
+/// ## Endpoints
+/// A new transport uses endpoints of an existing kind, because [`Endpoint`] is an enum of this
+/// crate. `supports` selects them: [`MockTransport`](crate::mock::MockTransport) supports Unix paths
+/// below `/mock`. The ORB uses the first of its [`Transports`] that supports an endpoint, so a
+/// transport must stand before others that support the same endpoints. `OrbBuilder::transports`
+/// takes the list.
+///
+/// ## Rules for listeners
+/// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
+///   one connection or the machine's limits, and the listener stays usable.
+/// * `readiness` is a descriptor, also for a transport whose streams have none. It becomes readable
+///   when a connection waits. The ORB watches it with edge-triggered epoll.
+/// * Connections are accepted in the order in which they were made. Connecting does not wait for
+///   `accept`.
+/// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener frees
+///   the endpoint: connecting then fails, and listening there succeeds again.
+/// * `local_endpoint` has what the system chose, such as the port. Clients can connect to it.
+///
+/// ## Rules for streams
+/// * Bytes arrive unchanged and in order. The two directions are independent.
+/// * One thread may read while another writes. `shutdown` may be called by any thread at any time.
+/// * A call with [`Wait::Now`](crate::Wait::Now) never blocks. A call with
+///   [`Wait::Until`](crate::Wait::Until) returns `TimedOut` after the deadline, and one with
+///   [`Wait::Block`](crate::Wait::Block) after the stream's coarse time-out. Data or room that is
+///   available takes precedence over a deadline that has passed.
+/// * `recv` returns 0 only at the end of the stream. `send_vectored` takes as many bytes as there is
+///   room for; it returns an error, not 0, if there is no room.
+/// * A stream with a descriptor reports an edge when there is something to read, after a `recv` with
+///   `Wait::Now` that did not fill its buffer. It does so for room after a send with `Wait::Now` that
+///   did not take everything. A stream whose descriptor does not report other arrivals returns false
+///   from [`reports_every_arrival`](Stream::reports_every_arrival) and implements
+///   [`arm_readiness`](Stream::arm_readiness).
+/// * A stream without a descriptor implements
+///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise only a thread of its own
+///   can serve it.
+/// * After `shutdown(Write)` the peer reads the rest and then the end, and further sends of this side
+///   fail. `shutdown(Both)` also ends every `recv` and `send` that waits on this stream.
+/// * Dropping a stream closes the connection: the peer's `recv` returns 0, and its sends fail at some
+///   point. In a forked child the connection is still the parent's, and dropping it there must not
+///   end it.
+///
+/// ## Threads of the transport
+/// A transport with threads of its own starts them when needed, and ends them when the last ORB has
+/// called [`detach_orb`](Self::detach_orb).
+///
+/// ## Tests
+/// `tests/conformance.rs` of this crate checks these rules, except those about forks and threads. A
+/// transport of this crate joins the list at its beginning; one of another crate runs a copy of the
+/// file.
+///
+/// # Examples
+/// A transport that wraps another one:
+/// ```
+/// use std::io;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Tcp, Transport};
+/// use corelane_sys::clock::Monotonic;
+///
+/// /// TCP with a count of the attempts to connect.
+/// #[derive(Debug)]
+/// struct CountedTcp {
+///     tcp: Tcp,
+///     attempts: AtomicUsize,
+/// }
+///
+/// impl Transport for CountedTcp {
+///     fn name(&self) -> &'static str {
+///         "counted-tcp"
+///     }
+///
+///     fn supports(&self, endpoint: &Endpoint) -> bool {
+///         self.tcp.supports(endpoint)
+///     }
+///
+///     fn connect_with(
+///         &self,
+///         endpoint: &Endpoint,
+///         properties: &ConnectionProperties,
+///         deadline: Option<Monotonic>,
+///     ) -> io::Result<Box<dyn Stream>> {
+///         self.attempts.fetch_add(1, Ordering::Relaxed);
+///         self.tcp.connect_with(endpoint, properties, deadline)
+///     }
+///
+///     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+///         self.tcp.listen(endpoint)
+///     }
+///
+///     fn attach_orb(&self) {
+///         self.tcp.attach_orb();
+///     }
+///
+///     fn detach_orb(&self) {
+///         self.tcp.detach_orb();
+///     }
+/// }
+///
+/// let transport = CountedTcp { tcp: Tcp::new(), attempts: AtomicUsize::new(0) };
+/// let listener = transport.listen(&Endpoint::tcp("127.0.0.1", 0))?;
+/// let _client = transport.connect(listener.local_endpoint(), None)?;
+/// assert_eq!(transport.attempts.load(Ordering::Relaxed), 1);
+/// # Ok::<(), io::Error>(())
+/// ```
 pub trait Transport: Send + Sync + fmt::Debug {
     /// A short name for diagnostics: `tcp`.
     fn name(&self) -> &'static str;
 
-    /// Whether this transport is for `endpoint`.
-    fn serves(&self, endpoint: &Endpoint) -> bool;
+    /// Returns true if this transport handles `endpoint`.
+    fn supports(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects, trying every address that the endpoint's name stands for until `deadline`, which bounds looking up the name too. The
-    /// `properties` are in force before the peer hears of the connection where that matters.
+    /// Connects to `endpoint`, with `properties` in force before the peer learns of the connection
+    /// where that matters.
+    ///
+    /// Tries every address of the endpoint's host name. `deadline` bounds the whole call, name
+    /// resolution included.
     ///
     /// # Errors
-    /// `TimedOut` past the deadline, else why the last address failed; also where the system refuses a property.
+    /// `TimedOut` past the deadline, else the error of the last address; also if the system refuses
+    /// a property.
     fn connect_with(
         &self,
         endpoint: &Endpoint,
-        properties: &Properties,
+        properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>>;
 
-    /// The same with properties as the transport has them.
+    /// Connects to `endpoint` with the transport's own default properties.
     ///
     /// # Errors
-    /// Those of [`connect_with`](Self::connect_with).
+    /// As for [`connect_with`](Self::connect_with).
     fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.connect_with(endpoint, &Properties::default(), deadline)
+        self.connect_with(endpoint, &ConnectionProperties::default(), deadline)
     }
 
     /// Listens at `endpoint`.
     ///
     /// # Errors
-    /// When the address is taken, not this machine's, or not permitted.
+    /// If the address is taken, is not an address of this machine, or is not permitted.
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>;
 
-    /// An ORB uses it from now on, until it says [`end`](Self::end). A transport that is made of another one hands both on.
-    fn begin(&self) {}
+    /// Tells the transport that an ORB uses it until [`detach_orb`](Self::detach_orb). A transport
+    /// that wraps another one passes both calls on.
+    fn attach_orb(&self) {}
 
-    /// An ORB that used it has ended. If it was the last one, waits for the end of threads of its own; streams that are left go on
-    /// without them.
-    fn end(&self) {}
+    /// Tells the transport that an ORB which used it has ended. After the last one, the transport
+    /// waits for the end of its own threads; streams that are left work without them.
+    fn detach_orb(&self) {}
 }
 
 /// Accepts connections at one endpoint.
 pub trait Listener: Send + Sync + fmt::Debug {
-    /// The next connection that is waiting; never blocks.
+    /// Returns the next waiting connection; never blocks.
     ///
     /// # Errors
-    /// `WouldBlock` when none waits; others concern this one connection or the machine's limits, and the listener stays usable.
+    /// `WouldBlock` when no connection waits. Other errors concern one connection or the machine's
+    /// limits; the listener stays usable.
     fn accept(&self) -> io::Result<Box<dyn Stream>>;
 
-    /// Properties of connections accepted from now on.
+    /// Sets the properties of connections accepted from now on.
     ///
     /// # Errors
-    /// Where the system refuses one.
-    fn set_properties(&self, _properties: &Properties) -> io::Result<()> {
+    /// If the system refuses one.
+    fn set_properties(&self, _properties: &ConnectionProperties) -> io::Result<()> {
         Ok(())
     }
 
-    /// Becomes readable when a connection waits.
+    /// Returns a descriptor that becomes readable when a connection waits.
     fn readiness(&self) -> BorrowedFd<'_>;
 
-    /// Where it listens, with the port that the system chose.
-    fn local(&self) -> &Endpoint;
+    /// Returns the endpoint where it listens, with the port that the system chose.
+    fn local_endpoint(&self) -> &Endpoint;
 }
 
 /// The transports of an ORB, in order of preference.
@@ -86,24 +210,24 @@ impl Default for Transports {
 }
 
 impl Transports {
-    /// These transports only.
+    /// Creates a list of these transports only.
     #[must_use]
     pub fn new(transports: Vec<Arc<dyn Transport>>) -> Self {
         Transports(transports)
     }
 
-    /// The transport for `endpoint`, if there is one.
+    /// Returns the first transport that supports `endpoint`.
     #[must_use]
-    pub fn for_endpoint(&self, endpoint: &Endpoint) -> Option<&Arc<dyn Transport>> {
-        self.0.iter().find(|transport| transport.serves(endpoint))
+    pub fn find(&self, endpoint: &Endpoint) -> Option<&Arc<dyn Transport>> {
+        self.0.iter().find(|transport| transport.supports(endpoint))
     }
 
     /// Connects through the transport of `endpoint`.
     ///
     /// # Errors
-    /// `Unsupported` when no transport serves the endpoint, else as [`Transport::connect`].
+    /// `Unsupported` when no transport supports the endpoint, else as [`Transport::connect`].
     pub fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.serving(endpoint)?.connect(endpoint, deadline)
+        self.require(endpoint)?.connect(endpoint, deadline)
     }
 
     /// Connects through the transport of `endpoint`, with `properties`.
@@ -113,32 +237,32 @@ impl Transports {
     pub fn connect_with(
         &self,
         endpoint: &Endpoint,
-        properties: &Properties,
+        properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.serving(endpoint)?.connect_with(endpoint, properties, deadline)
+        self.require(endpoint)?.connect_with(endpoint, properties, deadline)
     }
 
     /// Listens through the transport of `endpoint`.
     ///
     /// # Errors
-    /// `Unsupported` when no transport serves the endpoint, else as [`Transport::listen`].
+    /// `Unsupported` when no transport supports the endpoint, else as [`Transport::listen`].
     pub fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        self.serving(endpoint)?.listen(endpoint)
+        self.require(endpoint)?.listen(endpoint)
     }
 
-    /// An ORB uses them from now on: see [`Transport::begin`].
-    pub fn begin(&self) {
-        self.0.iter().for_each(|transport| transport.begin());
+    /// Tells every transport that an ORB uses it: see [`Transport::attach_orb`].
+    pub fn attach_orb(&self) {
+        self.0.iter().for_each(|transport| transport.attach_orb());
     }
 
-    /// The ORB that uses them has ended: see [`Transport::end`].
-    pub fn end(&self) {
-        self.0.iter().for_each(|transport| transport.end());
+    /// Tells every transport that the ORB has ended: see [`Transport::detach_orb`].
+    pub fn detach_orb(&self) {
+        self.0.iter().for_each(|transport| transport.detach_orb());
     }
 
-    fn serving(&self, endpoint: &Endpoint) -> io::Result<&Arc<dyn Transport>> {
-        self.for_endpoint(endpoint)
+    fn require(&self, endpoint: &Endpoint) -> io::Result<&Arc<dyn Transport>> {
+        self.find(endpoint)
             .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, format!("no transport for {endpoint}")))
     }
 }

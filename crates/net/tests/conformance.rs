@@ -1,10 +1,11 @@
-//! What the ORB relies on, asked of every transport. A further transport joins the list in [`each`].
+//! The conformance suite: checks for every transport what the ORB relies on. A further transport
+//! joins the list in [`each`].
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use corelane_net::mock::Mock;
-use corelane_net::{Endpoint, Half, Listener, SharedMemory, Stream, Tcp, Transport, Unix, Wait};
+use corelane_net::mock::MockTransport;
+use corelane_net::{Endpoint, Listener, SharedMemory, ShutdownMode, Stream, Tcp, Transport, Unix, Wait};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
 
@@ -15,7 +16,7 @@ fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     let path = std::env::temp_dir().join(format!("corelane-net-{}-{name}", std::process::id()));
     check(&Unix, &Endpoint::unix(&path));
     check(&SharedMemory::default(), &Endpoint::shared_memory(&path));
-    check(&Mock::default(), &Endpoint::unix(format!("/mock/{name}")));
+    check(&MockTransport::default(), &Endpoint::unix(format!("/mock/{name}")));
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
@@ -26,7 +27,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 /// Both ends of a connection, the one that connected first.
 fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let listener = transport.listen(endpoint).unwrap();
-    let client = transport.connect(listener.local(), None).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
     (client, accept(&*listener))
 }
 
@@ -39,10 +40,10 @@ fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> io::ErrorKind {
 }
 
 #[test]
-fn octets_arrive_in_order_both_ways() {
+fn bytes_arrive_in_order_both_ways() {
     each("order", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
-        assert!(transport.serves(endpoint) && !transport.name().is_empty());
+        assert!(transport.supports(endpoint) && !transport.name().is_empty());
         let slices = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cd")];
         assert_eq!(client.send_vectored(&slices, Wait::Block).unwrap(), 4);
         let mut buffer = [0; 3];
@@ -56,7 +57,7 @@ fn octets_arrive_in_order_both_ways() {
 }
 
 #[test]
-fn waits_end_as_they_should() {
+fn waits_end_at_data_deadline_or_timeout() {
     each("waits", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         let mut buffer = [0; 8];
@@ -64,7 +65,7 @@ fn waits_end_as_they_should() {
         let soon = Monotonic::now() + Duration::from_millis(2);
         assert_eq!(kind(server.recv(&mut buffer, Wait::Until(soon))), io::ErrorKind::TimedOut);
         assert!(soon.is_past());
-        // What is there already goes before a deadline that has passed.
+        // Available data takes precedence over a deadline that has passed.
         assert_eq!(send(&*client, b"late", Wait::Until(soon)).unwrap(), 4);
         server.recv(&mut buffer, Wait::Block).unwrap();
         server.set_coarse_timeouts(Duration::from_millis(1), Duration::ZERO).unwrap();
@@ -73,7 +74,7 @@ fn waits_end_as_they_should() {
 }
 
 #[test]
-fn a_full_stream_takes_no_more_until_the_peer_reads_and_loses_nothing() {
+fn full_stream_refuses_data_until_the_peer_reads() {
     each("full", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         let octets: Vec<u8> = (0..100_000u32).map(|index| index.to_le_bytes()[0]).collect();
@@ -89,7 +90,7 @@ fn a_full_stream_takes_no_more_until_the_peer_reads_and_loses_nothing() {
         assert_eq!(kind(send(&*client, &octets, Wait::Until(soon))), io::ErrorKind::TimedOut);
         client.set_coarse_timeouts(Duration::ZERO, Duration::from_millis(1)).unwrap();
         assert_eq!(kind(send(&*client, &octets, Wait::Block)), io::ErrorKind::TimedOut);
-        client.shutdown(Half::Write);
+        client.shutdown(ShutdownMode::Write);
         let mut received = 0;
         let mut buffer = [0; 9_999];
         loop {
@@ -103,13 +104,13 @@ fn a_full_stream_takes_no_more_until_the_peer_reads_and_loses_nothing() {
 }
 
 #[test]
-fn each_half_ends_by_itself() {
+fn halves_close_independently() {
     each("halves", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         let mut buffer = [0; 8];
         send(&*client, b"last", Wait::Block).unwrap();
-        client.shutdown(Half::Write);
-        client.shutdown(Half::Write);
+        client.shutdown(ShutdownMode::Write);
+        client.shutdown(ShutdownMode::Write);
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 0);
         assert_eq!(send(&*server, b"answer", Wait::Now).unwrap(), 6);
@@ -120,14 +121,14 @@ fn each_half_ends_by_itself() {
     });
 }
 
-/// How the ORB ends threads that wait for a peer.
+/// The way in which the ORB ends threads that wait for a peer.
 #[test]
-fn shutting_down_both_halves_wakes_who_waits_on_the_stream() {
+fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| server.recv(&mut [0; 8], Wait::Block));
-            server.shutdown(Half::Both);
+            server.shutdown(ShutdownMode::Both);
             assert!(!matches!(reader.join().unwrap(), Ok(1..)));
         });
         assert!(send(&*server, b"x", Wait::Now).is_err());
@@ -136,12 +137,12 @@ fn shutting_down_both_halves_wakes_who_waits_on_the_stream() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_noticed_when_sending() {
+fn send_to_a_closed_peer_fails() {
     each("gone", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         drop(server);
         let deadline = Monotonic::now() + Duration::from_secs(10);
-        // The first octets may still be taken: the system learns of the end by them.
+        // The first bytes may still be accepted: through them the system learns of the end.
         while send(&*client, b"anyone?", Wait::Now).is_ok() {
             assert!(!deadline.is_past());
         }
@@ -149,11 +150,11 @@ fn a_peer_that_is_gone_is_noticed_when_sending() {
 }
 
 #[test]
-fn listeners_give_connections_in_turn_and_end() {
+fn listener_accepts_in_order_and_stops_when_dropped() {
     each("listeners", |transport, endpoint| {
         let listener = transport.listen(endpoint).unwrap();
         assert_eq!(kind(listener.accept()), io::ErrorKind::WouldBlock);
-        let clients: Vec<_> = (0..3).map(|_| transport.connect(listener.local(), None).unwrap()).collect();
+        let clients: Vec<_> = (0..3).map(|_| transport.connect(listener.local_endpoint(), None).unwrap()).collect();
         for (number, client) in (0u8..).zip(&clients) {
             send(&**client, &[number], Wait::Block).unwrap();
         }
@@ -163,7 +164,7 @@ fn listeners_give_connections_in_turn_and_end() {
             assert_eq!(octet[0], number);
         }
         assert_eq!(kind(listener.accept()), io::ErrorKind::WouldBlock);
-        let local = listener.local().clone();
+        let local = listener.local_endpoint().clone();
         assert_eq!(kind(transport.listen(&local)), io::ErrorKind::AddrInUse);
         drop(listener);
         assert!(transport.connect(&local, None).is_err());
@@ -172,17 +173,22 @@ fn listeners_give_connections_in_turn_and_end() {
 }
 
 #[test]
-fn connections_have_the_properties_asked_for() {
-    use corelane_net::Properties;
+fn connections_have_the_requested_properties() {
+    use corelane_net::ConnectionProperties;
     use corelane_sys::socket;
     each("properties", |transport, endpoint| {
         let listener = transport.listen(endpoint).unwrap();
-        let small = Properties { send_buffer: Some(9000), receive_buffer: Some(7000), ..Properties::default() };
-        let properties = Properties { keep_alive: Some(true), dont_route: Some(true), no_delay: Some(false), ..small };
-        let _plain = transport.connect(listener.local(), None).unwrap();
+        let small = ConnectionProperties {
+            send_buffer_size: Some(9000),
+            receive_buffer_size: Some(7000),
+            ..ConnectionProperties::default()
+        };
+        let properties =
+            ConnectionProperties { keep_alive: Some(true), dont_route: Some(true), no_delay: Some(false), ..small };
+        let _plain = transport.connect(listener.local_endpoint(), None).unwrap();
         let as_before = accept(&*listener);
         listener.set_properties(&properties).unwrap();
-        let client = transport.connect_with(listener.local(), &properties, None).unwrap();
+        let client = transport.connect_with(listener.local_endpoint(), &properties, None).unwrap();
         let server = accept(&*listener);
         for (stream, all) in [(&client, true), (&server, true), (&as_before, false)] {
             let Some(fd) = stream.readiness() else { continue };
@@ -199,7 +205,7 @@ fn connections_have_the_properties_asked_for() {
             assert_eq!(socket::send_buffer_size(fd).unwrap() == 18_000, all);
             assert_eq!(socket::receive_buffer_size(fd).unwrap() == 14_000, all);
             if matches!(endpoint, Endpoint::Tcp { .. }) {
-                let bools = (socket::probing(fd), socket::dont_route(fd), socket::nodelay(fd));
+                let bools = (socket::is_keepalive_enabled(fd), socket::dont_route(fd), socket::nodelay(fd));
                 let bools = (bools.0.unwrap(), bools.1.unwrap(), bools.2.unwrap());
                 assert_eq!(bools, (all, all, !all));
             }

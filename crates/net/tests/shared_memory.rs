@@ -1,4 +1,5 @@
-//! What shared memory has to stand beyond what every transport does: peers in other processes, dead ones and hostile ones.
+//! Tests of shared memory beyond the conformance suite: peers in other processes, dead ones and
+//! hostile ones.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -10,13 +11,14 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Half, Listener, SharedMemory, Stream, Transport, Wait};
+use corelane_net::{Endpoint, Listener, SharedMemory, ShutdownMode, Stream, Transport, Wait};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::epoll::{Epoll, Event, Interest};
-use corelane_sys::ring::{Rings, Sizes};
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{poll, socket};
 
-/// Tells the test binary, started anew, to be the other process, and where.
+/// Environment variable that makes the restarted test binary the other process; its value is the
+/// path.
 const OTHER: &str = "CORELANE_TEST_SHM";
 
 fn path(name: &str) -> PathBuf {
@@ -42,17 +44,17 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 
 fn pair(name: &str) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let (listener, _) = listen(name);
-    let client = SharedMemory::default().connect(listener.local(), None).unwrap();
+    let client = SharedMemory::default().connect(listener.local_endpoint(), None).unwrap();
     (client, accept(&*listener))
 }
 
-/// This test binary once more, as the other end of `path`.
+/// Starts this test binary again, as the other end of `path`.
 fn other_process(path: &PathBuf) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new(program).args(["--exact", "the_other_process"]).env(OTHER, path).spawn().unwrap()
 }
 
-/// Echoes what comes, in a process that another test has started; by itself it does nothing.
+/// Echoes what arrives, in a process that another test has started; does nothing by itself.
 #[test]
 fn the_other_process() {
     let Some(path) = std::env::var_os(OTHER) else { return };
@@ -91,19 +93,19 @@ fn two_processes_exchange_more_than_the_rings_hold() {
         }
         assert!(echoed == octets);
     });
-    // Small ones, each waited for.
+    // Small messages, each answered before the next.
     for round in 0..2000u32 {
         server.send(&round.to_le_bytes(), Wait::Block).unwrap();
         let mut buffer = [0; 8];
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
         assert_eq!(buffer[..4], round.to_le_bytes());
     }
-    server.shutdown(Half::Write);
+    server.shutdown(ShutdownMode::Write);
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn a_peer_that_is_killed_ends_the_stream_for_who_waits() {
+fn killed_peer_ends_the_stream_of_a_waiting_thread() {
     for waits_to_write in [false, true] {
         let (listener, path) = listen(if waits_to_write { "killed-w" } else { "killed" });
         let mut child = other_process(&path);
@@ -125,13 +127,13 @@ fn a_peer_that_is_killed_ends_the_stream_for_who_waits() {
             assert_eq!(waiting.join().unwrap(), 0);
         });
         child.wait().unwrap();
-        // Whoever does not wait learns of it too, when what is left has been read.
+        // A thread that does not wait learns of it too, after it has read the rest.
         while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
     }
 }
 
 #[test]
-fn a_reader_that_waits_long_is_woken() {
+fn long_waiting_reader_is_woken() {
     let (client, server) = pair("bell");
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -149,7 +151,7 @@ fn a_reader_that_waits_long_is_woken() {
     });
 }
 
-/// As the lanes of a server: edges only, and a short read means that what follows is reported.
+/// The case of a server's lanes: edges only, and after a short read later arrivals are reported.
 #[test]
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
@@ -166,10 +168,10 @@ fn every_arrival_after_a_short_read_is_an_edge() {
                     there += client.recv(&mut buffer, Wait::Block).unwrap();
                 }
             }
-            client.shutdown(Half::Both);
+            client.shutdown(ShutdownMode::Both);
         });
         let mut buffer = [0; 200];
-        let mut events = [Event::EMPTY; 1];
+        let mut events = [EpollEvent::EMPTY; 1];
         loop {
             assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
             match server.recv(&mut buffer, Wait::Now) {
@@ -182,7 +184,7 @@ fn every_arrival_after_a_short_read_is_an_edge() {
 }
 
 #[test]
-fn room_is_an_edge_for_who_was_refused() {
+fn room_is_an_edge_for_a_refused_writer() {
     let (client, server) = pair("room");
     let epoll = Epoll::new().unwrap();
     epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
@@ -195,7 +197,7 @@ fn room_is_an_edge_for_who_was_refused() {
                 left -= client.recv(&mut buffer, Wait::Block).unwrap();
             }
         });
-        let mut events = [Event::EMPTY; 1];
+        let mut events = [EpollEvent::EMPTY; 1];
         let mut left = total;
         while left > 0 {
             match server.send(&[0; 70_000][..left.min(70_000)], Wait::Now) {
@@ -203,7 +205,7 @@ fn room_is_an_edge_for_who_was_refused() {
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                     assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
-                    // The reader of the same stream does not take the edge away.
+                    // A reader of the same stream does not consume the edge.
                     assert!(server.recv(&mut [0; 8], Wait::Now).is_err());
                 }
             }
@@ -211,10 +213,10 @@ fn room_is_an_edge_for_who_was_refused() {
     });
 }
 
-/// A reply of so many rings full that the socket does not hold as many octets of the bell, which nobody reads meanwhile: the client waits for the
-/// reply, and sends nothing.
+/// A reply many times as large as the ring, so that the socket cannot hold the bell's bytes, which
+/// no thread reads. The client waits for the reply and sends nothing.
 #[test]
-fn a_writer_that_is_told_of_room_again_and_again_is_not_taken_for_deaf() {
+fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
     let epoll = Epoll::new().unwrap();
     epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
@@ -230,7 +232,7 @@ fn a_writer_that_is_told_of_room_again_and_again_is_not_taken_for_deaf() {
             }
             client.send(b"thanks", Wait::Block).unwrap();
         });
-        let mut events = [Event::EMPTY; 1];
+        let mut events = [EpollEvent::EMPTY; 1];
         let mut left = total;
         while left > 0 {
             match server.send(&[7; 40_000][..left.min(40_000)], Wait::Now) {
@@ -241,7 +243,7 @@ fn a_writer_that_is_told_of_room_again_and_again_is_not_taken_for_deaf() {
                 }
             }
         }
-        // What was said meanwhile is there, and heard of.
+        // Data sent in the meantime is there, and was reported.
         let mut buffer = [0; 8];
         while !matches!(server.recv(&mut buffer, Wait::Now), Ok(6)) {
             assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
@@ -250,62 +252,63 @@ fn a_writer_that_is_told_of_room_again_and_again_is_not_taken_for_deaf() {
 }
 
 #[test]
-fn waiting_for_the_descriptor_instead() {
+fn armed_descriptor_reports_data() {
     let (client, server) = pair("polled");
     for round in 0..200 {
-        assert_eq!(client.ask_to_poll().unwrap(), Some(false));
+        assert_eq!(client.arm_readiness().unwrap(), Some(false));
         let now = Some(Monotonic::from_nanos(0));
         assert!(!poll::wait_readable(client.readiness().unwrap(), now).unwrap(), "round {round}");
         server.send(b"x", Wait::Now).unwrap();
         assert!(poll::wait_readable(client.readiness().unwrap(), None).unwrap());
-        assert_eq!(client.ask_to_poll().unwrap(), Some(true));
+        assert_eq!(client.arm_readiness().unwrap(), Some(true));
         assert_eq!(client.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
     }
     drop(server);
-    assert_eq!(client.ask_to_poll().unwrap(), Some(true));
+    assert_eq!(client.arm_readiness().unwrap(), Some(true));
 }
 
 #[test]
-fn clients_that_send_nothing_or_nonsense_hold_up_nobody() {
+fn silent_or_malformed_clients_delay_no_other_client() {
     let (listener, path) = listen("slow");
     let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let mut liar = UnixStream::connect(&path).unwrap();
     liar.write_all(b"GIOP\x01\x02\x00\x00 and so on").unwrap();
-    // A header without a descriptor, and one with a descriptor of something else.
+    // A header without a descriptor, and one with the descriptor of another kind of file.
     let mut header = b"CLNRINGS".to_vec();
     header.extend([1, 65536, 65536].map(u32::to_le_bytes).concat());
     UnixStream::connect(&path).unwrap().write_all(&header).unwrap();
     let other = UnixStream::connect(&path).unwrap();
     let file = File::open("/dev/null").unwrap();
-    socket::send_with_descriptor(other.as_fd(), &header, file.as_fd(), socket::Wait::Now).unwrap();
-    // One with rings larger than are taken.
-    let large = Sizes::at_least(16 << 20, 4096);
+    socket::send_with_descriptor(other.as_fd(), &header, file.as_fd(), socket::WaitMode::Now).unwrap();
+    // A header that announces rings larger than the server accepts.
+    let large = RingSizes::at_least(16 << 20, 4096);
     let greedy = UnixStream::connect(&path).unwrap();
-    let (_rings, memory) = Rings::create(large).unwrap();
+    let (_rings, memory) = RingPair::create(large).unwrap();
     header[12..20].copy_from_slice(&[large.to_server(), large.to_client()].map(u32::to_le_bytes).concat());
-    socket::send_with_descriptor(greedy.as_fd(), &header, memory.as_fd(), socket::Wait::Now).unwrap();
-    let client = SharedMemory::default().connect(listener.local(), None).unwrap();
+    socket::send_with_descriptor(greedy.as_fd(), &header, memory.as_fd(), socket::WaitMode::Now).unwrap();
+    let client = SharedMemory::default().connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     client.send(b"x", Wait::Block).unwrap();
     assert_eq!(server.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
     drop(silent);
 }
 
-/// The other end is a process that writes anything anywhere in the memory, and rings as it likes: every call ends in its time.
+/// The peer is a process that writes anything anywhere in the memory and rings at will; every call
+/// ends in time.
 #[test]
-fn a_hostile_peer_can_only_send_nonsense() {
+fn hostile_peer_can_only_send_nonsense() {
     let (listener, path) = listen("hostile");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let sizes = Sizes::at_least(4096, 4096);
+            let sizes = RingSizes::at_least(4096, 4096);
             let mut header = b"CLNRINGS".to_vec();
             header.extend([1, 4096, 4096].map(u32::to_le_bytes).concat());
             let mut state = 0x2545_f491_4f6c_dd1du64;
             while !stop.load(Ordering::Relaxed) {
                 let socket = UnixStream::connect(&path).unwrap();
-                let (_rings, memory) = Rings::create(sizes).unwrap();
-                socket::send_with_descriptor(socket.as_fd(), &header, memory.as_fd(), socket::Wait::Now).unwrap();
+                let (_rings, memory) = RingPair::create(sizes).unwrap();
+                socket::send_with_descriptor(socket.as_fd(), &header, memory.as_fd(), socket::WaitMode::Now).unwrap();
                 let memory = File::from(memory);
                 for _ in 0..3000 {
                     state ^= state << 13;
@@ -316,7 +319,7 @@ fn a_hostile_peer_can_only_send_nonsense() {
                     let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 4100 };
                     memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
                     if state & 0xf0 == 0 {
-                        let _ = socket::send(socket.as_fd(), &[0; 3], socket::Wait::Now);
+                        let _ = socket::send(socket.as_fd(), &[0; 3], socket::WaitMode::Now);
                     }
                 }
             }
@@ -334,7 +337,7 @@ fn a_hostile_peer_can_only_send_nonsense() {
                 if let Ok(count) = server.send_vectored(&slices, wait) {
                     assert!(count <= 4096);
                 }
-                let _ = server.ask_to_poll();
+                let _ = server.arm_readiness();
             }
         }
         stop.store(true, Ordering::Relaxed);

@@ -1,5 +1,7 @@
-//! Servers over shared memory that die or are hostile, seen from their clients: every wait ends, and nothing of the connection is left. Alone in
-//! its process, because it looks at all descriptors, mappings and threads of it.
+//! Dead or hostile servers over shared memory, seen from their clients: every wait ends, and
+//! nothing of the connection is left.
+//!
+//! Alone in its process, because it examines all the process's descriptors, mappings and threads.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -16,11 +18,11 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, Tid};
 use corelane_sys::{poll, socket};
 
-/// Tells the test binary, started anew, to be the server, and where.
+/// Environment variable that makes the restarted test binary the server; its value is the path.
 const PATH: &str = "CORELANE_TEST_SHM_SERVER";
-/// And what kind of server.
+/// Environment variable with the kind of server.
 const KIND: &str = "CORELANE_TEST_SHM_KIND";
-/// What it says when it listens.
+/// Line that the server prints when it listens.
 const READY: &str = "listening";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ enum Kind {
     Absent,
     /// Answers once and reads no more.
     Deaf,
-    /// Writes what it likes anywhere in the memory.
+    /// Writes anything anywhere in the memory.
     Hostile,
 }
 
@@ -58,7 +60,7 @@ impl Server {
         SharedMemory::default().connect(&Endpoint::shared_memory(&self.path), None).unwrap()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -67,13 +69,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// By itself this does nothing.
+/// Does nothing by itself.
 #[test]
 fn the_server() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
@@ -112,20 +114,20 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     }
 }
 
-/// Takes one connection after another, without the rules.
+/// Accepts one connection after another, and violates the protocol.
 fn scribble(path: &Path) {
     let listener = UnixListener::bind(path).unwrap();
     println!("{READY}");
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for socket in listener.incoming() {
         let socket = socket.unwrap();
-        let (_, memory) = socket::recv_with_descriptor(socket.as_fd(), &mut [0; 20], socket::Wait::Block).unwrap();
+        let (_, memory) = socket::recv_with_descriptor(socket.as_fd(), &mut [0; 20], socket::WaitMode::Block).unwrap();
         let memory = File::from(memory.unwrap());
-        // Under the client's feet: it would end by a signal.
+        // Shrinking memory that the client uses would end the client by a signal.
         for length in [0, 4096, 1 << 30] {
             memory.set_len(length).unwrap_err();
         }
-        while !poll::ended(socket.as_fd()).unwrap().both {
+        while !poll::hang_up(socket.as_fd()).unwrap().both {
             for _ in 0..1000 {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -135,12 +137,12 @@ fn scribble(path: &Path) {
                 let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 70_000 };
                 memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
             }
-            let _ = socket::send(socket.as_fd(), &[0; 3], socket::Wait::Now);
+            let _ = socket::send(socket.as_fd(), &[0; 3], socket::WaitMode::Now);
         }
     }
 }
 
-/// What this process has of rings: descriptors, mappings, and the thread that watches over connections.
+/// Lists the descriptors and mappings of rings in this process, and its monitor thread.
 fn traces() -> Vec<String> {
     let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
     let descriptors = links.map(|link| format!("descriptor of {}", link.display()));
@@ -148,12 +150,13 @@ fn traces() -> Vec<String> {
     let mappings = maps.lines().map(|line| format!("mapping {line}"));
     let rings = descriptors.chain(mappings).filter(|trace| trace.contains("corelane-rings"));
     let tasks = fs::read_dir("/proc/self/task").unwrap();
-    // One may end meanwhile.
+    // A thread may end while the list is read.
     let names = tasks.filter_map(|entry| fs::read_to_string(entry.unwrap().path().join("comm")).ok());
-    rings.chain(names.filter(|name| name.trim() == "net/ends")).collect()
+    rings.chain(names.filter(|name| name.trim() == "net/peers")).collect()
 }
 
-/// Returns when the thread has said who it is and sleeps. It may go on before its server is killed: what it is told is the same.
+/// Returns when the thread has published its id and sleeps. It may run again before its server is
+/// killed; the outcome is the same.
 fn until_asleep(thread: &OnceLock<Tid>) {
     let sleeps = || {
         let Some(thread) = thread.get() else { return false };
@@ -166,12 +169,12 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     }
 }
 
-/// How a client waits; true if it was told of the end of the stream.
+/// A way in which a client waits; true if it saw the end of the stream.
 type Waits = fn(&dyn Stream) -> bool;
 
 const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
 const IN_SEND: Waits = |stream| loop {
-    // Nobody reads.
+    // The server does not read.
     if let Err(error) = stream.send(&[1; 50_000], Wait::Block) {
         return error.kind() == io::ErrorKind::BrokenPipe;
     }
@@ -179,7 +182,7 @@ const IN_SEND: Waits = |stream| loop {
 const WITH_A_DEADLINE: Waits =
     |stream| stream.recv(&mut [0; 8], Wait::Until(Monotonic::now() + Duration::from_secs(3600))).unwrap() == 0;
 
-fn a_server_is_killed(kind: Kind, waits: Waits, name: &str) {
+fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     let mut server = Server::start(kind, name);
     let client = server.connect();
     if kind == Kind::Deaf {
@@ -197,12 +200,12 @@ fn a_server_is_killed(kind: Kind, waits: Waits, name: &str) {
         server.kill();
         assert!(waiting.join().unwrap(), "{name}: no end");
     });
-    // Who does not wait learns of it too, and it stays so.
+    // A thread that does not wait learns of it too, and the state is permanent.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
-    assert!(poll::ended(client.readiness().unwrap()).unwrap().both, "{name}");
+    assert!(poll::hang_up(client.readiness().unwrap()).unwrap().both, "{name}");
     drop(client);
     assert_eq!(traces(), Vec::<String>::new(), "{name}: left behind");
-    // The file of the dead one's socket is in nobody's way.
+    // The file of the dead server's socket does not hinder a new listener.
     assert!(server.path.exists());
     let listener = SharedMemory::default().listen(&Endpoint::shared_memory(&server.path)).unwrap();
     let (client, next) = (server.connect(), accept(&*listener));
@@ -210,8 +213,8 @@ fn a_server_is_killed(kind: Kind, waits: Waits, name: &str) {
     assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
 }
 
-/// Every connection to it ends by the client's finding nonsense, and until then every call ends in its time.
-fn a_server_is_hostile() {
+/// Every connection ends when the client finds nonsense; until then every call ends in time.
+fn server_is_hostile() {
     let server = Server::start(Kind::Hostile, "hostile");
     for _ in 0..20 {
         let client = server.connect();
@@ -221,7 +224,7 @@ fn a_server_is_hostile() {
             let soon = Wait::Until(Monotonic::now() + Duration::from_micros(100));
             let read = [Wait::Now, soon].map(|wait| client.recv(&mut buffer, wait));
             let sent = [Wait::Now, soon].map(|wait| client.send(&octets, wait));
-            let _ = client.ask_to_poll();
+            let _ = client.arm_readiness();
             let outcomes = read.into_iter().chain(sent);
             if outcomes.map(is_over).fold(false, |over, now| over | now) {
                 break;
@@ -239,14 +242,14 @@ fn a_server_is_hostile() {
 
 fn is_over(outcome: io::Result<usize>) -> bool {
     match outcome.map_err(|error| error.kind()) {
-        // It may say that it reads no more, or writes no more, and go on.
+        // The peer may announce that it reads or writes no more, and still go on.
         Ok(_) | Err(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe) => false,
         Err(io::ErrorKind::InvalidData) => true,
         Err(other) => panic!("{other}"),
     }
 }
 
-/// One after another: they look at the whole process.
+/// One after another, because the checks cover the whole process.
 #[test]
 fn clients_of_dead_and_hostile_servers() {
     if std::env::var_os(PATH).is_some() {
@@ -259,7 +262,7 @@ fn clients_of_dead_and_hostile_servers() {
         ("recv-early", Kind::Absent, IN_RECV),
         ("send-early", Kind::Absent, IN_SEND),
     ] {
-        a_server_is_killed(kind, waits, name);
+        server_is_killed(kind, waits, name);
     }
-    a_server_is_hostile();
+    server_is_hostile();
 }

@@ -1,4 +1,4 @@
-//! Between references on the wire and endpoints of transports.
+//! Conversions between references on the wire and endpoints of transports.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -16,46 +16,52 @@ use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::rt::Protocol;
-use crate::rt::client::Said;
+use crate::rt::client::ProfilePolicies;
 
-/// What omniORB writes, and expects, as the TCP address of a server that has none.
-const NO_TCP: (&str, u16) = ("255.255.255.255", 65535);
+/// The TCP address that omniORB writes, and expects, for a server without one.
+const NO_TCP_ADDRESS: (&str, u16) = ("255.255.255.255", 65535);
 
-/// A profile taken apart.
-pub(crate) struct Found {
-    /// Where the server can be reached, in the order to try.
+/// A decoded profile.
+pub(crate) struct ParsedProfile {
+    /// Endpoints of the server, in the order to try.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) object_key: Vec<u8>,
     pub(crate) version: Version,
-    /// What to announce on a new connection.
+    /// The code sets to announce on a new connection.
     pub(crate) code_sets: Option<CodeSets>,
-    /// What holds where nothing is announced.
+    /// The code sets in force if none are announced.
     pub(crate) default_code_sets: CodeSets,
-    /// Which profile of the reference it is.
+    /// Index of the profile in the reference.
     pub(crate) index: u32,
-    /// The server is an ORB of this kind.
+    /// True if the server is a Corelane ORB.
     pub(crate) is_ours: bool,
-    /// What it says of priorities.
-    pub(crate) said: Said,
+    /// The profile's policies on priorities, bands and protocols.
+    pub(crate) policies: ProfilePolicies,
     /// The endpoints of lanes.
     pub(crate) lanes: Vec<LaneEndpoint>,
 }
 
-/// The profiles of `ior` that are understood and lead somewhere, in its order.
-pub(crate) fn profiles(ior: &Ior, highest: Version, native: CharSet) -> Vec<Found> {
+/// Returns the decodable profiles of `ior`, in its order.
+pub(crate) fn parse_profiles(ior: &Ior, highest: Version, native: CharSet, limits: &Limits) -> Vec<ParsedProfile> {
     let parsed = ior.profiles.iter().zip(0..).filter_map(|(profile, index)| Some((profile.parse().ok()?, index)));
-    parsed.map(|(profile, index)| found(&profile, highest, native, index)).collect()
+    parsed.map(|(profile, index)| parse_profile(&profile, highest, native, limits, index)).collect()
 }
 
-fn found(profile: &Profile<'_>, highest: Version, native: CharSet, index: u32) -> Found {
+fn parse_profile(
+    profile: &Profile<'_>,
+    highest: Version,
+    native: CharSet,
+    limits: &Limits,
+    index: u32,
+) -> ParsedProfile {
     let version = profile.version.min(highest);
     let info = profile.components.find(component_tag::CODE_SETS).and_then(|data| CodeSetInfo::parse(data).ok());
     let code_sets =
-        if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(|info| choose(native, info)) };
+        if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(|info| choose_code_sets(native, info)) };
     let default_code_sets = if version == Version::GIOP_1_0 { CodeSets::DEFAULT } else { CodeSets::LATIN1_UTF16 };
-    let endpoints = profile.endpoints().into_iter().filter_map(endpoint).collect();
-    let (said, lanes) = (said(profile), lanes(profile));
-    Found {
+    let endpoints = profile.endpoints().into_iter().filter_map(to_net_endpoint).collect();
+    let (said, lanes) = (profile_policies(profile), lane_endpoints(profile, limits));
+    ParsedProfile {
         endpoints,
         object_key: profile.object_key.to_vec(),
         version,
@@ -63,14 +69,14 @@ fn found(profile: &Profile<'_>, highest: Version, native: CharSet, index: u32) -
         default_code_sets,
         index,
         is_ours: profile.orb_type() == Some(ior::orb_type_id::CORELANE),
-        said,
+        policies: said,
         lanes,
     }
 }
 
-/// What a profile says of priorities. Policies that do not decode say nothing.
-fn said(profile: &Profile<'_>) -> Said {
-    let mut said = Said::default();
+/// Returns the policies of a profile. Policies that do not decode are ignored.
+fn profile_policies(profile: &Profile<'_>) -> ProfilePolicies {
+    let mut said = ProfilePolicies::default();
     let Some(Ok(policies)) = profile.components.find(component_tag::POLICIES).map(ior::policies) else { return said };
     if let Some(Ok(value)) = policies.find(policy_type::PRIORITY_MODEL).map(PriorityModelValue::parse) {
         said.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
@@ -79,18 +85,18 @@ fn said(profile: &Profile<'_>) -> Said {
         said.bands = bands;
     }
     if let Some(Ok(protocols)) = policies.find(policy_type::CLIENT_PROTOCOL).map(parse_protocols) {
-        said.protocols = protocols.into_iter().map(Protocol::of_value).collect();
+        said.protocols = protocols.into_iter().map(Protocol::from_value).collect();
     }
     said
 }
 
-/// The endpoints of lanes in a profile, TAO's or our own.
-fn lanes(profile: &Profile<'_>) -> Vec<LaneEndpoint> {
+/// Returns the endpoints of lanes in a profile, from TAO's component or ours.
+fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     let data = profile
         .components
         .find(component_tag::TAO_ENDPOINTS)
         .or_else(|| profile.components.find(component_tag::LANE_ENDPOINTS));
-    let Some(Ok(found)) = data.map(|data| TaoEndpoint::parse_all(profile.tag, data)) else { return Vec::new() };
+    let Some(Ok(found)) = data.map(|data| TaoEndpoint::parse_all(profile.tag, data, limits)) else { return Vec::new() };
     let lane = |found: TaoEndpoint| LaneEndpoint {
         endpoint: match found.port {
             Some(port) => Endpoint::tcp(found.address, port),
@@ -102,10 +108,10 @@ fn lanes(profile: &Profile<'_>) -> Vec<LaneEndpoint> {
     found.into_iter().map(lane).collect()
 }
 
-/// The native set wherever the server has it (UTF-8 by default, in which Rust's strings need no conversion); else by the
-/// specification's algorithm.
-fn choose(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
-    let mut own = CodeSetInfo::own(native);
+/// Chooses the native set if the server supports it (UTF-8 by default, which needs no conversion);
+/// else follows the specification's algorithm.
+fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
+    let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
     negotiate(&own, server, WideOrder::Standard)
         .or_else(|_| {
@@ -115,8 +121,9 @@ fn choose(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
         .ok()
 }
 
-/// A Unix socket is of use on its own host only, shared memory only where the same file system is seen too.
-fn endpoint(found: ior::Endpoint) -> Option<Endpoint> {
+/// Converts an endpoint to one usable here. A Unix socket is usable only on its own host, shared
+/// memory only where the same file system is visible.
+fn to_net_endpoint(found: ior::Endpoint) -> Option<Endpoint> {
     match found {
         ior::Endpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
         ior::Endpoint::Unix { host: Some(host), .. } if host != host_name() => None,
@@ -127,13 +134,13 @@ fn endpoint(found: ior::Endpoint) -> Option<Endpoint> {
     }
 }
 
-/// This machine's name; empty if it has none.
+/// Returns this machine's name; empty if it has none.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// What this run of this machine's kernel, and the file system as this process sees it, are told from all others by: names of machines
-/// can be equal, and in another container the same path can be another server's.
+/// Identifies this boot of the kernel and the file system as this process sees it. Machines may
+/// have equal names, and in another container the same path can be another server's.
 fn host_identity() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let mounts = std::fs::metadata("/proc/self/ns/mnt").ok()?;
@@ -147,9 +154,10 @@ pub(crate) struct LaneEndpoint {
     pub(crate) priority: i16,
 }
 
-/// A reference to an object of a real-time POA: a profile for each kind of address, in the order of `lanes`, with every lane's endpoint
-/// of this kind in a component; the profile's own is the first one. The policies stand in each profile.
-pub(crate) fn rt_reference(
+/// Makes a reference to an object of a real-time POA. It has one profile for each kind of address,
+/// in the order of `lanes`. A component lists the endpoints of all lanes of this kind; the first is
+/// the profile's own. Each profile holds the policies.
+pub(crate) fn make_rt_ior(
     type_id: &str,
     lanes: &[LaneEndpoint],
     policies: &[(u32, Vec<u8>)],
@@ -178,7 +186,7 @@ pub(crate) fn rt_reference(
     }
     let common = [
         TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
-        TaggedComponent::code_sets(&CodeSetInfo::own(native))?,
+        TaggedComponent::code_sets(&CodeSetInfo::for_native(native))?,
     ];
     let with = |component| -> Result<Vec<TaggedComponent>, CdrError> {
         let mut components = [&common[..], &[component]].concat();
@@ -187,7 +195,7 @@ pub(crate) fn rt_reference(
         }
         Ok(components)
     };
-    // Of each kind the place of its first lane: the profiles are in that order.
+    // The position of the first lane of each kind, which orders the profiles.
     let place = |kind: fn(&Endpoint) -> bool| lanes.iter().position(|lane| kind(&lane.endpoint));
     let mut profiles: Vec<(Option<usize>, TaggedProfile)> = Vec::new();
     let mut enter = |place, profile| {
@@ -215,9 +223,9 @@ pub(crate) fn rt_reference(
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
-/// A reference to an object of this ORB: a profile for each kind of address, shared memory and Unix sockets first, because they are the
-/// faster ways for whoever can use them.
-pub(crate) fn reference(
+/// Makes a reference to an object of this ORB, with profiles for each kind of address. Shared
+/// memory and Unix sockets come first, because they are faster for clients that can use them.
+pub(crate) fn make_ior(
     type_id: &str,
     endpoints: &[Endpoint],
     version: Version,
@@ -238,7 +246,7 @@ pub(crate) fn reference(
     let host = if unix.is_empty() { String::new() } else { host_name() };
     let common = [
         TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
-        TaggedComponent::code_sets(&CodeSetInfo::own(native))?,
+        TaggedComponent::code_sets(&CodeSetInfo::for_native(native))?,
     ];
     let mut profiles = Vec::new();
     if let Some(host) = (!shared.is_empty()).then(host_identity).flatten() {
@@ -253,7 +261,7 @@ pub(crate) fn reference(
     for path in &unix {
         components.push(TaggedComponent::unix_transport(&host, path)?);
     }
-    let (first, others) = tcp.split_first().map_or((NO_TCP, &[][..]), |(first, others)| (*first, others));
+    let (first, others) = tcp.split_first().map_or((NO_TCP_ADDRESS, &[][..]), |(first, others)| (*first, others));
     for (host, port) in others {
         components.push(TaggedComponent::alternate_address(host, *port)?);
     }
@@ -261,29 +269,30 @@ pub(crate) fn reference(
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
-/// A reference from its text; the inner error is the name of an initial reference, which only the ORB can resolve.
-pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Result<Ior, String>, SystemException> {
-    match ObjectUrl::parse(text, limits).map_err(|error| bad_text(text, error))? {
+/// Parses the text of a reference. The inner error is the name of an initial reference, which only
+/// the ORB can resolve.
+pub(crate) fn parse_reference(text: &str, limits: &Limits) -> Result<Result<Ior, String>, SystemException> {
+    match ObjectUrl::parse(text, limits).map_err(|error| invalid_text(text, error))? {
         ObjectUrl::Ior(ior) => Ok(Ok(ior)),
-        ObjectUrl::Corbaloc(corbaloc) => of_corbaloc(&corbaloc),
+        ObjectUrl::Corbaloc(corbaloc) => ior_from_corbaloc(&corbaloc),
         _ => Err(SystemException::new(Kind::BadParam, minor::bad_param::URL_OTHER, Completion::No)
             .because("corbaname: needs a naming service; resolve the name with one and use the reference")),
     }
 }
 
-fn of_corbaloc(corbaloc: &Corbaloc) -> Result<Result<Ior, String>, SystemException> {
+fn ior_from_corbaloc(corbaloc: &Corbaloc) -> Result<Result<Ior, String>, SystemException> {
     match corbaloc.initial_reference() {
         Some(name) => Ok(Err(String::from_utf8_lossy(name).into_owned())),
         None => Ok(Ok(corbaloc.to_ior()?)),
     }
 }
 
-fn bad_text(text: &str, error: UrlError) -> SystemException {
+fn invalid_text(text: &str, error: UrlError) -> SystemException {
     let shown: String = text.chars().take(60).collect();
     SystemException::new(error.kind(), error.minor(), Completion::No).because(format!("\"{shown}\": {error}"))
 }
 
-/// The object key in the address of a request that carries a profile or a whole reference.
+/// Returns the object key from a request's target: a key, a profile or a whole reference.
 #[cold]
 pub(crate) fn key_in_profile<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -299,10 +308,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_leads_back_to_its_endpoints() {
+    fn ior_profiles_yield_its_endpoints() {
         let endpoints = [Endpoint::tcp("10.0.0.1", 4000), Endpoint::unix("/run/orb"), Endpoint::tcp("::1", 4001)];
-        let ior = reference("IDL:T:1.0", &endpoints, Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
-        let found = profiles(&ior, Version::GIOP_1_2, CharSet::Utf8);
+        let ior = make_ior("IDL:T:1.0", &endpoints, Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let found = parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT);
         assert_eq!(found[0].endpoints, [Endpoint::unix("/run/orb")]);
         assert_eq!(found[1].endpoints[0], Endpoint::tcp("10.0.0.1", 4000));
         assert!(found[1].endpoints.contains(&Endpoint::tcp("::1", 4001)));
@@ -311,24 +320,26 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_comes_first_and_leads_nowhere_elsewhere() {
+    fn shared_memory_profile_is_first_and_ignored_on_other_hosts() {
         let endpoints = [Endpoint::tcp("h", 1), Endpoint::unix("/u"), Endpoint::shared_memory("/s")];
-        let mut ior = reference("IDL:T:1.0", &endpoints, Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
-        let found = profiles(&ior, Version::GIOP_1_2, CharSet::Utf8);
+        let mut ior = make_ior("IDL:T:1.0", &endpoints, Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let found = parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT);
         assert_eq!(found[0].endpoints, [Endpoint::shared_memory("/s")]);
         let [_, unix, shared] = endpoints.map(|endpoint| LaneEndpoint { endpoint, priority: 7 });
-        let lanes = rt_reference("IDL:T:1.0", &[shared, unix], &[], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
-        let lanes = profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8);
+        let lanes = make_rt_ior("IDL:T:1.0", &[shared, unix], &[], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let few = Limits { max_lane_endpoints: 0, ..Limits::DEFAULT };
+        assert!(parse_profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8, &few)[0].lanes.is_empty());
+        let lanes = parse_profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT);
         assert_eq!(lanes[0].lanes[0].endpoint, Endpoint::shared_memory("/s"));
         let elsewhere = Address::SharedMemory { host: "another boot", path: "/s" };
         ior.profiles[0] = TaggedProfile::of(Version::GIOP_1_2, elsewhere, b"key", &[]).unwrap();
-        assert!(profiles(&ior, Version::GIOP_1_2, CharSet::Utf8)[0].endpoints.is_empty());
+        assert!(parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT)[0].endpoints.is_empty());
     }
 
     #[test]
-    fn a_client_of_giop_1_0_negotiates_nothing() {
-        let ior = reference("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
-        let found = &profiles(&ior, Version::GIOP_1_0, CharSet::Utf8)[0];
+    fn giop_1_0_client_negotiates_no_code_sets() {
+        let ior = make_ior("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, CharSet::Utf8, b"key").unwrap();
+        let found = &parse_profiles(&ior, Version::GIOP_1_0, CharSet::Utf8, &Limits::DEFAULT)[0];
         assert_eq!(
             (found.version, found.code_sets, found.default_code_sets),
             (Version::GIOP_1_0, None, CodeSets::DEFAULT)
@@ -336,10 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn the_native_code_set_is_what_is_published_and_preferred() {
+    fn native_code_set_is_published_and_preferred() {
         let of = |server, client| {
-            let ior = reference("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, server, b"key").unwrap();
-            profiles(&ior, Version::GIOP_1_2, client)[0].code_sets
+            let ior = make_ior("IDL:T:1.0", &[Endpoint::tcp("h", 1)], Version::GIOP_1_2, server, b"key").unwrap();
+            parse_profiles(&ior, Version::GIOP_1_2, client, &Limits::DEFAULT)[0].code_sets
         };
         assert_eq!(of(CharSet::Latin1, CharSet::Utf8), Some(CodeSets::UTF8_UTF16));
         assert_eq!(of(CharSet::Utf8, CharSet::Latin1), Some(CodeSets::LATIN1_UTF16));
@@ -347,10 +358,10 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_references_say_why() {
-        let refused = |text: &str| parse(text, &Limits::DEFAULT).unwrap_err();
+    fn invalid_reference_text_is_reported() {
+        let refused = |text: &str| parse_reference(text, &Limits::DEFAULT).unwrap_err();
         assert_eq!(refused("nonsense").kind(), Kind::BadParam);
         assert!(refused("nonsense").to_string().contains("nonsense"));
-        assert_eq!(parse("corbaloc:rir:/NameService", &Limits::DEFAULT).unwrap().unwrap_err(), "NameService");
+        assert_eq!(parse_reference("corbaloc:rir:/NameService", &Limits::DEFAULT).unwrap().unwrap_err(), "NameService");
     }
 }

@@ -16,8 +16,8 @@ use crate::orb::Core;
 
 /// A value of any type, with its type (CORBA 3.0.3 section 4.11; IDL `any`).
 ///
-/// A value is put in by its Rust type and taken out by its Rust type. What came from elsewhere is kept octet for octet until
-/// somebody looks, also where this program does not know the type.
+/// A value is inserted and extracted by its Rust type. A received value stays encoded until it is
+/// extracted, also if this program does not know the type.
 ///
 /// ```
 /// use corelane::{Any, TypeCode};
@@ -30,26 +30,28 @@ use crate::orb::Core;
 #[derive(Clone, Default)]
 pub struct Any {
     value: AnyValue,
-    /// The ORB of the references in the value, if any came from one.
+    /// The ORB of the references in the value, if it has any.
     core: Option<Arc<Core>>,
 }
 
 impl Any {
-    /// An `any` of type null: nothing in it.
+    /// Returns an empty `any`, of type null.
     #[must_use]
     pub fn null() -> Any {
         Any::default()
     }
 
-    /// A value with the type that its Rust type stands for.
+    /// Makes an `any` of the IDL type that the Rust type stands for.
     ///
     /// # Errors
-    /// What marshalling the value raises: NUL in a string, a discriminator that does not choose its member.
+    /// If the value cannot be marshalled: NUL in a string, or a discriminator that does not select
+    /// its member.
     pub fn new<T: Typed>(value: &T) -> Result<Any, SystemException> {
-        Any::write(&value.type_code_of(), value)
+        Any::write(&value.dynamic_type_code(), value)
     }
 
-    /// A value with a type that says more than its Rust type: an alias, a bound, `wstring` or `wchar`.
+    /// Makes an `any` of a more specific type than the Rust type: an alias, a bound, `wstring` or
+    /// `wchar`.
     ///
     /// ```
     /// use corelane::{Any, TypeCode};
@@ -59,9 +61,10 @@ impl Any {
     /// ```
     ///
     /// # Errors
-    /// BAD_PARAM where the Rust type does not stand for that type, and those of [`new`](Any::new).
+    /// BAD_PARAM if the Rust type does not stand for that type, and the errors of
+    /// [`new`](Any::new).
     pub fn with_type<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
-        if !T::stands_for(type_code) {
+        if !T::matches_type(type_code) {
             return Err(mismatch(SystemExceptionKind::BadParam, &T::type_code(), type_code));
         }
         Any::write(type_code, value)
@@ -76,47 +79,47 @@ impl Any {
     }
 
     fn write<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
-        let outer = NOTED.replace(Some(Noted::default()));
+        let outer = WRITTEN_CONTEXT.replace(Some(WrittenContext::default()));
         let written = AnyValue::write(type_code, |e| value.write(e, type_code));
-        let Noted { core, types } = NOTED.replace(outer).unwrap_or_default();
+        let WrittenContext { core, types } = WRITTEN_CONTEXT.replace(outer).unwrap_or_default();
         if let Some(core) = &core {
-            note(core);
+            record_orb(core);
         }
-        types.iter().for_each(note_type);
+        types.iter().for_each(record_type);
         Ok(Any { value: written?.with_value_types(types), core })
     }
 
-    /// A value as a tree, with its type.
+    /// Makes an `any` from a value tree and its type.
     ///
     /// # Errors
-    /// BAD_PARAM where the tree is no value of the type.
+    /// BAD_PARAM if the tree is no value of the type.
     pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<Any, SystemException> {
         Ok(Any { value: AnyValue::from_value(type_code, value)?, core: None })
     }
 
-    /// The type.
+    /// Returns the type.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         self.value.type_code()
     }
 
-    /// Whether a value (IDL `valuetype`) that came in it was of a type that is not known here, and was cut down to one that is. Of an
-    /// `any` in an `any` the outer one says so.
+    /// Returns true if a received value (IDL `valuetype`) of an unknown type was truncated to a
+    /// known base type. For an `any` in an `any`, the outer one returns it.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.value.is_truncated()
     }
 
-    /// Whether [`extract`](Any::extract) can take out a `T`.
+    /// Returns true if [`extract`](Any::extract) can return a `T`.
     #[must_use]
     pub fn is<T: Typed>(&self) -> bool {
-        T::stands_for(self.type_code())
+        T::matches_type(self.type_code())
     }
 
-    /// Takes the value out, if it is of a type that `T` stands for; aliases are looked through.
+    /// Extracts the value if it is of a type that `T` stands for, through aliases.
     ///
     /// # Errors
-    /// BAD_OPERATION where it is of another type.
+    /// BAD_OPERATION if it is of another type.
     pub fn extract<T: Typed>(&self) -> Result<T, SystemException> {
         if !self.is::<T>() {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
@@ -133,13 +136,13 @@ impl Any {
     pub(crate) fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         #[cfg(feature = "valuetype")]
         if let Some(core) = &self.core {
-            let values = crate::value::converting(self.value.value_space());
-            return self.value.encode_value_by(&mut self.value.decoder().with_values(&values).with_env(core), e);
+            let values = crate::value::with_converter(self.value.value_space());
+            return self.value.encode_value_with(&mut self.value.decoder().with_values(&values).with_env(core), e);
         }
         self.value.encode_value(e)
     }
 
-    /// The value as a tree: for programs that do not know the type.
+    /// Returns the value as a tree, for programs that do not know the type.
     ///
     /// # Errors
     /// IMP_LIMIT or MARSHAL for a value with more than 2^20 parts.
@@ -147,7 +150,7 @@ impl Any {
         Ok(self.value.value()?)
     }
 
-    /// The same value with an equivalent type.
+    /// Returns the same value with an equivalent type.
     ///
     /// # Errors
     /// BAD_PARAM if the type is not equivalent.
@@ -162,36 +165,37 @@ fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> S
 }
 
 thread_local! {
-    /// While this thread writes a value into an `any`.
-    static NOTED: RefCell<Option<Noted>> = const { RefCell::new(None) };
+    /// Present while this thread writes a value into an `any`.
+    static WRITTEN_CONTEXT: RefCell<Option<WrittenContext>> = const { RefCell::new(None) };
 }
 
-/// What the octets of an `any` do not say.
+/// Information about an `any` that its bytes do not hold.
 #[derive(Default)]
-struct Noted {
-    /// The ORB of the last reference in it.
+struct WrittenContext {
+    /// The ORB of the last reference written.
     core: Option<Arc<Core>>,
-    /// The types of the values (IDL `valuetype`) in it.
+    /// The types of the values (IDL `valuetype`) written.
     types: Vec<(Box<str>, TypeCode)>,
 }
 
-/// Remembers the ORB of a reference that is written: in an `any` there are only its octets, and whoever takes it out will
-/// call it.
-pub(crate) fn note(core: &Arc<Core>) {
-    NOTED.with_borrow_mut(|noted| {
+/// Records the ORB of a reference that is written. An `any` holds only the reference's bytes, and
+/// the program that extracts it will call it.
+pub(crate) fn record_orb(core: &Arc<Core>) {
+    WRITTEN_CONTEXT.with_borrow_mut(|noted| {
         if let Some(noted) = noted {
             noted.core = Some(Arc::clone(core));
         }
     });
 }
 
-fn note_type((id, type_code): &(Box<str>, TypeCode)) {
-    note_value_type(id, || type_code.clone());
+fn record_type((id, type_code): &(Box<str>, TypeCode)) {
+    record_value_type(id, || type_code.clone());
 }
 
-/// Remembers the type of a value that is written: it may be another than the TypeCode of the `any` tells.
-pub(crate) fn note_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
-    NOTED.with_borrow_mut(|noted| {
+/// Records the type of a value that is written: it may be derived from the type in the `any`'s
+/// TypeCode.
+pub(crate) fn record_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
+    WRITTEN_CONTEXT.with_borrow_mut(|noted| {
         if let Some(noted) = noted
             && !noted.types.iter().any(|(known, _)| **known == *id)
         {
@@ -200,7 +204,7 @@ pub(crate) fn note_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
     });
 }
 
-/// Compares types and values, whatever form they came in.
+/// Compares types and values, independent of their representation.
 impl PartialEq for Any {
     fn eq(&self, other: &Any) -> bool {
         self.value == other.value
@@ -218,9 +222,9 @@ impl Cdr for Any {
 
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         if let Some(core) = &self.core {
-            note(core);
+            record_orb(core);
         }
-        self.value.value_types().for_each(note_type);
+        self.value.value_types().for_each(record_type);
         self.type_code().encode(e)?;
         self.encode_value(e)
     }
@@ -230,35 +234,37 @@ impl Cdr for Any {
     }
 }
 
-/// A Rust type that stands for types of IDL, so that its values go into an [`Any`] and come out of one.
+/// A Rust type that stands for IDL types, so that its values can be inserted into an [`Any`] and
+/// extracted.
 ///
-/// Numbers, `bool`, `char`, `String`, vectors, arrays, references and [`Any`] itself are such types; generated code adds
-/// structures, unions, enumerations, exceptions and references.
+/// Numbers, `bool`, `char`, `String`, vectors, arrays, references and [`Any`] itself are such
+/// types. Generated code adds structures, unions, enumerations, exceptions and references.
 pub trait Typed: Sized {
-    /// The type that it stands for where nothing more is known: unbounded and narrow.
+    /// Returns the default type: unbounded and narrow.
     fn type_code() -> TypeCode;
 
-    /// The type of this value: it may say more than its Rust type.
-    fn type_code_of(&self) -> TypeCode {
+    /// Returns the type of this value, which may be more specific than its Rust type.
+    fn dynamic_type_code(&self) -> TypeCode {
         Self::type_code()
     }
 
-    /// Whether it stands for a type: that of [`type_code`](Typed::type_code), aliases, bounds and the width of text aside.
+    /// Returns true if the Rust type stands for `type_code`. Compares
+    /// [`type_code`](Typed::type_code) with it, ignoring aliases, bounds and the width of text.
     #[must_use]
-    fn stands_for(type_code: &TypeCode) -> bool {
+    fn matches_type(type_code: &TypeCode) -> bool {
         type_code.equivalent(&Self::type_code())
     }
 
-    /// Writes a value as one of a type that it stands for.
+    /// Writes the value as one of `type_code`.
     ///
     /// # Errors
-    /// Where the value has no form in that type.
+    /// If the value has no form in that type.
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError>;
 
-    /// Reads a value of a type that it stands for.
+    /// Reads a value of `type_code`.
     ///
     /// # Errors
-    /// For octets that are no such value.
+    /// If the bytes are no such value.
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError>;
 }
 
@@ -297,10 +303,10 @@ by_cdr! {
     TypeCode => TypeCode::TYPE_CODE,
 }
 
-/// `fixed` of just these digits and this scale.
+/// `fixed` of exactly these digits and this scale.
 impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     fn type_code() -> TypeCode {
-        // There is no such type that no TypeCode can be made of.
+        // Every valid `Fixed` has a TypeCode.
         TypeCode::fixed(DIGITS.into(), SCALE.into()).unwrap_or(TypeCode::NULL)
     }
 
@@ -313,7 +319,7 @@ impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     }
 }
 
-/// The bound of a string or sequence.
+/// Returns the bound of a string or sequence.
 fn bound(type_code: &TypeCode) -> u32 {
     type_code.length().filter(|length| *length > 0).unwrap_or(u32::MAX)
 }
@@ -323,7 +329,7 @@ impl Typed for char {
         TypeCode::CHAR
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
+    fn matches_type(type_code: &TypeCode) -> bool {
         matches!(type_code.resolved().kind(), Kind::Char | Kind::WChar)
     }
 
@@ -341,7 +347,7 @@ impl Typed for String {
         TypeCode::STRING
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
+    fn matches_type(type_code: &TypeCode) -> bool {
         matches!(type_code.resolved().kind(), Kind::String | Kind::WString)
     }
 
@@ -362,25 +368,25 @@ impl Typed for String {
     }
 }
 
-/// Whether a type is a sequence or an array of a length, of elements that `T` stands for.
-fn holds<T: Typed>(type_code: &TypeCode, kind: Kind, length: Option<usize>) -> bool {
+/// Returns true if a type is a sequence or array of that length, with elements that `T` stands for.
+fn is_list_of<T: Typed>(type_code: &TypeCode, kind: Kind, length: Option<usize>) -> bool {
     let resolved = type_code.resolved();
     let fits = length.is_none_or(|length| resolved.length().is_some_and(|found| found as usize == length));
-    resolved.kind() == kind && fits && resolved.content_type().is_some_and(|element| T::stands_for(&element))
+    resolved.kind() == kind && fits && resolved.content_type().is_some_and(|element| T::matches_type(&element))
 }
 
 fn element(type_code: &TypeCode) -> Result<TypeCode, CdrError> {
-    type_code.resolved().content_type().ok_or(CdrError::NotOfType)
+    type_code.resolved().content_type().ok_or(CdrError::TypeMismatch)
 }
 
 impl<T: Typed> Typed for Vec<T> {
     fn type_code() -> TypeCode {
-        // Whatever has values can be an element.
+        // Every type with values can be an element type.
         TypeCode::sequence(T::type_code(), 0).unwrap_or(TypeCode::NULL)
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
-        holds::<T>(type_code, Kind::Sequence, None)
+    fn matches_type(type_code: &TypeCode) -> bool {
+        is_list_of::<T>(type_code, Kind::Sequence, None)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
@@ -391,7 +397,7 @@ impl<T: Typed> Typed for Vec<T> {
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
-        // Structures without members have no octets.
+        // An element may have no bytes: a structure without members.
         let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.resolved()))?;
         d.nested(|d| {
             let mut list = Vec::with_capacity(len.min(1024));
@@ -408,8 +414,8 @@ impl Typed for Octets {
         TypeCode::sequence(TypeCode::OCTET, 0).unwrap_or(TypeCode::NULL)
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
-        holds::<u8>(type_code, Kind::Sequence, None)
+    fn matches_type(type_code: &TypeCode) -> bool {
+        is_list_of::<u8>(type_code, Kind::Sequence, None)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
@@ -429,8 +435,8 @@ impl<T: Typed, const N: usize> Typed for [T; N] {
         TypeCode::array(T::type_code(), u32::try_from(N).unwrap_or(u32::MAX)).unwrap_or(TypeCode::NULL)
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
-        holds::<T>(type_code, Kind::Array, Some(N))
+    fn matches_type(type_code: &TypeCode) -> bool {
+        is_list_of::<T>(type_code, Kind::Array, Some(N))
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
@@ -450,8 +456,8 @@ impl<T: Typed, const N: usize> Typed for Box<[T; N]> {
         <[T; N]>::type_code()
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
-        <[T; N]>::stands_for(type_code)
+    fn matches_type(type_code: &TypeCode) -> bool {
+        <[T; N]>::matches_type(type_code)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
@@ -465,27 +471,27 @@ impl<T: Typed, const N: usize> Typed for Box<[T; N]> {
     }
 }
 
-/// A map is a sequence of pairs; of two with the same key the later one stays.
+/// A map is a sequence of pairs. Of two pairs with the same key, the later one stays.
 impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     fn type_code() -> TypeCode {
         TypeCode::map(K::type_code(), V::type_code(), 0).unwrap_or(TypeCode::NULL)
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
+    fn matches_type(type_code: &TypeCode) -> bool {
         let resolved = type_code.resolved();
         let pair = resolved.content_type().filter(|_| resolved.kind() == Kind::Sequence).map(|pair| pair.resolved());
         pair.is_some_and(|pair| {
             let (key, value) = (pair.member_type(0), pair.member_type(1));
             (pair.kind(), pair.member_count(), pair.id()) == (Kind::Struct, 2, "")
-                && key.is_some_and(|key| K::stands_for(&key))
-                && value.is_some_and(|value| V::stands_for(&value))
+                && key.is_some_and(|key| K::matches_type(&key))
+                && value.is_some_and(|value| V::matches_type(&value))
         })
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
         let pair = element(type_code)?.resolved();
         let (Some(key_type), Some(value_type)) = (pair.member_type(0), pair.member_type(1)) else {
-            return Err(CdrError::NotOfType);
+            return Err(CdrError::TypeMismatch);
         };
         e.write_len_bounded(self.len(), bound(&type_code.resolved()))?;
         self.iter().try_for_each(|(key, value)| {
@@ -497,16 +503,16 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError> {
         let pair = element(type_code)?.resolved();
         let (Some(key_type), Some(value_type)) = (pair.member_type(0), pair.member_type(1)) else {
-            return Err(CdrError::NotOfType);
+            return Err(CdrError::TypeMismatch);
         };
         let len = d.read_len_bounded(1, bound(&type_code.resolved()))?;
         d.nested(|d| (0..len).map(|_| Ok((K::read(d, &key_type)?, V::read(d, &value_type)?))).collect())
     }
 }
 
-/// A typed reference whose interface has a TypeCode. Generated code implements it.
+/// A typed reference to an interface with a TypeCode. Generated code implements it.
 pub trait TypedReference: Reference {
-    /// The TypeCode of the interface.
+    /// Returns the TypeCode of the interface.
     fn interface_type() -> TypeCode;
 }
 
@@ -522,7 +528,7 @@ impl<R: TypedReference> Typed for Option<R> {
         R::interface_type()
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
+    fn matches_type(type_code: &TypeCode) -> bool {
         let object = R::REPOSITORY_ID == ObjectRef::REPOSITORY_ID && type_code.resolved().kind() == Kind::ObjRef;
         object || type_code.equivalent(&R::interface_type())
     }

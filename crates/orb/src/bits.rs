@@ -1,11 +1,11 @@
 //! Bit masks and bit sets of IDL 4: numbers with named parts.
 
-/// A type that a field of a bit set has.
+/// A type that a field of a bit set can have.
 #[doc(hidden)]
 pub trait BitField: Sized {
-    /// The value that `width` bits stand for.
+    /// Makes a value from `width` bits.
     fn from_bits(bits: u64, width: u32) -> Self;
-    /// Its bits; those above the width of the field are dropped.
+    /// Returns the bits; the caller drops those above the width of the field.
     fn to_bits(self) -> u64;
 }
 
@@ -23,7 +23,8 @@ macro_rules! fields {
     ($($number:ty)+) => {$(
         impl BitField for $number {
             fn from_bits(bits: u64, width: u32) -> Self {
-                // A signed field has its sign in its highest bit; for an unsigned one the copies of it go with the cast.
+                // Sign-extends a field of a signed type. An unsigned type takes the bits as they
+                // are.
                 let unused = u64::BITS - width;
                 let extended = ((bits << unused).cast_signed() >> unused).cast_unsigned();
                 (if <$number>::MIN == 0 { bits } else { extended }) as $number
@@ -38,7 +39,8 @@ macro_rules! fields {
 
 fields! { u8 i8 u16 i16 u32 i32 u64 i64 }
 
-/// For generated code: a set of flags. `bit_mask! { pub struct Rights(u8) { READ = 0, WRITE = 1 } }`
+/// For generated code: a set of flags. `bit_mask! { pub struct Rights(u8) { READ = 0, WRITE = 1 }
+/// }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! bit_mask {
@@ -53,12 +55,12 @@ macro_rules! bit_mask {
                 pub const $flag: Self = Self(1 << $position);
             )*
 
-            /// Whether all flags of `flags` are set.
+            /// Returns true if all flags of `flags` are set.
             pub const fn contains(self, flags: Self) -> bool {
                 self.0 & flags.0 == flags.0
             }
 
-            /// These flags without those of `flags`.
+            /// Returns these flags without those of `flags`.
             pub const fn without(self, flags: Self) -> Self {
                 Self(self.0 & !flags.0)
             }
@@ -84,7 +86,7 @@ macro_rules! bit_mask {
     };
 }
 
-/// For generated code: a set of bit fields, each with the names of its accessors, its type, its place and its width.
+/// For generated code: a set of bit fields, each with its accessors, type, position and width.
 /// `bit_set! { pub struct Word(u8) { low / with_low: u8 = 0, 3; high / with_high: bool = 7, 1; } }`
 #[doc(hidden)]
 #[macro_export]
@@ -159,7 +161,7 @@ macro_rules! bit_type {
     };
 }
 
-/// For generated code: nothing, in a program without `Any`.
+/// For generated code: expands to nothing in a program without `Any`.
 #[cfg(not(feature = "any"))]
 #[doc(hidden)]
 #[macro_export]

@@ -1,4 +1,5 @@
-//! What the time is, for the parts that carry out what the pure machines decide. In the simulation it is virtual.
+//! The clock of the code that carries out the decisions of the pure state machines. In the
+//! simulation it is virtual.
 
 #[cfg(not(test))]
 pub(crate) use corelane_sys::clock::{coarse_lag, coarse_now, now};

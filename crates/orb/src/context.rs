@@ -1,8 +1,11 @@
-//! Properties that go with a call: what IDL's `context ("name", "prefix*")` asks for (CORBA 3.0.3, sections 3.13.6 and 4.6).
+//! Properties sent with a call, as IDL's `context ("name", "prefix*")` asks (CORBA 3.0.3, sections
+//! 3.13.6 and 4.6).
 //!
-//! On the wire they follow the arguments: a `sequence<string>` of names and values by turns (section 15.3.2.11).
+//! On the wire they follow the arguments, as a `sequence<string>` of alternating names and values
+//! (section 15.3.2.11).
 //!
-//! Invariant: only the innermost upcall of a thread sees properties, and only those of its own call.
+//! Invariant: only the innermost upcall of a thread sees properties, and only those of its own
+//! call.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,12 +18,14 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 use crate::current;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 
-/// Properties by their names: what a client has to tell, or what a servant was told with a call. Clones are cheap.
+/// Properties by name: those that a client sends, or those that a servant received with a call.
+/// Clones are cheap.
 ///
-/// A client gives them to a reference; each call through it tells those that the operation's IDL asks for.
+/// A client attaches them to a reference. Each call through it sends the ones that the operation's
+/// IDL asks for.
 ///
 /// ```no_run
-/// use corelane::{Context, Reference};
+/// use corelane::Context;
 /// # fn example(object: corelane::ObjectRef) -> Result<(), corelane::SystemException> {
 /// let context = Context::new().with("user", "ann")?.with("site.name", "north")?;
 /// let object = object.with_context(&context);
@@ -31,27 +36,28 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind};
 pub struct Context(Option<Arc<BTreeMap<String, String>>>);
 
 impl Context {
-    /// No properties.
+    /// Makes a context without properties.
     #[must_use]
     pub const fn new() -> Context {
         Context(None)
     }
 
-    /// The properties that came with the call that the calling thread's servant runs; none outside of one, and for operations that
-    /// ask for none.
+    /// Returns the properties of the call that the calling thread's servant runs. Empty outside a
+    /// call, and for operations that ask for none.
     #[must_use]
     pub fn of_call() -> Context {
-        let depth = current::depth();
-        TOLD.with_borrow(|told| match told.last() {
+        let depth = current::upcall_depth();
+        CALL_CONTEXTS.with_borrow(|told| match told.last() {
             Some((of, context)) if *of == depth => context.clone(),
             _ => Context::new(),
         })
     }
 
-    /// The same properties and this one, which takes the place of one of the same name.
+    /// Adds this property, or replaces the one of the same name.
     ///
     /// # Errors
-    /// BAD_PARAM 35 for what is no name: a letter, then letters, digits, `_` and `.`. BAD_PARAM for a NUL in the value.
+    /// BAD_PARAM 35 for an invalid name; a name is a letter, then letters, digits, `_` and `.`.
+    /// BAD_PARAM for a NUL in the value.
     pub fn with(mut self, name: &str, value: &str) -> Result<Context, SystemException> {
         let letter = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'.';
         if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(letter) {
@@ -69,24 +75,25 @@ impl Context {
         Ok(self)
     }
 
-    /// The value of a property.
+    /// Returns the value of a property.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// The properties and their values, by the order of their names.
+    /// Returns the properties and their values, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether there are no properties.
+    /// Returns true if there are no properties.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.as_ref().is_none_or(|all| all.is_empty())
     }
 
-    /// Those properties that a clause of IDL asks for, by their names or, in front of `*`, by how their names begin.
+    /// Returns the properties that an IDL clause asks for. A pattern is a name, or a prefix
+    /// followed by `*`.
     #[must_use]
     pub fn matching(&self, patterns: &[impl AsRef<str>]) -> Context {
         let Some(all) = &self.0 else { return Context::new() };
@@ -101,10 +108,10 @@ impl Context {
         if matching.is_empty() { Context::new() } else { Context(Some(Arc::new(matching))) }
     }
 
-    /// For generated code: writes them behind the arguments.
+    /// For generated code: writes the properties after the arguments.
     ///
     /// # Errors
-    /// Values that have no form in the connection's code set.
+    /// For values that the connection's code set cannot encode.
     #[doc(hidden)]
     pub fn write(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         e.write_len(self.iter().count() * 2)?;
@@ -114,18 +121,19 @@ impl Context {
         })
     }
 
-    /// Reads what stands behind the arguments. Nothing at all, which ORBs that know no contexts send, is no properties.
+    /// Reads the properties after the arguments. An empty rest, from ORBs that know no contexts, is
+    /// an empty context.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
         if d.remaining() == 0 {
             return Ok(Context::new());
         }
-        // A string has the four octets of its length at least.
+        // A string has at least the four bytes of its length.
         let len = d.read_len(4)?;
         if !len.is_multiple_of(2) {
             // A name without its value.
             return Err(CdrError::Truncated);
         }
-        d.count_memory::<(String, String)>(len / 2)?;
+        d.charge_elements::<(String, String)>(len / 2)?;
         let mut properties = BTreeMap::new();
         for _ in 0..len / 2 {
             properties.insert(d.read_string()?, d.read_string()?);
@@ -133,21 +141,23 @@ impl Context {
         Ok(if properties.is_empty() { Context::new() } else { Context(Some(Arc::new(properties))) })
     }
 
-    /// For generated code: reads what stands behind the arguments, for the servant to find until the guard is dropped.
+    /// For generated code: reads the properties after the arguments. The servant finds them until
+    /// the guard is dropped.
     ///
     /// # Errors
-    /// For octets that are no properties.
+    /// If the bytes are no properties.
     #[doc(hidden)]
-    pub fn begin(d: &mut Decoder<'_>) -> Result<Told, CdrError> {
+    pub fn begin(d: &mut Decoder<'_>) -> Result<ContextScope, CdrError> {
         Ok(Context::read(d)?.enter())
     }
 
-    /// For generated code: the servant finds them until the guard is dropped.
+    /// For generated code: makes the properties available to the servant until the guard is
+    /// dropped.
     #[doc(hidden)]
     #[must_use]
-    pub fn enter(&self) -> Told {
-        TOLD.with_borrow_mut(|told| told.push((current::depth(), self.clone())));
-        Told(())
+    pub fn enter(&self) -> ContextScope {
+        CALL_CONTEXTS.with_borrow_mut(|told| told.push((current::upcall_depth(), self.clone())));
+        ContextScope(())
     }
 }
 
@@ -158,18 +168,19 @@ impl fmt::Debug for Context {
 }
 
 thread_local! {
-    /// Of the upcalls that the thread runs, the innermost last: how many frames there are, and what it was told.
-    static TOLD: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
+    /// The properties of the upcalls that the thread runs, innermost last, each with its number of
+    /// frames.
+    static CALL_CONTEXTS: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// As long as it lives, [`Context::of_call`] finds the properties that it was made for.
+/// A guard; until it is dropped, [`Context::of_call`] returns the properties that it was made for.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Told(());
+pub struct ContextScope(());
 
-impl Drop for Told {
+impl Drop for ContextScope {
     fn drop(&mut self) {
-        TOLD.with_borrow_mut(Vec::pop);
+        CALL_CONTEXTS.with_borrow_mut(Vec::pop);
     }
 }
 
@@ -185,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clause_names_properties_or_how_they_begin() {
+    fn context_clause_matches_names_and_prefixes() {
         let matching = |patterns: &[&str]| some().matching(patterns).iter().map(|(name, _)| name.to_owned()).collect();
         let names: Vec<String> = matching(&["user", "site.*"]);
         assert_eq!(names, ["site.name", "site.zone", "user"]);
@@ -196,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_that_are_none() {
+    fn invalid_names_and_values_are_refused() {
         for name in ["", "1a", "_a", "a b", "a*", "\u{e9}"] {
             let refused = Context::new().with(name, "x").unwrap_err();
             assert_eq!((refused.kind(), refused.minor()), (SystemExceptionKind::BadParam, 0x4f4d_0023), "{name}");
@@ -211,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_stand_by_turns() {
+    fn encoded_context_alternates_names_and_values() {
         let mut e = Encoder::new();
         e.set_endian(Endian::Big);
         Context::new().with("b", "two").unwrap().with("a", "1").unwrap().write(&mut e).unwrap();
@@ -224,15 +235,15 @@ mod tests {
     }
 
     #[test]
-    fn octets_that_are_no_properties() {
+    fn malformed_context_is_refused() {
         assert_eq!(read(&[0, 0]), Err(CdrError::Truncated));
         assert_eq!(read(&[0, 0, 0, 1, 0, 0, 0, 1, 0]), Err(CdrError::Truncated));
-        assert_eq!(read(&[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 1, 0]), Err(CdrError::CountOverRest));
+        assert_eq!(read(&[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 1, 0]), Err(CdrError::CountExceedsInput));
         assert_eq!(read(&[0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0]), Err(CdrError::Truncated));
     }
 
     #[test]
-    fn a_servant_finds_what_it_was_told_until_it_is_done() {
+    fn call_context_lasts_until_the_scope_ends() {
         assert!(Context::of_call().is_empty());
         let outer = some().enter();
         {

@@ -1,10 +1,12 @@
-//! What the running upcall is about: PortableServer::Current (CORBA 3.0.3, section 11.3.9).
+//! The context of the running upcall: PortableServer::Current (CORBA 3.0.3, section 11.3.9).
 //!
-//! Each thread has a stack of frames, one for each upcall that is inside another. Frames are copied, never borrowed: a frame
-//! names its ORB, POA and object by numbers, so pushing one touches no reference count and allocates nothing. What does not
-//! fit (long object ids, servants that no table holds) lies beside the stack.
+//! Each thread has a stack of frames, one for each nested upcall. Frames are copied, never
+//! borrowed. A frame names its ORB, POA and object by numbers, so pushing one touches no reference
+//! count and allocates nothing. Parts that do not fit (long object ids, servants in no table) are
+//! kept beside the stack.
 //!
-//! Invariant: a frame's POA and servant are alive as long as the frame, because whoever pushed it holds both.
+//! Invariant: a frame's POA and servant live as long as the frame, because the code that pushed it
+//! holds both.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
@@ -12,44 +14,44 @@ use std::sync::{Arc, Weak};
 use crate::exception::SystemException;
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::poa::{ObjectId, Place, Poa, PoaCore, Target};
+use crate::poa::{ObjectId, Poa, PoaCore, SlotId, UpcallTarget};
 use crate::servant::Servant;
 
-/// Upcalls inside one another on one thread.
-pub(crate) const DEPTH: usize = 32;
-/// Longest object id that fits into a frame.
-const INLINE: usize = 24;
-/// Instead of the length of an id: it lies beside the stack.
-const BESIDE: u8 = u8::MAX;
-/// Instead of the length of an id: a servant manager or adapter activator runs, no object.
+/// Maximum number of nested upcalls on one thread.
+pub(crate) const MAX_DEPTH: usize = 32;
+/// Maximum length in bytes of an object id stored in a frame.
+const MAX_INLINE_ID: usize = 24;
+/// Replaces the length of an id that is kept beside the stack.
+const SPILLED: u8 = u8::MAX;
+/// Replaces the length of an id while a servant manager or adapter activator runs, for no object.
 const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]
-struct Frame {
-    /// The ORB.
+struct UpcallFrame {
+    /// Stamp of the ORB.
     stamp: u64,
-    poa: Place,
-    /// What tells the servant apart; 0: none yet.
+    poa: SlotId,
+    /// Identity of the servant; 0 if there is none yet.
     servant: usize,
-    id: [u8; INLINE],
+    id: [u8; MAX_INLINE_ID],
     length: u8,
-    /// The servant lies beside the stack.
-    keeps_servant: bool,
+    /// True if the servant is kept beside the stack.
+    spills_servant: bool,
 }
 
-const EMPTY: Frame = Frame {
+const EMPTY: UpcallFrame = UpcallFrame {
     stamp: 0,
-    poa: Place { slot: 0, generation: 0 },
+    poa: SlotId { slot: 0, generation: 0 },
     servant: 0,
-    id: [0; INLINE],
+    id: [0; MAX_INLINE_ID],
     length: NO_OBJECT,
-    keeps_servant: false,
+    spills_servant: false,
 };
 
-impl Frame {
+impl UpcallFrame {
     #[inline]
-    fn of(poa: &PoaCore, id: &[u8]) -> Self {
-        let mut frame = Frame { stamp: poa.stamp, poa: poa.place, length: BESIDE, ..EMPTY };
+    fn new(poa: &PoaCore, id: &[u8]) -> Self {
+        let mut frame = UpcallFrame { stamp: poa.stamp, poa: poa.slot_id, length: SPILLED, ..EMPTY };
         if let Some(inline) = frame.id.get_mut(..id.len()) {
             inline.copy_from_slice(id);
             frame.length = id.len() as u8;
@@ -58,46 +60,46 @@ impl Frame {
     }
 }
 
-/// A frame's place on the stack. Its parts are written and read one by one: a frame that was put together and copied whole would be
-/// read back before its parts had left the processor's store buffer, which takes longer than everything else here.
-struct Slot {
+/// A frame's slot on the stack. Its parts are written and read one by one; copying a whole frame
+/// would stall store forwarding (docs/performance.md).
+struct FrameSlot {
     stamp: Cell<u64>,
-    poa: Cell<Place>,
+    poa: Cell<SlotId>,
     servant: Cell<usize>,
-    /// Eight octets in one word, as ids that POAs make are.
-    id: [Cell<u64>; INLINE / 8],
+    /// The id in words of eight bytes, the length of the ids that POAs make.
+    id: [Cell<u64>; MAX_INLINE_ID / 8],
     length: Cell<u8>,
-    keeps_servant: Cell<bool>,
+    spills_servant: Cell<bool>,
 }
 
-impl Slot {
-    const fn vacant() -> Self {
-        Slot {
+impl FrameSlot {
+    const fn empty() -> Self {
+        FrameSlot {
             stamp: Cell::new(0),
             poa: Cell::new(EMPTY.poa),
             servant: Cell::new(0),
-            id: [const { Cell::new(0) }; INLINE / 8],
+            id: [const { Cell::new(0) }; MAX_INLINE_ID / 8],
             length: Cell::new(EMPTY.length),
-            keeps_servant: Cell::new(false),
+            spills_servant: Cell::new(false),
         }
     }
 
-    fn get(&self) -> Frame {
-        let mut id = [0; INLINE];
+    fn get(&self) -> UpcallFrame {
+        let mut id = [0; MAX_INLINE_ID];
         for (octets, word) in id.chunks_exact_mut(8).zip(&self.id) {
             octets.copy_from_slice(&word.get().to_ne_bytes());
         }
-        Frame {
+        UpcallFrame {
             stamp: self.stamp.get(),
             poa: self.poa.get(),
             servant: self.servant.get(),
             id,
             length: self.length.get(),
-            keeps_servant: self.keeps_servant.get(),
+            spills_servant: self.spills_servant.get(),
         }
     }
 
-    fn set(&self, frame: &Frame) {
+    fn set(&self, frame: &UpcallFrame) {
         self.stamp.set(frame.stamp);
         self.poa.set(frame.poa);
         self.servant.set(frame.servant);
@@ -105,36 +107,36 @@ impl Slot {
             word.set(u64::from_ne_bytes(*octets));
         }
         self.length.set(frame.length);
-        self.keeps_servant.set(frame.keeps_servant);
+        self.spills_servant.set(frame.spills_servant);
     }
 }
 
-struct Stack {
+struct UpcallStack {
     depth: Cell<usize>,
-    frames: [Slot; DEPTH],
-    /// The ORB whose frame was pushed last: it is known below.
-    known: Cell<u64>,
+    frames: [FrameSlot; MAX_DEPTH],
+    /// Stamp of the ORB whose frame was pushed last. [`SpilledParts`] already has its handle.
+    known_orb: Cell<u64>,
 }
 
 #[derive(Default)]
-struct Beside {
+struct SpilledParts {
     ids: Vec<Box<[u8]>>,
     servants: Vec<Servant>,
     orbs: Vec<(u64, Weak<Core>)>,
 }
 
 thread_local! {
-    /// The ORB that started the thread; 0: none, which no stamp is.
+    /// Stamp of the ORB that started the thread; 0 for none, which is never a stamp.
     static OWNER: Cell<u64> = const { Cell::new(0) };
-    static STACK: Stack = const {
-        Stack { depth: Cell::new(0), frames: [const { Slot::vacant() }; DEPTH], known: Cell::new(0) }
+    static STACK: UpcallStack = const {
+        UpcallStack { depth: Cell::new(0), frames: [const { FrameSlot::empty() }; MAX_DEPTH], known_orb: Cell::new(0) }
     };
-    static BESIDE_STACK: RefCell<Beside> = const {
-        RefCell::new(Beside { ids: Vec::new(), servants: Vec::new(), orbs: Vec::new() })
+    static SPILL: RefCell<SpilledParts> = const {
+        RefCell::new(SpilledParts { ids: Vec::new(), servants: Vec::new(), orbs: Vec::new() })
     };
 }
 
-/// The upcall that the calling thread is running.
+/// The upcall that the calling thread runs.
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The POA of the object.
@@ -145,24 +147,25 @@ pub struct Current {
 }
 
 impl Current {
-    /// The servant that runs; `None` while a servant locator's `preinvoke` still looks for one.
+    /// Returns the running servant; `None` while a servant locator's `preinvoke` still looks for
+    /// it.
     #[must_use]
     pub fn servant(&self) -> Option<&Servant> {
         self.servant.as_ref()
     }
 
-    /// A reference to the object.
+    /// Returns a reference to the object.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 4 when the ORB has ended.
+    /// BAD_INV_ORDER 4 after the ORB's shutdown.
     pub fn reference(&self) -> Result<ObjectRef, SystemException> {
-        let type_id = self.servant.as_ref().map_or(crate::object::OBJECT_ID, Servant::repository_id);
+        let type_id = self.servant.as_ref().map_or(crate::object::OBJECT_REPOSITORY_ID, Servant::repository_id);
         self.poa.core().reference(self.object_id.as_octets(), type_id)
     }
 }
 
-/// The upcall that the calling thread is running; `None` outside of one (NoContext), and in servant activators and adapter
-/// activators, which run for no object.
+/// Returns the upcall that the calling thread runs. `None` outside an upcall (NoContext), and in
+/// servant activators and adapter activators, which run for no object.
 ///
 /// # Examples
 /// ```
@@ -177,148 +180,155 @@ pub fn current() -> Option<Current> {
     resolve(frame, depth)
 }
 
-/// The frames of the calling thread, the innermost first.
-fn frames() -> impl Iterator<Item = (Frame, usize)> {
+/// Returns the frames of the calling thread, innermost first.
+fn frames() -> impl Iterator<Item = (UpcallFrame, usize)> {
     let depth = STACK.with(|stack| stack.depth.get());
     (1..=depth).rev().map(|depth| (STACK.with(|stack| stack.frames[depth - 1].get()), depth))
 }
 
-/// What a frame stands for.
-fn resolve(frame: Frame, depth: usize) -> Option<Current> {
+/// Resolves a frame to its POA, object and servant.
+fn resolve(frame: UpcallFrame, depth: usize) -> Option<Current> {
     if frame.length == NO_OBJECT {
         return None;
     }
     let below = || (1..depth).map(|depth| STACK.with(|stack| stack.frames[depth - 1].get()));
-    let (object_id, kept, core) = BESIDE_STACK.with_borrow(|beside| {
+    let (object_id, kept, core) = SPILL.with_borrow(|beside| {
         let object_id = match frame.length {
-            BESIDE => ObjectId::from(&**beside.ids.get(below().filter(|frame| frame.length == BESIDE).count())?),
+            SPILLED => ObjectId::from(&**beside.ids.get(below().filter(|frame| frame.length == SPILLED).count())?),
             length => ObjectId::from(&frame.id[..usize::from(length)]),
         };
-        let kept = if frame.keeps_servant {
-            beside.servants.get(below().filter(|frame| frame.keeps_servant).count()).cloned()
+        let kept = if frame.spills_servant {
+            beside.servants.get(below().filter(|frame| frame.spills_servant).count()).cloned()
         } else {
             None
         };
         let (_, core) = beside.orbs.iter().find(|(stamp, _)| *stamp == frame.stamp)?;
         Some((object_id, kept, core.upgrade()?))
     })?;
-    let poa = core.adapters().running(frame.poa)?;
+    let poa = core.poa_table().running(frame.poa)?;
     let servant = kept.or_else(|| poa.running_servant(object_id.as_octets(), frame.servant));
     Some(Current { poa: Poa::from_core(poa), object_id, servant })
 }
 
-/// The innermost upcall on `servant` of `poa` that the calling thread runs.
+/// Returns the object of the innermost upcall on `servant` of `poa` that the calling thread runs.
 pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
     frames()
-        .find(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.place && frame.servant == servant)
+        .find(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.slot_id && frame.servant == servant)
         .and_then(|(frame, depth)| resolve(frame, depth))
         .map(|current| current.object_id)
 }
 
-/// How many upcalls and callbacks the calling thread runs inside one another.
-pub(crate) fn depth() -> usize {
+/// Returns the number of nested upcalls and callbacks that the calling thread runs.
+pub(crate) fn upcall_depth() -> usize {
     STACK.with(|stack| stack.depth.get())
 }
 
-/// Whether the calling thread runs an upcall, or a callback such as a servant manager's, of the ORB with this stamp.
+/// Returns true if the calling thread runs an upcall or callback of the ORB with this stamp. A
+/// servant manager's methods are callbacks.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
 }
 
-/// The calling thread is one of those that the ORB with this stamp started.
-pub(crate) fn belongs_to(stamp: u64) {
+/// Marks the calling thread as started by the ORB with this stamp.
+pub(crate) fn set_owner(stamp: u64) {
     OWNER.set(stamp);
 }
 
-/// Whether the ORB with this stamp would wait for itself if the calling thread waited for its end: the thread runs an upcall of it,
-/// or is one of its own, which also run event handlers and drop servants.
+/// Returns true if the calling thread must not wait for the end of the ORB with this stamp. It
+/// would wait for itself if it runs one of the ORB's upcalls, or is one of its threads. These also
+/// run event handlers and drop servants.
 pub(crate) fn is_inside(stamp: u64) -> bool {
     OWNER.get() == stamp || in_upcall_of(stamp)
 }
 
-/// Whether the calling thread runs anything of this POA.
-pub(crate) fn runs_in(poa: &PoaCore) -> bool {
-    frames().any(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.place)
+/// Returns true if the calling thread runs an upcall or callback of this POA.
+pub(crate) fn is_running_in(poa: &PoaCore) -> bool {
+    frames().any(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.slot_id)
 }
 
-/// Whether the calling thread runs an upcall on this object.
-pub(crate) fn runs_on(poa: &PoaCore, id: &[u8]) -> bool {
+/// Returns true if the calling thread runs an upcall on this object.
+pub(crate) fn is_running_on(poa: &PoaCore, id: &[u8]) -> bool {
     frames()
-        .filter(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.place)
+        .filter(|(frame, _)| frame.stamp == poa.stamp && frame.poa == poa.slot_id)
         .any(|(frame, depth)| resolve(frame, depth).is_some_and(|current| current.object_id.as_octets() == id))
 }
 
-/// A frame on the stack; gone when dropped.
-pub(crate) struct Upcall(());
+/// A frame on the stack, popped on drop.
+pub(crate) struct UpcallScope(());
 
-impl Upcall {
-    /// Pushes a frame for an upcall; `None` when upcalls are nested too deep.
+impl UpcallScope {
+    /// Pushes a frame for an upcall; `None` if upcalls are nested too deeply.
     #[inline]
-    pub(crate) fn enter(target: &Target<'_>) -> Option<Self> {
+    pub(crate) fn enter(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
         if target.in_map
             && let Ok(id) = target.id.try_into()
         {
             return Self::push_with(poa, |slot| {
                 slot.stamp.set(poa.stamp);
-                slot.poa.set(poa.place);
+                slot.poa.set(poa.slot_id);
                 slot.servant.set(target.servant.identity());
                 slot.id[0].set(u64::from_ne_bytes(id));
                 slot.length.set(8);
-                slot.keeps_servant.set(false);
+                slot.spills_servant.set(false);
             });
         }
         Self::enter_with(target)
     }
 
-    /// The same for an object whose id is of any length, or that is in no map.
-    fn enter_with(target: &Target<'_>) -> Option<Self> {
+    /// Like [`enter`](Self::enter), for an id of any length, or an object that is in no map.
+    fn enter_with(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
-        let mut frame = Frame::of(poa, target.id);
+        let mut frame = UpcallFrame::new(poa, target.id);
         frame.servant = target.servant.identity();
-        frame.keeps_servant = !target.in_map;
-        if frame.length == BESIDE || frame.keeps_servant {
-            return Self::push_beside(poa, frame, Some(target.id), Some(target.servant));
+        frame.spills_servant = !target.in_map;
+        if frame.length == SPILLED || frame.spills_servant {
+            return Self::push_spilled(poa, frame, Some(target.id), Some(target.servant));
         }
         Self::push(poa, frame)
     }
 
     /// Pushes a frame for `preinvoke`: the object is known, the servant is not.
     pub(crate) fn enter_preinvoke(poa: &Arc<PoaCore>, id: &[u8]) -> Option<Self> {
-        Self::push_beside(poa, Frame::of(poa, id), Some(id), None)
+        Self::push_spilled(poa, UpcallFrame::new(poa, id), Some(id), None)
     }
 
     /// Pushes a frame for a callback that runs for no object.
     pub(crate) fn enter_callback(poa: &Arc<PoaCore>) -> Option<Self> {
-        Self::push(poa, Frame { stamp: poa.stamp, poa: poa.place, ..EMPTY })
+        Self::push(poa, UpcallFrame { stamp: poa.stamp, poa: poa.slot_id, ..EMPTY })
     }
 
-    fn push(poa: &Arc<PoaCore>, frame: Frame) -> Option<Self> {
+    fn push(poa: &Arc<PoaCore>, frame: UpcallFrame) -> Option<Self> {
         Self::push_with(poa, |slot| slot.set(&frame))
     }
 
     #[inline]
-    fn push_with(poa: &Arc<PoaCore>, fill: impl FnOnce(&Slot)) -> Option<Self> {
+    fn push_with(poa: &Arc<PoaCore>, fill: impl FnOnce(&FrameSlot)) -> Option<Self> {
         STACK.with(|stack| {
-            if stack.known.get() != poa.stamp {
-                know(poa);
-                stack.known.set(poa.stamp);
+            if stack.known_orb.get() != poa.stamp {
+                register_orb(poa);
+                stack.known_orb.set(poa.stamp);
             }
             let depth = stack.depth.get();
             fill(stack.frames.get(depth)?);
             stack.depth.set(depth + 1);
-            Some(Upcall(()))
+            Some(UpcallScope(()))
         })
     }
 
     #[cold]
-    fn push_beside(poa: &Arc<PoaCore>, frame: Frame, id: Option<&[u8]>, servant: Option<&Servant>) -> Option<Self> {
+    fn push_spilled(
+        poa: &Arc<PoaCore>,
+        frame: UpcallFrame,
+        id: Option<&[u8]>,
+        servant: Option<&Servant>,
+    ) -> Option<Self> {
         let upcall = Self::push(poa, frame)?;
-        BESIDE_STACK.with_borrow_mut(|beside| {
-            if frame.length == BESIDE {
+        SPILL.with_borrow_mut(|beside| {
+            if frame.length == SPILLED {
                 beside.ids.extend(id.map(Box::from));
             }
-            if frame.keeps_servant {
+            if frame.spills_servant {
                 beside.servants.extend(servant.cloned());
             }
         });
@@ -326,36 +336,36 @@ impl Upcall {
     }
 }
 
-/// Notes which ORB the stamp of this POA stands for.
+/// Records the ORB that the stamp of this POA identifies.
 #[cold]
-fn know(poa: &PoaCore) {
-    BESIDE_STACK.with_borrow_mut(|beside| {
+fn register_orb(poa: &PoaCore) {
+    SPILL.with_borrow_mut(|beside| {
         beside.orbs.retain(|(stamp, core)| *stamp != poa.stamp && core.strong_count() > 0);
         beside.orbs.push((poa.stamp, poa.orb_handle().clone()));
     });
 }
 
 #[cold]
-fn pop_beside(has_id: bool, has_servant: bool) {
-    let (id, servant) = BESIDE_STACK.with_borrow_mut(|beside| {
+fn pop_spilled(has_id: bool, has_servant: bool) {
+    let (id, servant) = SPILL.with_borrow_mut(|beside| {
         let id = if has_id { beside.ids.pop() } else { None };
         (id, if has_servant { beside.servants.pop() } else { None })
     });
-    // Outside of the borrow: the last owner's destructor may be the application's.
+    // Dropped outside the borrow: the last owner's destructor may be the application's.
     drop((id, servant));
 }
 
-impl Drop for Upcall {
+impl Drop for UpcallScope {
     #[inline]
     fn drop(&mut self) {
         let (has_id, has_servant) = STACK.with(|stack| {
             let depth = stack.depth.get().saturating_sub(1);
             stack.depth.set(depth);
             let slot = stack.frames.get(depth);
-            slot.map_or((false, false), |slot| (slot.length.get() == BESIDE, slot.keeps_servant.get()))
+            slot.map_or((false, false), |slot| (slot.length.get() == SPILLED, slot.spills_servant.get()))
         });
         if has_id || has_servant {
-            pop_beside(has_id, has_servant);
+            pop_spilled(has_id, has_servant);
         }
     }
 }
@@ -365,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_a_cache_line_at_most() {
-        assert!(size_of::<Slot>() <= 64);
+    fn frame_fits_in_a_cache_line() {
+        assert!(size_of::<FrameSlot>() <= 64);
     }
 }

@@ -1,11 +1,13 @@
-//! How generated code says what its types are, so that they go into an `Any`. Without the feature `any` it says nothing.
+//! Macros with which generated code describes its types, so that they fit into an `Any`. They are
+//! empty without the feature `any`.
 
-/// For generated code: the description of a type, and what makes its values go into an `Any`.
+/// For generated code: describes a type, and lets its values into an `Any`.
 ///
-/// - `describe! { pub static POINT_TYPE for Point = structure(...) }` for what has a CDR form;
-/// - `... for exception Failed = exception(...)`: its repository id goes in front of its members;
+/// - `describe! { pub static POINT_TYPE for Point = structure(...) }` for a type with a CDR form;
+/// - `... for exception Failed = exception(...)`: its repository id precedes its members;
 /// - `... for reference ProbeRef = interface(...)`;
-/// - `... for value Node = value(...)`, `... for value dyn Shape = value(...)`, `... for value dyn Described = abstract_interface(...)`;
+/// - `... for value Node = value(...)`, `... for value dyn Shape = value(...)`, `... for value dyn
+///   Described = abstract_interface(...)`;
 /// - without `for`, for an alias.
 #[cfg(feature = "any")]
 #[doc(hidden)]
@@ -89,7 +91,7 @@ macro_rules! describe {
     };
 }
 
-/// For generated code: nothing, in a program without `Any`.
+/// For generated code: expands to nothing in a program without `Any`.
 #[cfg(not(feature = "any"))]
 #[doc(hidden)]
 #[macro_export]

@@ -1,6 +1,9 @@
-//! What happens to an ORB that nobody asked about: counters, and a callback for those who want to know.
+//! Events of an ORB that no call reports: counters, and a callback.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::mem::{Discriminant, discriminant};
+use std::net::{IpAddr, Ipv6Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,189 +11,308 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Peer};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::process;
 use corelane_wire::giop::MessageKind;
 
 use crate::exception::SystemException;
 use crate::fault::Fault;
+use crate::text;
 
-/// Something worth telling. The callback runs on the thread where it happened and should be quick.
+/// An event that no call reports. The callback runs on the thread where the event happened, so it
+/// must be quick.
+///
+/// `Display` prints one line. Operation names are those that peers sent, with control characters
+/// escaped. A name of more than 256 bytes is cut, and its length is printed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// A peer, client or server, broke the protocol; its connection is closed.
     ProtocolFault {
-        /// Who.
+        /// The peer.
         peer: Peer,
-        /// How.
+        /// The fault.
         fault: Fault,
     },
-    /// A message did not go on arriving within the pool's `message_timeout`; its connection is closed.
-    Stalled {
-        /// Who.
+    /// A message did not continue within the pool's `read_stall_timeout`; its connection is closed.
+    ReadStalled {
+        /// The peer.
         peer: Peer,
     },
-    /// A peer took nothing of its replies for the pool's `output_timeout`, or not all before the ORB or pool ended; its connection is closed.
-    RepliesUnread {
-        /// Who.
+    /// A peer read none of its replies for the pool's `write_timeout`; its connection is closed.
+    /// Also if it had not read all of them when the ORB or pool ended.
+    WriteTimedOut {
+        /// The peer.
         peer: Peer,
     },
-    /// The connections of a lane held more than the pool's `held_octets`, and this one held most; it is closed.
-    HeldTooMuch {
-        /// Who.
+    /// The connections of a lane held more than the pool's `max_buffered_bytes`; this one held most
+    /// and is closed.
+    MemoryBudgetExceeded {
+        /// The peer.
         peer: Peer,
-        /// Octets that it held.
-        octets: usize,
+        /// Bytes that the connection held.
+        bytes: usize,
     },
-    /// A connection whose peer sent nothing was closed: in favour of a new one, because the pool holds as many as it may or the process
-    /// has no descriptors left, or after the pool's `first_request_timeout`.
-    SilentClosed {
-        /// Who.
+    /// An idle connection was closed. Either in favour of a new one, because the pool is full or
+    /// the process has no descriptors left, or after the pool's `first_request_timeout`.
+    IdleConnectionClosed {
+        /// The peer.
         peer: Peer,
-        /// How long nothing whole had come from it; to the second below, if something had before.
-        silent: Duration,
-        /// In favour of a new one.
-        made_room: bool,
+        /// Time since its last whole message, rounded down to seconds, or since it connected.
+        idle: Duration,
+        /// True if the connection was closed in favour of a new one.
+        evicted: bool,
     },
-    /// A connection that was on its way to the end was closed in favour of a new one, because the pool holds as many as it may or the process has
-    /// no descriptors left: its peer had not taken its last replies, or had not closed, for longer than any other.
-    EndCut {
-        /// Who.
+    /// A draining connection was closed in favour of a new one. The pool is full, or the process
+    /// has no descriptors left. Its peer had not read its last replies, or not closed, for longer
+    /// than any other.
+    DrainingConnectionEvicted {
+        /// The peer.
         peer: Peer,
-        /// Octets that it held.
-        octets: usize,
-        /// How long its end had taken.
-        after: Duration,
+        /// Bytes that the connection held.
+        bytes: usize,
+        /// Time for which the connection had been draining.
+        draining: Duration,
     },
-    /// The pool holds as many connections as it may; this one was closed at once.
+    /// A new connection was closed at once because the pool is full.
     ConnectionRefused {
-        /// Who.
+        /// The peer.
         peer: Peer,
-        /// The bound.
-        most: usize,
+        /// The pool's bound.
+        max_connections: usize,
     },
     /// A connection could not be accepted.
     AcceptFailed {
-        /// Where.
+        /// The endpoint.
         listener: Endpoint,
-        /// Why.
+        /// The system's reason.
         error: String,
     },
-    /// A servant panicked; the caller got UNKNOWN, COMPLETED_MAYBE. Or its `Drop` did, or that of a servant manager, where a POA let go of it.
+    /// A servant panicked and its caller got UNKNOWN, COMPLETED_MAYBE; or the `Drop` of a servant
+    /// or a servant manager panicked when a POA released it.
     ServantPanicked {
         /// The interface of the servant.
         interface: &'static str,
-        /// The operation; `drop` for its end.
+        /// The operation; `drop` for a panic in `Drop`.
         operation: String,
-        /// What it panicked with.
+        /// The panic's message.
         message: String,
     },
-    /// A thread of a pool with a priority runs in the ordinary class, or on any core, because the system refused what was asked.
+    /// A thread of a pool with priorities runs in the ordinary class, or on any core. The system
+    /// refused its scheduling parameters.
     PriorityRefused {
-        /// Its name.
+        /// The thread's name.
         thread: String,
-        /// Why.
+        /// The system's reason.
         error: String,
     },
-    /// A request was refused for what it says of priorities, bands or deadlines: more than the endpoint's ceiling allows
-    /// (NO_PERMISSION), what no lane or band has (TRANSIENT, INV_POLICY), or nonsense (BAD_PARAM, MARSHAL).
+    /// A reference to an object of this ORB was converted to text although the ORB does not listen.
+    /// No other process can call the object. Reported once. Sending such a reference raises
+    /// BAD_PARAM.
+    ReferenceWithoutAddress {
+        /// The repository id of its interface.
+        type_id: String,
+    },
+    /// [`Orb::run`](crate::Orb::run) began while a POA manager that was never activated had POAs
+    /// with servants: requests for their objects wait. Printed on the standard error output if the
+    /// ORB has no callback.
+    ManagerNeverActivated {
+        /// The manager's id.
+        manager: String,
+    },
+    /// A POA manager has held requests for more than a second. Reported once in ten seconds for
+    /// each manager.
+    RequestsHeld {
+        /// The manager's id.
+        manager: String,
+        /// Number of requests that wait.
+        requests: usize,
+        /// Time for which the oldest of them has waited.
+        oldest: Duration,
+        /// True if the manager was ever in another state than holding.
+        was_active: bool,
+    },
+    /// Other machines can reach a lane, or a pool that passes requests on to lanes. Reported when
+    /// the lane is made, and for the builder's pools when the ORB gets its first thread pool or POA
+    /// with priorities.
+    ReachableLane {
+        /// The pool, and its lane if it has several, as in thread names.
+        pool: String,
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// The highest priority that peers may ask for there. `None`: no ceiling is set, so peers
+        /// on other machines may ask for none above that of a client which sends no priority.
+        ceiling: Option<i16>,
+    },
+    /// A request was refused, for one of these reasons:
+    /// - Its priority is above the endpoint's ceiling (NO_PERMISSION).
+    /// - No lane or band has its priority (TRANSIENT, INV_POLICY).
+    /// - Its priority, band or deadline is malformed (BAD_PARAM, MARSHAL).
+    /// - It needs more memory than
+    ///   [`max_buffered_bytes`](field@crate::ConnectionLimits::max_buffered_bytes) leaves
+    ///   (IMP_LIMIT).
+    /// - Its arguments cannot be read (MARSHAL, and others). The exception then names the member's
+    ///   path and the position, which the client does not learn.
     RequestRefused {
-        /// Who sent it.
+        /// The client.
         peer: Peer,
         /// The operation.
         operation: String,
-        /// The answer.
+        /// The exception that the client gets.
         exception: SystemException,
     },
-    /// A request's client did not wait for it any more when its upcall was to begin.
+    /// The client of a request had stopped waiting when the upcall was to begin.
     DeadlinePassed {
         /// The operation.
         operation: String,
-        /// How long the request had waited here.
+        /// Time for which the request had waited in this process.
         waited: Duration,
-        /// How long the client was ready to wait when it sent it.
+        /// Time for which the client was ready to wait when it sent the request.
         remaining: Duration,
     },
     /// An operation took more processor time than it declares (`@wcet`).
     Overrun {
         /// The operation.
         operation: &'static str,
-        /// What it declares.
+        /// The declared time.
         declared: Duration,
-        /// What it took.
+        /// The time that it took.
         used: Duration,
     },
-    /// Oneways that a connection held ([`SyncScope::None`](crate::SyncScope::None)) could not be sent.
+    /// Buffered oneways ([`SyncScope::None`](crate::SyncScope::None)) could not be sent.
     OnewaysLost {
         /// The server.
         peer: Peer,
-        /// Octets of whole or begun messages.
-        octets: usize,
+        /// Size of the messages in bytes, whole ones and the one that was begun.
+        bytes: usize,
     },
-    /// A connection's packets do not carry the code point of its priority.
+    /// The packets of a connection do not carry the code point of its priority.
     CodePointRefused {
-        /// Who is at the other end.
+        /// The peer.
         peer: Peer,
         /// The code point.
         dscp: u8,
-        /// Why.
+        /// The system's reason.
         error: String,
     },
     /// A thread of a pool ended early.
     ThreadFailed {
-        /// Its name and why.
+        /// The thread's name and the reason.
         message: String,
     },
+}
+
+fn never_activated(manager: &str) -> String {
+    let parts = [
+        "the POA manager ",
+        manager,
+        " has never been activated, so requests for its objects wait: call `activate` on it",
+    ];
+    parts.concat()
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::ProtocolFault { peer, fault } => write!(f, "{peer} broke the protocol: {fault}"),
-            Event::Stalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
-            Event::RepliesUnread { peer } => write!(f, "{peer} does not read its replies: they wait for too long"),
-            Event::HeldTooMuch { peer, octets } => {
+            Event::ReadStalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
+            Event::WriteTimedOut { peer } => write!(f, "{peer} does not read its replies: they wait for too long"),
+            Event::MemoryBudgetExceeded { peer, bytes: octets } => {
                 write!(f, "{peer} held {octets} octets, the most of all, when there was room for no more")
             }
-            Event::SilentClosed { peer, silent, made_room: true } => {
+            Event::IdleConnectionClosed { peer, idle: silent, evicted: true } => {
                 write!(f, "{peer} made room for a new connection: it had sent nothing for {silent:?}")
             }
-            Event::SilentClosed { peer, silent, made_room: false } => {
+            Event::IdleConnectionClosed { peer, idle: silent, evicted: false } => {
                 write!(f, "{peer} sent no request within {silent:?}")
             }
-            Event::EndCut { peer, octets, after } => {
+            Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after } => {
                 write!(f, "{peer} made room for a new connection: its end took {after:?}, and it held {octets} octets")
             }
-            Event::ConnectionRefused { peer, most } => write!(f, "{peer} was refused: {most} connections are open"),
+            Event::ConnectionRefused { peer, max_connections: most } => {
+                write!(f, "{peer} was refused: {most} connections are open")
+            }
             Event::AcceptFailed { listener, error } => {
-                write!(f, "a connection at {listener} could not be accepted: {error}")
+                write!(f, "a connection at {listener} could not be accepted: {}", text::message(error))
             }
             Event::ServantPanicked { interface, operation, message } => {
+                let (operation, message) = (text::message(operation), text::message(message));
                 write!(f, "the servant of {interface} panicked in {operation}: {message}")
             }
             Event::PriorityRefused { thread, error } => {
-                write!(f, "the thread {thread} runs at best effort: {error}")
+                write!(f, "the thread {thread} runs at best effort: {}", text::message(error))
+            }
+            Event::ReferenceWithoutAddress { type_id } => {
+                write!(
+                    f,
+                    "a reference to an object of {type_id} has no address, because its ORB listens nowhere: give it one (`OrbBuilder::listen`)"
+                )
+            }
+            Event::ManagerNeverActivated { manager } => f.write_str(&never_activated(manager)),
+            Event::RequestsHeld { manager, requests, oldest: held, was_active } => {
+                let never = if *was_active { "" } else { ", which has never been activated" };
+                write!(
+                    f,
+                    "{requests} requests wait for the POA manager {manager}{never}, the first for {held:?}: call `activate` on it"
+                )
+            }
+            Event::ReachableLane { pool, endpoint, ceiling: Some(ceiling) } => {
+                write!(f, "other machines can reach {pool} at {endpoint}: they may ask for priorities up to {ceiling}")
+            }
+            Event::ReachableLane { pool, endpoint, ceiling: None } => {
+                write!(
+                    f,
+                    "other machines can reach {pool} at {endpoint}, which has no ceiling: they may not ask for a priority there"
+                )
             }
             Event::RequestRefused { peer, operation, exception } => {
-                write!(f, "{peer} was refused {operation}: {exception}")
+                write!(f, "{peer} was refused {}: {exception}", text::message(operation))
             }
             Event::DeadlinePassed { operation, waited, remaining } => {
+                let operation = text::message(operation);
                 write!(f, "{operation} came too late: it had {remaining:?} and waited {waited:?}")
             }
             Event::Overrun { operation, declared, used } => {
                 write!(f, "{operation} took {used:?} of processor time and declares {declared:?}")
             }
-            Event::OnewaysLost { peer, octets } => {
+            Event::OnewaysLost { peer, bytes: octets } => {
                 write!(f, "{octets} octets of oneways did not reach {peer}: the connection is broken")
             }
             Event::CodePointRefused { peer, dscp, error } => {
-                write!(f, "packets to {peer} do not carry code point {dscp}: {error}")
+                write!(f, "packets to {peer} do not carry code point {dscp}: {}", text::message(error))
             }
-            Event::ThreadFailed { message } => write!(f, "a thread ended: {message}"),
+            Event::ThreadFailed { message } => write!(f, "a thread ended: {}", text::message(message)),
         }
     }
 }
 
-/// How often things have happened since the ORB was made.
+impl Event {
+    fn peer(&self) -> Option<&Peer> {
+        match self {
+            Event::ProtocolFault { peer, .. }
+            | Event::ReadStalled { peer }
+            | Event::WriteTimedOut { peer }
+            | Event::MemoryBudgetExceeded { peer, .. }
+            | Event::IdleConnectionClosed { peer, .. }
+            | Event::DrainingConnectionEvicted { peer, .. }
+            | Event::ConnectionRefused { peer, .. }
+            | Event::RequestRefused { peer, .. }
+            | Event::OnewaysLost { peer, .. }
+            | Event::CodePointRefused { peer, .. } => Some(peer),
+            Event::AcceptFailed { .. }
+            | Event::ReferenceWithoutAddress { .. }
+            | Event::ManagerNeverActivated { .. }
+            | Event::RequestsHeld { .. }
+            | Event::ReachableLane { .. }
+            | Event::ServantPanicked { .. }
+            | Event::PriorityRefused { .. }
+            | Event::DeadlinePassed { .. }
+            | Event::Overrun { .. }
+            | Event::ThreadFailed { .. } => None,
+        }
+    }
+}
+
+/// Counts of events since the ORB was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCounts {
@@ -200,25 +322,25 @@ pub struct EventCounts {
     pub connections_closed: u64,
     /// Connections closed because the peer broke the protocol.
     pub protocol_faults: u64,
-    /// Connections closed because a message stalled.
-    pub stalled: u64,
-    /// Connections closed because replies were not read for too long.
-    pub replies_unread: u64,
-    /// Connections closed because those of their lane held too much.
-    pub held_too_much: u64,
-    /// Connections closed because their peers sent nothing.
-    pub silent_closed: u64,
-    /// Connections closed because their ends took longest when a new one needed room.
-    pub ends_cut: u64,
-    /// Connections refused for want of room.
+    /// Connections closed because a message did not continue ([`Event::ReadStalled`]).
+    pub reads_stalled: u64,
+    /// Connections closed because replies were not read ([`Event::WriteTimedOut`]).
+    pub writes_timed_out: u64,
+    /// Connections closed because the connections of their lane held too much memory.
+    pub memory_budget_exceeded: u64,
+    /// Connections closed because they were idle ([`Event::IdleConnectionClosed`]).
+    pub idle_connections_closed: u64,
+    /// Draining connections closed in favour of new ones.
+    pub draining_connections_evicted: u64,
+    /// Connections refused because the pool was full.
     pub connections_refused: u64,
     /// Servants that panicked.
-    pub panics: u64,
+    pub servants_panicked: u64,
     /// Requests that came in at one lane and ran in another.
     pub handed_over: u64,
     /// Threads of pools whose priority or cores the system refused.
     pub priorities_refused: u64,
-    /// Requests refused for what they say of priorities, bands or deadlines.
+    /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
     /// Requests whose deadline had passed when their upcall was to begin.
     pub deadlines_passed: u64,
@@ -226,33 +348,135 @@ pub struct EventCounts {
     pub overruns: u64,
 }
 
-/// Lines for the standard error output, so many in a second at most: who makes trouble is not to fill a disk with it as well.
-pub(crate) struct Log(PiMutex<(Monotonic, u32, u64)>);
+/// Formats events for standard error, with a maximum of lines per second. It bounds each peer, all
+/// peers, and each kind of event of the process. So one peer can neither fill a disk nor hide the
+/// events of others.
+pub(crate) struct Log(PiMutex<Lines>);
+
+/// Counts of the current second.
+struct Lines {
+    began: Monotonic,
+    /// Number of lines about peers.
+    printed: u32,
+    sources: HashMap<Source, Count>,
+    /// Number of lines left out in earlier seconds and not reported yet.
+    left_out: u64,
+    /// The source with the most lines left out, and their number.
+    most: Option<(Source, u64)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    printed: u32,
+    left_out: u64,
+}
+
+/// The origin of an event. A peer that reconnects is the same source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    Address(IpAddr),
+    /// The first 64 bits of an IPv6 address: one host may have every address of that network.
+    Network(Ipv6Addr),
+    User(u32),
+    /// A peer that the transport cannot identify.
+    Unknown,
+    /// The process itself, with the kind of the event: a kind that peers can cause does not hide
+    /// other kinds.
+    Own(Discriminant<Event>),
+    /// All peers beyond [`Log::MAX_SOURCES`].
+    Others,
+}
+
+impl Source {
+    fn of(event: &Event) -> Self {
+        match event.peer() {
+            Some(Peer::Ip(address)) => match address.ip().to_canonical() {
+                IpAddr::V6(address) if !address.is_loopback() => {
+                    Source::Network(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
+                }
+                address => Source::Address(address),
+            },
+            Some(Peer::Process { uid, .. }) => Source::User(*uid),
+            Some(_) => Source::Unknown,
+            None => Source::Own(discriminant(event)),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Address(address) => write!(f, "{address}"),
+            Source::Network(network) => write!(f, "{network}/64"),
+            Source::User(user) => write!(f, "processes of user {user}"),
+            Source::Unknown => f.write_str("peers without a name"),
+            Source::Own(_) => f.write_str("this process"),
+            Source::Others => f.write_str("several peers"),
+        }
+    }
+}
+
+impl Lines {
+    /// Begins another second.
+    fn begin(&mut self, now: Monotonic) {
+        for (source, count) in self.sources.drain().filter(|(_, count)| count.left_out > 0) {
+            self.left_out += count.left_out;
+            if self.most.is_none_or(|(_, most)| most < count.left_out) {
+                self.most = Some((source, count.left_out));
+            }
+        }
+        (self.began, self.printed) = (now, 0);
+    }
+}
 
 impl Log {
-    /// Lines in a second at most.
-    const MOST: u32 = 10;
+    /// Maximum lines a second about one peer, or one kind of event of the process.
+    const MAX_LINES_PER_SOURCE: u32 = 10;
+    /// Maximum lines a second about all peers.
+    const MAX_LINES: u32 = 100;
+    /// Maximum number of peers counted separately.
+    const MAX_SOURCES: usize = 64;
 
     pub(crate) fn new() -> Self {
-        Log(PiMutex::new("log of events", Scope::Orb, (Monotonic::now(), 0, 0)))
+        let (began, sources) = (Monotonic::now(), HashMap::new());
+        let lines = Lines { began, printed: 0, sources, left_out: 0, most: None };
+        Log(PiMutex::new("log of events", Scope::Orb, lines))
     }
 
-    /// What to print for an event at `now`, if anything.
+    /// Returns the line to print for an event at `now`, if any.
     pub(crate) fn line(&self, event: &Event, now: Monotonic) -> Option<String> {
-        let mut state = self.0.lock();
-        let (began, lines, left_out) = &mut *state;
-        if now.since(*began) >= Duration::from_secs(1) {
-            (*began, *lines) = (now, 0);
+        let mut lines = self.0.lock();
+        let lines = &mut *lines;
+        if now.since(lines.began) >= Duration::from_secs(1) {
+            lines.begin(now);
         }
-        if *lines == Self::MOST {
-            *left_out += 1;
+        let mut source = Source::of(event);
+        // The process has few kinds of events, so they need no bound.
+        let is_peer = !matches!(source, Source::Own(_));
+        if is_peer && lines.sources.len() >= Self::MAX_SOURCES && !lines.sources.contains_key(&source) {
+            source = Source::Others;
+        }
+        let count = lines.sources.entry(source).or_default();
+        if count.printed >= Self::MAX_LINES_PER_SOURCE || (is_peer && lines.printed >= Self::MAX_LINES) {
+            count.left_out += 1;
             return None;
         }
-        *lines += 1;
-        match std::mem::take(left_out) {
-            0 => Some(format!("corelane: {event}")),
-            count => Some(format!("corelane: {event} ({count} others were not printed)")),
+        count.printed += 1;
+        lines.printed += u32::from(is_peer);
+        let left_out = std::mem::take(&mut lines.left_out);
+        match (left_out, lines.most.take()) {
+            (0, _) => Some(format!("corelane: {event}")),
+            (_, None) => Some(format!("corelane: {event} ({left_out} others were not printed)")),
+            (_, Some((source, most))) => {
+                Some(format!("corelane: {event} ({left_out} others were not printed, {most} of them about {source})"))
+            }
         }
+    }
+
+    /// Counts a line that could not be printed without blocking; the next line reports it.
+    #[cold]
+    pub(crate) fn note_lost(&self) {
+        self.0.lock().left_out += 1;
     }
 }
 
@@ -296,13 +520,14 @@ impl Events {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// These have not taken their last replies.
+    /// Reports the peers that have not read their last replies.
     #[cold]
     pub(crate) fn replies_unread(&self, peers: impl IntoIterator<Item = Peer>) {
-        peers.into_iter().for_each(|peer| self.report(&Event::RepliesUnread { peer }));
+        peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// A server said what it may not. That it ends the connection in good order, or could not read what it was sent, is no fault of it.
+    /// Reports a server's protocol fault. CloseConnection and MessageError are no faults: the
+    /// server closed gracefully, or could not read a request.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: Fault) {
         if !matches!(fault, Fault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
@@ -314,11 +539,11 @@ impl Events {
     pub(crate) fn report(&self, event: &Event) {
         let counter = match event {
             Event::ProtocolFault { .. } => Some(&self.faults),
-            Event::Stalled { .. } => Some(&self.stalled),
-            Event::RepliesUnread { .. } => Some(&self.unread),
-            Event::HeldTooMuch { .. } => Some(&self.held_too_much),
-            Event::SilentClosed { .. } => Some(&self.silent_closed),
-            Event::EndCut { .. } => Some(&self.ends_cut),
+            Event::ReadStalled { .. } => Some(&self.stalled),
+            Event::WriteTimedOut { .. } => Some(&self.unread),
+            Event::MemoryBudgetExceeded { .. } => Some(&self.held_too_much),
+            Event::IdleConnectionClosed { .. } => Some(&self.silent_closed),
+            Event::DrainingConnectionEvicted { .. } => Some(&self.ends_cut),
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
             Event::PriorityRefused { .. } => Some(&self.priorities_refused),
@@ -327,16 +552,31 @@ impl Events {
             Event::Overrun { .. } => Some(&self.overruns),
             Event::AcceptFailed { .. }
             | Event::CodePointRefused { .. }
+            | Event::ManagerNeverActivated { .. }
+            | Event::ReferenceWithoutAddress { .. }
             | Event::OnewaysLost { .. }
+            | Event::RequestsHeld { .. }
+            | Event::ReachableLane { .. }
             | Event::ThreadFailed { .. } => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(callback) = &self.callback {
-            // The thread that tells of an event is not the callback's to end.
+            // A panic of the callback must not end the thread that reports.
             let _ = catch_unwind(AssertUnwindSafe(|| callback(event)));
         }
+    }
+
+    /// Reports a POA manager that was never activated. Prints the line even if the program asks for
+    /// no events, as the mistake is the program's own.
+    #[cold]
+    pub(crate) fn never_activated(&self, manager: &str) {
+        if self.callback.is_none() {
+            // Avoids `Display` of [`Event`], so that the linker can drop it from such a program.
+            process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
+        }
+        self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });
     }
 
     pub(crate) fn counts(&self) -> EventCounts {
@@ -345,13 +585,13 @@ impl Events {
             connections_opened: read(&self.opened),
             connections_closed: read(&self.closed),
             protocol_faults: read(&self.faults),
-            stalled: read(&self.stalled),
-            replies_unread: read(&self.unread),
-            held_too_much: read(&self.held_too_much),
-            silent_closed: read(&self.silent_closed),
-            ends_cut: read(&self.ends_cut),
+            reads_stalled: read(&self.stalled),
+            writes_timed_out: read(&self.unread),
+            memory_budget_exceeded: read(&self.held_too_much),
+            idle_connections_closed: read(&self.silent_closed),
+            draining_connections_evicted: read(&self.ends_cut),
             connections_refused: read(&self.refused),
-            panics: read(&self.panics),
+            servants_panicked: read(&self.panics),
             handed_over: read(&self.handed_over),
             priorities_refused: read(&self.priorities_refused),
             requests_refused: read(&self.requests_refused),
@@ -379,6 +619,87 @@ mod tests {
         assert_eq!(lines.len(), 10);
         assert!(lines[0].starts_with("corelane: ") && lines[0].contains("pool/l0"), "{}", lines[0]);
         let later = log.line(&event, now + Duration::from_secs(2)).unwrap();
-        assert!(later.ends_with("(490 others were not printed)"), "{later}");
+        assert!(later.ends_with("(490 others were not printed, 490 of them about this process)"), "{later}");
+    }
+
+    fn stalled(address: [u8; 4], port: u16) -> Event {
+        Event::ReadStalled { peer: Peer::Ip((address, port).into()) }
+    }
+
+    #[test]
+    fn a_peer_that_floods_the_log_does_not_hide_others() {
+        let (log, now) = (Log::new(), Monotonic::now());
+        // The peer uses another port each time.
+        let floods = (0..500).filter_map(|port| log.line(&stalled([10, 0, 0, 1], port), now)).count();
+        assert_eq!(floods, 10);
+        assert!(log.line(&stalled([10, 0, 0, 2], 1), now).is_some_and(|line| line.contains("10.0.0.2")));
+        let later = log.line(&stalled([10, 0, 0, 3], 1), now + Duration::from_secs(1)).unwrap();
+        assert!(later.ends_with("(490 others were not printed, 490 of them about 10.0.0.1)"), "{later}");
+        let next = log.line(&stalled([10, 0, 0, 1], 1), now + Duration::from_secs(1)).unwrap();
+        assert!(!next.contains("not printed"), "{next}");
+    }
+
+    #[test]
+    fn many_peers_are_bounded_in_lines_and_in_memory() {
+        let (log, now) = (Log::new(), Monotonic::now());
+        let many = (0..5000_u16).map(|peer| [10, 1, peer.to_be_bytes()[0], peer.to_be_bytes()[1]]);
+        let printed = many.filter_map(|address| log.line(&stalled(address, 1), now)).count();
+        assert_eq!(printed, 64 + 10);
+        assert_eq!(log.0.lock().sources.len(), 65);
+        let later = log.line(&stalled([10, 0, 0, 1], 1), now + Duration::from_secs(1)).unwrap();
+        assert!(later.ends_with("(4926 others were not printed, 4926 of them about several peers)"), "{later}");
+    }
+
+    #[test]
+    fn peers_do_not_hide_what_happens_in_the_process() {
+        let (log, now) = (Log::new(), Monotonic::now());
+        let printed = (0..1000_u16).filter_map(|flood| {
+            let address = [10, 2, flood.to_be_bytes()[0], flood.to_be_bytes()[1] / 16];
+            log.line(&stalled(address, flood), now)
+        });
+        assert_eq!(printed.count(), 100);
+        // Clients can cause this event.
+        let passed = || {
+            let (waited, remaining) = (Duration::ZERO, Duration::ZERO);
+            Event::DeadlinePassed { operation: "op".into(), waited, remaining }
+        };
+        assert_eq!((0..500).filter_map(|_| log.line(&passed(), now)).count(), 10);
+        let panicked =
+            Event::ServantPanicked { interface: "I", operation: "op".into(), message: "it divided by zero".into() };
+        assert!(log.line(&panicked, now).is_some_and(|line| line.contains("it divided by zero")));
+    }
+
+    #[test]
+    fn a_host_with_many_addresses_is_one_peer() {
+        let (log, now) = (Log::new(), Monotonic::now());
+        let stalled =
+            |address: String| Event::ReadStalled { peer: Peer::Ip((address.parse::<IpAddr>().unwrap(), 1).into()) };
+        let floods = (0..500).filter_map(|host| log.line(&stalled(format!("2001:db8::{host:x}")), now)).count();
+        assert_eq!(floods, 10);
+        for other in ["2001:db8:0:1::1", "::1", "10.0.0.1"] {
+            assert!(log.line(&stalled(other.to_owned()), now).is_some(), "{other}");
+        }
+        // The IPv4-mapped form of an address that was printed.
+        let mapped = (0..500).filter_map(|_| log.line(&stalled("::ffff:10.0.0.1".to_owned()), now)).count();
+        assert_eq!(mapped, 9);
+        let later = log.line(&stalled("10.0.0.2".to_owned()), now + Duration::from_secs(1)).unwrap();
+        assert!(later.ends_with("(981 others were not printed, 491 of them about 10.0.0.1)"), "{later}");
+    }
+
+    #[test]
+    fn events_are_one_line_whatever_peers_say() {
+        let operation = "op\n\x1b[2J".repeat(1 << 20);
+        let exception = SystemException::bad_operation().because(operation.clone());
+        let peer = || Peer::Unknown;
+        let events = [
+            Event::RequestRefused { peer: peer(), operation: operation.clone(), exception },
+            Event::DeadlinePassed { operation: operation.clone(), waited: Duration::ZERO, remaining: Duration::ZERO },
+            Event::ServantPanicked { interface: "I", operation: operation.clone(), message: operation },
+        ];
+        for event in events {
+            let line = event.to_string();
+            assert!(line.chars().all(|c| !c.is_control()) && line.len() < 3000, "{line:?}");
+            assert!(line.contains("(7340032 octets)"), "{line}");
+        }
     }
 }

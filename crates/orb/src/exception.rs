@@ -1,7 +1,7 @@
-//! The one error of a call: a CORBA system exception with what a person needs to understand it.
+//! System exceptions: the error of every call, with details for a person.
 //!
-//! A [`SystemException`] is two words, so that `Result`s stay cheap on the hot path; the detail is boxed and made
-//! only where a call has failed for a local reason (a connection, a deadline, a limit).
+//! A [`SystemException`] is two words, so that `Result`s stay cheap on the hot path. The detail is
+//! boxed, and made only where a call fails for a local reason (a connection, a deadline, a limit).
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,7 +12,9 @@ use corelane_wire::exception::minor;
 pub use corelane_wire::exception::{Completion, SystemExceptionKind};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-/// A CORBA system exception (CORBA 3.0.3, section 4.12), raised here or received from the peer.
+use crate::text;
+
+/// A CORBA system exception (CORBA 3.0.3, section 4.12), raised locally or received from the peer.
 ///
 /// # Examples
 /// ```
@@ -26,9 +28,8 @@ pub struct SystemException {
     code: Code,
 }
 
-/// Minor code, kind and completion status in one word that is never 0: whether a `Result` holds an exception is then said by a whole word, in
-/// a register. Said by one octet among others it was written alone and read with its neighbours, before it had left the processor's store
-/// buffer: that took longer than many an operation.
+/// Minor code, kind and completion status in one word that is never 0. So a `Result`'s tag is this
+/// whole word in a register; a one-byte tag would stall store forwarding (docs/performance.md).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(NonZeroU64);
 
@@ -59,26 +60,26 @@ impl Code {
     }
 }
 
-/// What the ORB knows about a failure beside the exception itself.
+/// Information of the ORB about a failure, beyond the exception itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The endpoint that the call was going to, as in a corbaloc.
+    /// The endpoint that the call was going to, in corbaloc syntax.
     pub endpoint: Option<String>,
-    /// Where in the call it happened.
+    /// The phase of the call in which it failed.
     pub phase: Option<Phase>,
-    /// Time from the start of the phase (or of the call, where that is known) to the failure.
+    /// Time from the start of the phase (or of the call, if known) to the failure.
     pub elapsed: Option<Duration>,
-    /// What happened, for a person; sizes and limits are in here.
+    /// An explanation for a person, with sizes and limits.
     pub message: String,
 }
 
-/// A stretch of an invocation that can fail or time out.
+/// A phase of an invocation that can fail or time out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Waiting for a connection of the pool to become free.
+    /// Waiting for a free connection of the pool.
     Acquire,
-    /// Establishing a connection.
+    /// Making a connection.
     Connect,
     /// Writing the request.
     Send,
@@ -98,20 +99,20 @@ impl fmt::Display for Phase {
 }
 
 impl SystemException {
-    /// An exception with its full minor code (vendor id in the upper 20 bits).
+    /// Makes an exception with its full minor code (vendor id in the upper 20 bits).
     #[must_use]
     pub fn new(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
         SystemException { detail: None, code: Code::new(kind, minor, completed) }
     }
 
-    /// BAD_OPERATION 2: the target does not know the operation.
+    /// Makes a BAD_OPERATION 2: the target does not know the operation.
     #[cold]
     #[must_use]
     pub fn bad_operation() -> Self {
         Self::new(SystemExceptionKind::BadOperation, minor::bad_operation::UNKNOWN_OPERATION, Completion::No)
     }
 
-    /// The same exception with what the ORB knows about its cause.
+    /// Adds the ORB's information about the cause.
     #[cold]
     #[must_use]
     pub fn with_detail(mut self, detail: Detail) -> Self {
@@ -119,64 +120,75 @@ impl SystemException {
         self
     }
 
-    /// The same exception with a sentence about its cause.
+    /// Adds a sentence about the cause.
     #[cold]
     #[must_use]
     pub fn because(self, message: impl Into<String>) -> Self {
         self.with_detail(Detail { message: message.into(), ..Detail::default() })
     }
 
-    /// The same exception with another completion status.
+    /// Returns the name of the minor code if it is one of the OMG's or this ORB's;
+    /// docs/minor-codes.md explains each.
+    #[cold]
+    #[must_use]
+    pub fn minor_name(&self) -> Option<&'static str> {
+        minor::name(self.kind(), self.minor())
+            .or_else(|| crate::minor::name(self.minor()))
+            .or_else(|| CdrError::from_minor(self.minor()).map(CdrError::text))
+    }
+
+    /// Changes the completion status.
     #[must_use]
     pub fn completed_as(mut self, completed: Completion) -> Self {
         self.code = Code::new(self.kind(), self.minor(), completed);
         self
     }
 
-    /// Which exception it is.
+    /// Returns the kind of exception.
     #[must_use]
     pub fn kind(&self) -> SystemExceptionKind {
         self.code.kind()
     }
 
-    /// The full minor code: vendor id in the upper 20 bits, code in the lower 12.
+    /// Returns the full minor code: vendor id in the upper 20 bits, code in the lower 12.
     #[must_use]
     pub fn minor(&self) -> u32 {
         self.code.minor()
     }
 
-    /// Whether the operation ran at the target.
+    /// Returns whether the operation ran at the target.
     #[must_use]
     pub fn completed(&self) -> Completion {
         self.code.completed()
     }
 
-    /// What the ORB knows about the cause; absent for an exception that came from the peer.
+    /// Returns the ORB's information about the cause; `None` for an exception received from the
+    /// peer.
     #[must_use]
     pub fn detail(&self) -> Option<&Detail> {
         self.detail.as_deref()
     }
 
-    /// Whether it says that the target has no such operation.
+    /// Returns true if the target does not have the operation.
     #[inline]
     pub(crate) fn is_unknown_operation(&self) -> bool {
         self.kind() == SystemExceptionKind::BadOperation
     }
 
-    /// Writes the exception as a reply carries it.
+    /// Writes the exception as the body of a reply.
     #[cold]
     pub(crate) fn encode(&self, encoder: &mut Encoder<'_>) {
         SystemExceptionBody { kind: self.kind(), minor: self.minor(), completed: self.completed() }.write(encoder);
     }
 
-    /// Reads the exception that a reply carries.
+    /// Reads the exception from the body of a reply.
     #[cold]
     pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<Self, CdrError> {
         let body = SystemExceptionBody::read(decoder)?;
         Ok(Self::new(body.kind, body.minor, body.completed))
     }
 
-    /// `IDL:omg.org/CORBA/NAME:1.0`.
+    /// Returns `IDL:omg.org/CORBA/NAME:1.0`.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.kind().repository_id()
@@ -207,16 +219,15 @@ impl fmt::Debug for SystemException {
 impl fmt::Display for SystemException {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind().name())?;
-        let code = self.minor() & 0xfff;
-        match self.minor() & !0xfff {
-            minor::OMG => write!(f, " minor {code}")?,
-            0 if code == 0 => {}
-            vendor => match std::str::from_utf8(&vendor.to_be_bytes()[..2]) {
-                Ok(letters) if letters.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-                    write!(f, " minor {code} of {letters}")?
+        if self.minor() != 0 {
+            write!(f, " minor {:#010x}", self.minor())?;
+            #[cfg(feature = "minor-names")]
+            {
+                let is_said = |name: &&str| self.detail.as_ref().is_some_and(|detail| detail.message.starts_with(name));
+                if let Some(name) = self.minor_name().filter(|name| !is_said(name)) {
+                    write!(f, " ({name})")?;
                 }
-                _ => write!(f, " minor {:#x}", self.minor())?,
-            },
+            }
         }
         f.write_str(match self.completed() {
             Completion::Yes => ", COMPLETED_YES",
@@ -228,14 +239,14 @@ impl fmt::Display for SystemException {
             write!(f, ", {phase}")?;
         }
         if let Some(endpoint) = &detail.endpoint {
-            write!(f, " at {endpoint}")?;
+            write!(f, " at {}", text::message(endpoint))?;
         }
-        // The coarse clock may not have gone on.
+        // Zero if the coarse clock has not ticked since.
         if let Some(elapsed) = detail.elapsed.filter(|elapsed| !elapsed.is_zero()) {
             write!(f, " after {elapsed:.1?}")?;
         }
         if !detail.message.is_empty() {
-            write!(f, ": {}", detail.message)?;
+            write!(f, ": {}", text::message(&detail.message))?;
         }
         Ok(())
     }
@@ -243,9 +254,9 @@ impl fmt::Display for SystemException {
 
 impl std::error::Error for SystemException {}
 
-/// An exception declared in IDL: it has a repository id and travels as its members.
+/// An exception declared in IDL. It has a repository id and is sent as its members.
 pub trait UserException: corelane_wire::Cdr {
-    /// The repository id that goes in front of the members.
+    /// The repository id that precedes the members.
     const REPOSITORY_ID: &'static str;
 }
 
@@ -282,9 +293,9 @@ mod tests {
                 });
         assert_eq!(
             lost.to_string(),
-            "TIMEOUT minor 3, COMPLETED_MAYBE, waiting for the reply at iiop:1.2@127.0.0.1:4000 after 300.0ms"
+            "TIMEOUT minor 0x4f4d0003 (REPLY_END_TIME), COMPLETED_MAYBE, waiting for the reply at iiop:1.2@127.0.0.1:4000 after 300.0ms"
         );
         let foreign = SystemException::new(SystemExceptionKind::Transient, 0x4154_0002, Completion::No);
-        assert_eq!(foreign.to_string(), "TRANSIENT minor 2 of AT, COMPLETED_NO");
+        assert_eq!(foreign.to_string(), "TRANSIENT minor 0x41540002, COMPLETED_NO");
     }
 }

@@ -1,6 +1,7 @@
-//! What all generated exceptions have in common, so that generated code says only what differs.
+//! Macros for the common parts of generated exceptions.
 
-/// For generated code: makes a structure with a CDR form a user exception. `user_exception! { Bad = "IDL:Bad:1.0" }`
+/// For generated code: makes a structure with a CDR form a user exception.
+/// `user_exception! { Bad = "IDL:Bad:1.0" }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! user_exception {
@@ -19,8 +20,8 @@ macro_rules! user_exception {
     };
 }
 
-/// For generated code: the error of operations that raise user exceptions, with the ways into it (from an exception,
-/// from a reply) and out of it (into the reply of a server).
+/// For generated code: the error type of operations that raise user exceptions. Converts from an
+/// exception and from a reply, and into the reply of a server.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! raises {
@@ -29,7 +30,7 @@ macro_rules! raises {
         #[derive(Clone, Debug, PartialEq)]
         pub enum $name {
             $($variant($exception),)+
-            /// What any call may raise.
+            /// A system exception, which any call may raise.
             System($crate::SystemException),
         }
 
@@ -56,6 +57,13 @@ macro_rules! raises {
         impl ::std::convert::From<$crate::SystemException> for $name {
             fn from(exception: $crate::SystemException) -> Self {
                 Self::System(exception)
+            }
+        }
+
+        impl ::std::convert::From<$crate::poa::PoaError> for $name {
+            #[inline]
+            fn from(error: $crate::poa::PoaError) -> Self {
+                Self::System(::std::convert::From::from(error))
             }
         }
 

@@ -1,4 +1,4 @@
-//! What a peer did wrong.
+//! Faults of a peer.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use corelane_wire::CdrError;
 use corelane_wire::connection::ProtocolFault;
 use corelane_wire::giop::MessageKind;
 
-/// A breach of the protocol; the connection ends with it.
+/// A breach of the protocol by the peer, which ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The octets are no GIOP, or too many.
+    /// The bytes are not GIOP, or exceed a limit.
     Protocol(ProtocolFault),
-    /// A message that this side does not take.
+    /// A message of a kind that this side does not accept.
     Unexpected(MessageKind),
     /// A header that does not decode.
     Malformed(CdrError),

@@ -1,21 +1,23 @@
-//! Messages that leave in fragments, where the ORB is set up to send them so.
+//! Fragmentation of outgoing messages, for ORBs that are configured for it.
 
 use corelane_wire::Encoder;
 use corelane_wire::connection::FragmentPlan;
 use corelane_wire::giop::Header;
 
-/// The finished message in `encoder` as fragments of at most `threshold` octets, one after the other; `None` if it goes whole.
+/// Splits the finished message in `encoder` into consecutive fragments of at most `threshold`
+/// bytes; `None` if it goes whole.
 ///
-/// This copies the message once: fragments are for peers that cannot take large messages, not for speed.
+/// This copies the message once: fragments are for peers that cannot take large messages, not for
+/// speed.
 #[cold]
-pub(crate) fn cut(encoder: &Encoder<'_>, request_id: u32, threshold: usize) -> Option<Vec<u8>> {
+pub(crate) fn split(encoder: &Encoder<'_>, request_id: u32, threshold: usize) -> Option<Vec<u8>> {
     if encoder.len() <= threshold {
         return None;
     }
     let whole = encoder.to_vec();
     let header = Header::parse(whole.first_chunk()?).ok()?;
     let plan = FragmentPlan::new(&header, request_id, threshold);
-    if !plan.is_cut() {
+    if !plan.is_fragmented() {
         return None;
     }
     let mut pieces = Vec::with_capacity(whole.len() + whole.len() / 4);

@@ -1,23 +1,26 @@
-//! Entry point for fuzzing: the pure machines of a server's connection, told what octets say. A broken promise is a panic.
+//! The entry point for fuzzing a server connection's pure state machines. A violated invariant
+//! panics.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-use crate::server::admission::{self, Entry};
-use crate::server::arriving::Arriving;
-use crate::server::closing::{Closing, DISCARDED, Outcome, Step};
-use crate::server::silence;
+use crate::server::admission::{self, RequestAdmission};
+use crate::server::connection::graceful_close::{CloseAction, CloseOutcome, GracefulClose, MAX_DISCARDED};
+use crate::server::connection::stall::StallDetector;
+use crate::server::idle_eviction;
 
-/// How long a peer has for its part of the end.
+/// The time that a graceful close gives the peer.
 const TIME: Duration = Duration::from_secs(4);
 
-/// What happens to a server's connections, one event for each octet: messages arrive, stall or go on; requests are admitted; the
-/// connection ends, whatever its transport and its peer do. Seconds pass as the octets say.
+/// Runs the events of a server's connections, one for each input byte. Messages arrive, stall or
+/// continue; requests are admitted; the connection closes under any behaviour of transport and
+/// peer. Bytes also advance the clock, by seconds.
 pub fn connection_ops(input: &[u8]) {
     let mut now = Monotonic::from_nanos(1);
     let mut queue = Vec::new();
-    let mut message = Message { arriving: Arriving::default(), octets: 0, counted: 0, progress: now, excused: false };
+    let mut message =
+        Message { stall_detector: StallDetector::default(), octets: 0, counted: 0, progress: now, excused: false };
     let mut ends = false;
     for octet in input {
         let number = usize::from(octet >> 3);
@@ -27,7 +30,7 @@ pub fn connection_ops(input: &[u8]) {
             2 => message.end(now),
             3 => {
                 message.excused |= number % 2 == 1;
-                message.arriving.look(number % 2 == 1, now);
+                message.stall_detector.check(number % 2 == 1, now);
             }
             4 => admit(&mut queue, number % 4),
             5 => drop((!queue.is_empty()).then(|| queue.remove(number % queue.len()))),
@@ -41,107 +44,109 @@ pub fn connection_ops(input: &[u8]) {
     }
 }
 
-/// A message that arrives, and what is to be known of it.
+/// An arriving message, and the expected state of its stall detector.
 struct Message {
-    arriving: Arriving,
+    stall_detector: StallDetector,
     octets: usize,
-    /// Octets at its last progress, and when that was.
+    /// Number of bytes at the last progress, and its time.
     counted: usize,
     progress: Monotonic,
-    /// It may have waited for a reader since.
+    /// True if the message may have waited for a reader since.
     excused: bool,
 }
 
 impl Message {
-    /// A step of progress is 1,024 octets.
+    /// A step of progress is 1,024 bytes.
     fn grow(&mut self, octets: usize, now: Monotonic) {
         let begins = self.octets == 0 && octets > 0;
         self.octets += octets;
         if begins || (self.octets > 0 && self.octets >= self.counted + 1024) {
             (self.counted, self.progress, self.excused) = (self.octets, now, false);
         }
-        self.arriving.note(self.octets, None, now);
+        self.stall_detector.record(self.octets, None, now);
     }
 
     fn end(&mut self, now: Monotonic) {
         (self.octets, self.counted) = (0, 0);
-        self.arriving.note(0, None, now);
+        self.stall_detector.record(0, None, now);
     }
 
     fn check(&self, now: Monotonic) {
-        let stalled = self.arriving.stalled_for(now);
+        let stalled = self.stall_detector.stalled_for(now);
         let since = now.since(self.progress);
-        assert_eq!(self.arriving.is_any(), self.octets > 0);
+        assert_eq!(self.stall_detector.is_receiving(), self.octets > 0);
         assert!(stalled <= since);
         assert!(self.excused || stalled == if self.octets > 0 { since } else { Duration::ZERO });
     }
 }
 
-/// A queue that others share: its bound holds, and so does the share of each connection that stops reading where it is told to.
+/// Admits a request to a shared queue. The bound must hold, and so must the share of each
+/// connection that stops reading when told to.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();
-    let share = admission::share(BOUND);
+    let share = admission::fair_share(BOUND);
     let waiting = u32::try_from(own).unwrap_or(u32::MAX);
-    if !admission::reads(false, waiting, u32::try_from(share).unwrap_or(0)) {
+    if !admission::may_read(false, waiting, u32::try_from(share).unwrap_or(0)) {
         assert_eq!(own, share);
         return;
     }
-    match admission::request(Some((queue.len(), BOUND))) {
-        Entry::Queue => queue.push(connection),
+    match admission::admit_request(Some((queue.len(), BOUND))) {
+        RequestAdmission::Queue => queue.push(connection),
         entry => panic!("four connections with an eighth each cannot fill it: {entry:?}"),
     }
 }
 
-/// Who has just spoken makes no room, and who never did goes before all others.
+/// Checks the eviction rank. A connection that has just sent a message is not evicted; one that
+/// never did goes first.
 fn ranked(number: usize) {
     let heard = u32::try_from(number).unwrap_or(0);
-    let never = silence::rank(silence::NEVER, false, heard + 20, 1);
-    assert_eq!(silence::rank(heard.max(1), false, heard.max(1), 2), None);
-    assert!(never.is_some() && never < silence::rank(heard.max(1), false, heard + 20, 0));
+    let never = idle_eviction::eviction_rank(idle_eviction::NO_MESSAGE, false, heard + 20, 1);
+    assert_eq!(idle_eviction::eviction_rank(heard.max(1), false, heard.max(1), 2), None);
+    assert!(never.is_some() && never < idle_eviction::eviction_rank(heard.max(1), false, heard + 20, 0));
 }
 
-/// An end takes a bounded number of steps and octets, and nothing is sent behind the last message. A peer that goes on taking what
-/// waits may have more time, until there is hurry.
+/// Runs a graceful close. It takes a bounded number of steps and bytes, and sends nothing behind
+/// the last message. A peer that keeps reading may have more time, until the close is limited.
 fn end(outcomes: &[u8], mut now: Monotonic) {
     let mut patient = outcomes.first().is_some_and(|octet| octet & 0x80 != 0);
-    let mut closing = if patient { Closing::while_it_reads(now, TIME) } else { Closing::new(now, TIME) };
+    let mut closing = if patient { GracefulClose::while_peer_reads(now, TIME) } else { GracefulClose::new(now, TIME) };
     let (mut ended, mut read, mut until) = (false, 0, now + TIME);
-    let mut step = closing.look(now);
+    let mut step = closing.next_action(now);
     for octet in outcomes {
         let outcome = match (step, octet & 0x03) {
-            (Step::Send, 0) => Outcome::Sent,
-            (Step::Send, 1) => {
+            (CloseAction::Send, 0) => CloseOutcome::Sent,
+            (CloseAction::Send, 1) => {
                 if patient {
                     until = now + TIME;
                 }
-                Outcome::Took(now)
+                CloseOutcome::PeerRead(now)
             }
-            (Step::Send, 2) => Outcome::Full,
-            (Step::EndWriting, _) => Outcome::WritingEnded,
-            (Step::Read, 0) => Outcome::Dry,
-            (Step::Read, 1) => Outcome::PeerEnded,
-            (Step::Read, 2) => Outcome::Read(usize::from(*octet) << 14),
-            (Step::Send | Step::Read, _) => Outcome::Failed,
-            (Step::Wait, _) => {
+            (CloseAction::Send, 2) => CloseOutcome::Full,
+            (CloseAction::EndWriting, _) => CloseOutcome::WritingEnded,
+            (CloseAction::Read, 0) => CloseOutcome::NothingToRead,
+            (CloseAction::Read, 1) => CloseOutcome::PeerEnded,
+            (CloseAction::Read, 2) => CloseOutcome::Read(usize::from(*octet) << 14),
+            (CloseAction::Send | CloseAction::Read, _) => CloseOutcome::Failed,
+            (CloseAction::Wait, _) => {
                 now += Duration::from_millis(50 * u64::from(octet & 0x7f));
                 if octet & 0x80 != 0 {
-                    closing.hurry(now, TIME);
+                    closing.limit_close_time(now, TIME);
                     (patient, until) = (false, until.min(now + TIME));
                 }
-                step = closing.look(now);
-                assert_eq!(now > until, step == Step::Cut);
+                step = closing.next_action(now);
+                assert_eq!(now > until, step == CloseAction::Abort);
                 continue;
             }
-            (Step::Cut | Step::Over, _) => return,
+            (CloseAction::Abort | CloseAction::Done, _) => return,
         };
-        assert!(!ended || step != Step::Send, "sent behind the end");
-        ended |= step == Step::EndWriting;
-        if let Outcome::Read(octets) = outcome {
+        assert!(!ended || step != CloseAction::Send, "sent behind the end");
+        ended |= step == CloseAction::EndWriting;
+        if let CloseOutcome::Read(octets) = outcome {
             read += octets;
         }
         step = closing.after(outcome);
-        assert!(read <= DISCARDED || step == Step::Cut);
+        assert!(read <= MAX_DISCARDED || step == CloseAction::Abort);
     }
 }
 
@@ -150,7 +155,7 @@ mod tests {
     use super::connection_ops;
 
     #[test]
-    fn machines_keep_their_promises_whatever_happens() {
+    fn state_machines_keep_their_invariants() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         for _ in 0..2000 {
             let input: Vec<u8> = (0..64)

@@ -1,15 +1,21 @@
 //! Corelane: a Real-time CORBA ORB.
 //!
-//! An [`Orb`] is made by its [builder](Orb::builder). Servants implement the traits that the IDL compiler makes from
-//! interfaces, and are activated with a [`Poa`](poa::Poa); clients call typed [references](Reference). Every call has a
-//! deadline, and a [`SystemException`] says what went wrong, where and how long it took.
+//! An [`Orb`] is made by its [builder](Orb::builder). Servants implement the traits that the IDL
+//! compiler makes from interfaces, and are activated with a [`Poa`](poa::Poa). Clients call typed
+//! [references](Reference). Every call has a deadline, and a [`SystemException`] says what went
+//! wrong, in which phase and after what time.
 //!
-//! The request path takes no lock that another connection's thread can hold, allocates nothing in steady state and finds
-//! its servant in constant time; ARCHITECTURE.md draws it.
+//! The request path takes no lock that another connection's thread can hold. In steady state it
+//! allocates nothing, and it finds its servant in constant time. ARCHITECTURE.md draws it.
 //!
-//! Features, all on by default: `any` (`any`, TypeCodes, dynamic invocation and dynamic servants), `valuetype` (value types and abstract
-//! interfaces), `shared-memory` (that transport is among those that an ORB has unless it is given others).
+//! Features, all on by default:
+//! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
+//! - `valuetype`: value types and abstract interfaces.
+//! - `shared-memory`: adds the shared-memory transport to an ORB's default transports.
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod setters;
 
 mod address;
 #[cfg(feature = "any")]
@@ -32,13 +38,12 @@ mod fragment;
 #[doc(hidden)]
 pub mod fuzz;
 mod invocation;
-#[cfg(test)]
-mod lending;
 mod local;
 mod long_double;
 mod main_thread;
 #[doc(hidden)]
 pub mod mapping;
+mod memory;
 pub mod minor;
 mod object;
 mod operation_table;
@@ -46,19 +51,24 @@ mod orb;
 mod plain_macros;
 pub mod poa;
 mod policy;
+#[cfg(test)]
+mod priority_inheritance;
 mod receive;
+mod reference_macros;
 pub mod rt;
 mod servant;
 mod server;
 #[cfg(test)]
 mod simulation;
+mod text;
+mod trail;
 #[cfg(feature = "valuetype")]
 mod value;
 
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
-pub use client::held::OnewayBatch;
+pub use client::oneway_batch::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, Peer, Transports};
 pub use corelane_wire::{
@@ -73,13 +83,34 @@ pub use local::{Local, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
-pub use policy::{AllBusy, CallPolicies, RebindMode, SyncScope, Timeout, with_call_policies};
-pub use servant::{Cast, Servant, ServerCall, Skeleton};
-pub use server::config::{Dispatch, NestedWait, PoolConfig};
+pub use policy::{CallPolicies, PoolExhausted, RebindMode, SyncScope, Timeout, with_call_policies};
+pub use servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
+pub use server::config::{ConnectionLimits, Dispatch, NestedWait, PoolConfig};
 #[cfg(feature = "valuetype")]
-pub use value::{Abstract, AnyValueRef, Implementation, State, ValueBase, ValueFactories, ValueGraph, ValueRef};
+pub use value::{Abstract, AnyValueRef, Implementation, ValueBase, ValueFactories, ValueGraph, ValueRef, ValueState};
 
-/// Includes the Rust code that a build script made from `NAME.idl`: `corelane::include_idl!("echo");`
+/// Names that nearly every client and server uses: `use corelane::prelude::*;`.
+pub mod prelude {
+    pub use crate::poa::Poa;
+    pub use crate::{
+        CallPolicies, Dispatch, ObjectRef, Orb, OrbBuilder, OrbError, PoolConfig, Reference, Servant, SystemException,
+        Timeout,
+    };
+}
+
+/// Tests the examples of documentation pages that belong to no single module.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/client.md")]
+    struct Client;
+    #[doc = include_str!("../../../docs/operations.md")]
+    struct Operations;
+    #[doc = include_str!("../../../docs/options.md")]
+    struct Options;
+}
+
+/// Includes the Rust code that a build script made from `NAME.idl`:
+/// `corelane::include_idl!("echo");`
 #[macro_export]
 macro_rules! include_idl {
     ($name:literal) => {
@@ -90,7 +121,7 @@ macro_rules! include_idl {
 #[cfg(feature = "valuetype")]
 use value::value_space;
 
-/// The space of a message's values, of which this program has no types.
+/// Returns a value space for decoding that knows no value types.
 #[cfg(not(feature = "valuetype"))]
 const fn value_space() -> corelane_wire::cdr::ValueSpace {
     corelane_wire::cdr::ValueSpace::new()

@@ -1,4 +1,4 @@
-//! What never leaves the process: local interfaces and native types.
+//! Types that never leave the process: local interfaces and native types.
 
 use std::any::Any;
 use std::fmt;
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-/// An object of a local interface: `Local<dyn I>`, which generated code calls `IRef`. Clones are the same object, which
-/// equality and hashing compare. Nil is `None` of `Option<Local<dyn I>>`.
+/// An object of a local interface: `Local<dyn I>`, which generated code calls `IRef`. Clones are
+/// the same object, and equality and hashing compare objects. Nil is `None` of `Option<Local<dyn
+/// I>>`.
 ///
 /// # Examples
 /// ```
@@ -24,11 +25,11 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 /// ```
 pub struct Local<T: ?Sized>(Arc<T>);
 
-/// A value of an IDL `native` type: whatever the program likes.
+/// A value of an IDL `native` type, of any Rust type.
 pub type Native = Local<dyn Any + Send + Sync>;
 
 impl<T: ?Sized> Local<T> {
-    /// The object itself.
+    /// Returns the object itself.
     #[must_use]
     pub fn into_arc(self) -> Arc<T> {
         self.0
@@ -75,7 +76,7 @@ impl<T: ?Sized> fmt::Debug for Local<T> {
     }
 }
 
-/// For generated code: MARSHAL 4, for something that holds a local object.
+/// For generated code: refuses to write a local object, with MARSHAL 4.
 ///
 /// # Errors
 /// Always [`CdrError::LocalObject`].
@@ -83,7 +84,7 @@ pub fn write_local<T>(_: &mut Encoder<'_>, _: &T) -> Result<(), CdrError> {
     Err(CdrError::LocalObject)
 }
 
-/// For generated code: the same for reading.
+/// For generated code: refuses to read a local object, with MARSHAL 4.
 ///
 /// # Errors
 /// Always [`CdrError::LocalObject`].

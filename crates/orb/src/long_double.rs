@@ -2,31 +2,31 @@
 
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
-/// A `long double` of IDL: sixteen octets of IEEE 754 binary128, the most significant first.
+/// A `long double` of IDL: 16 bytes of IEEE 754 binary128, most significant first.
 ///
 /// It carries every value unchanged; arithmetic is done on `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LongDouble(pub [u8; 16]);
 
-/// Bits of the fraction that binary128 has more than binary64.
+/// Number of fraction bits that binary128 has more than binary64.
 const MORE_FRACTION: u32 = 112 - 52;
 /// Difference of the exponents' biases.
 const MORE_BIAS: u128 = 16_383 - 1_023;
 
 impl LongDouble {
-    /// The number with these bits, the sign the highest (IEEE 754, 3.4).
+    /// Makes a number from its bits, the sign highest (IEEE 754, 3.4).
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         LongDouble(bits.to_be_bytes())
     }
 
-    /// The bits, the sign the highest.
+    /// Returns the bits, the sign highest.
     #[must_use]
     pub const fn to_bits(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// The value of an `f64`, exactly.
+    /// Converts an `f64` exactly.
     #[must_use]
     pub const fn from_f64(value: f64) -> Self {
         let bits = value.to_bits();
@@ -47,8 +47,8 @@ impl LongDouble {
         LongDouble((sign << 127 | magnitude).to_be_bytes())
     }
 
-    /// The nearest `f64` towards zero: infinite where the value is too large, zero where it is too small for a
-    /// normal `f64`.
+    /// Rounds to an `f64` towards zero. Too large a value becomes infinite; one too small for a
+    /// normal `f64` becomes zero.
     #[must_use]
     pub const fn to_f64(self) -> f64 {
         let bits = u128::from_be_bytes(self.0);
@@ -57,7 +57,7 @@ impl LongDouble {
         let fraction = (bits >> MORE_FRACTION) as u64 & ((1 << 52) - 1);
         let lost = bits & ((1 << MORE_FRACTION) - 1) != 0;
         let magnitude = if exponent == 0x7fff {
-            // A signal hidden in the lost bits must not turn "not a number" into infinity.
+            // A NaN with all its bits in the lost part must not become infinity.
             0x7ff << 52 | fraction | if lost && fraction == 0 { 1 } else { 0 }
         } else if exponent <= MORE_BIAS {
             0
@@ -111,7 +111,8 @@ mod tests {
     fn bits_are_those_of_binary128() {
         let one = LongDouble::from_f64(1.0).0;
         assert_eq!((one[0], one[1], one[2]), (0x3f, 0xff, 0));
-        // The smallest subnormal f64, 2^-1074, is 0x3bcd << 112 in binary128 (16383 - 1074 = 0x3bcd).
+        // The smallest subnormal f64, 2^-1074, is 0x3bcd << 112 in binary128 (16383 - 1074 =
+        // 0x3bcd).
         let smallest = LongDouble::from_f64(f64::from_bits(1)).0;
         assert_eq!((smallest[0], smallest[1], smallest[2]), (0x3b, 0xcd, 0));
     }

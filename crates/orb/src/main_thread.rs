@@ -1,7 +1,8 @@
-//! What only the main thread may run, requests and the ends of objects, and the end of [`Orb::run`](crate::Orb::run).
+//! The queue of the main thread: requests and deactivations that only it may run, and the end of
+//! [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the one that is in `run` or last did some work with `perform_work`; before that, the one that made the
-//! ORB. A second thread in `run` only waits for the end.
+//! The main thread is the one in `run`, or the last that did work in `perform_work`; before that,
+//! the one that made the ORB. A second thread in `run` only waits for the end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,43 +10,45 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::gate::Gate;
+use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
 use crate::orb::Core;
-use crate::poa::{HELD, HELD_OCTETS, this_thread};
+use crate::poa::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, thread_number};
 use crate::server::admission;
 
-type Work = Box<dyn FnOnce() + Send>;
+type Job = Box<dyn FnOnce() + Send>;
 
-/// What waits for the main thread.
+/// Requests and deactivations that wait for the main thread.
 pub(crate) struct MainQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// The thread that may run this ORB's work.
+    /// Number of the thread that may run this ORB's work. A thread stores itself (`Release`) when
+    /// it becomes the main thread.
     thread: AtomicU64,
-    /// Where that thread waits for a change of a POA.
-    waits: Gate,
+    /// The main thread waits here for a change of a POA.
+    waiter: EventCount,
 }
 
 struct State {
-    work: VecDeque<(Work, usize)>,
-    /// Ends of activations. Others wait for them, so none is ever left undone, and their number is that of objects there were.
-    ends: VecDeque<Work>,
-    /// Octets of the requests among it.
-    octets: usize,
+    requests: VecDeque<(Job, usize)>,
+    /// Ends of activations. Other threads wait for them, so none is dropped. Their number is
+    /// bounded by the number of objects.
+    deactivations: VecDeque<Job>,
+    /// Size of the queued requests in bytes.
+    request_bytes: usize,
     stopped: bool,
-    /// A thread is in `run`.
+    /// True while a thread is in `run`.
     running: bool,
 }
 
 impl State {
-    fn next(&mut self) -> Option<Work> {
-        if let Some(end) = self.ends.pop_front() {
+    fn next(&mut self) -> Option<Job> {
+        if let Some(end) = self.deactivations.pop_front() {
             return Some(end);
         }
-        let (work, octets) = self.work.pop_front()?;
-        self.octets -= octets;
+        let (work, octets) = self.requests.pop_front()?;
+        self.request_bytes -= octets;
         Some(work)
     }
 }
@@ -53,71 +56,74 @@ impl State {
 impl MainQueue {
     pub(crate) fn new() -> Self {
         let (work, ends) = (VecDeque::new(), VecDeque::new());
-        let state = State { work, ends, octets: 0, stopped: false, running: false };
+        let state = State { requests: work, deactivations: ends, request_bytes: 0, stopped: false, running: false };
         MainQueue {
             state: Mutex::new("main thread queue", Scope::Orb, state),
             changed: Condvar::new(),
-            thread: AtomicU64::new(this_thread()),
-            waits: Gate::new("main thread"),
+            thread: AtomicU64::new(thread_number()),
+            waiter: EventCount::new("main thread"),
         }
     }
 
-    /// Whether the calling thread is the main thread.
     pub(crate) fn is_main_thread(&self) -> bool {
-        self.thread.load(Ordering::Acquire) == this_thread()
+        self.thread.load(Ordering::Acquire) == thread_number()
     }
 
-    /// Lists work that keeps `octets` of a request; false if too much waits or nobody will run it any more. A request is answered
-    /// with TRANSIENT 1 then.
-    pub(crate) fn push(&self, work: Work, octets: usize) -> bool {
+    /// Queues work that holds `octets` bytes of a request. Returns false if too much is queued or
+    /// the queue has stopped; the caller then replies TRANSIENT 1.
+    pub(crate) fn push_request(&self, work: Job, octets: usize) -> bool {
         let mut state = self.state.lock();
-        if state.stopped || state.work.len() >= HELD || !admission::octets_fit(state.octets, octets, HELD_OCTETS) {
+        if state.stopped
+            || state.requests.len() >= MAX_PARKED_REQUESTS
+            || !admission::bytes_fit(state.request_bytes, octets, MAX_PARKED_BYTES)
+        {
             return false;
         }
-        state.octets += octets;
-        state.work.push_back((work, octets));
+        state.request_bytes += octets;
+        state.requests.push_back((work, octets));
         self.changed.notify_all();
         true
     }
 
-    /// Lists the end of an activation; gives it back if nobody will run it any more.
-    pub(crate) fn push_end(&self, end: Work) -> Result<(), Work> {
+    /// Queues the end of an activation. Returns it if the queue has stopped.
+    pub(crate) fn push_deactivation(&self, end: Job) -> Result<(), Job> {
         {
             let mut state = self.state.lock();
             if state.stopped {
                 return Err(end);
             }
-            state.ends.push_back(end);
+            state.deactivations.push_back(end);
             self.changed.notify_all();
         }
-        self.look_again();
+        self.notify_waiter();
         Ok(())
     }
 
-    /// Waits, as the main thread, until `look` finds something or `deadline` has passed, and ends activations meanwhile: what it waits
-    /// for may wait for that. Requests are not run.
+    /// Waits, as the main thread, until `look` finds something or `deadline` has passed. Runs the
+    /// queued ends of activations, as the awaited event may depend on them. Does not run requests.
     #[cold]
     fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-        self.waits.wait(deadline, || {
+        self.waiter.wait(deadline, || {
             loop {
-                // Before the look: who comes in time ends one at least, however long it takes to look.
+                // Read before `look`, so that a caller in time runs at least one end, however long
+                // `look` takes.
                 let late = deadline.is_some_and(Monotonic::is_past);
                 if let Some(found) = look() {
                     return Some(found);
                 }
-                // Another thread may have become the main thread meanwhile.
+                // Another thread may have become the main thread.
                 if late || !self.is_main_thread() {
                     return None;
                 }
-                let end = self.state.lock().ends.pop_front()?;
+                let end = self.state.lock().deactivations.pop_front()?;
                 end();
             }
         })
     }
 
-    /// What the main thread [waits](Self::wait) for may have come.
-    fn look_again(&self) {
-        self.waits.open();
+    /// Wakes the main thread in [`wait`](Self::wait), which calls `look` again.
+    fn notify_waiter(&self) {
+        self.waiter.notify_all();
     }
 
     /// Runs work until [`stop`](Self::stop).
@@ -128,7 +134,7 @@ impl MainQueue {
             if !main && !state.running {
                 main = true;
                 state.running = true;
-                self.thread.store(this_thread(), Ordering::Release);
+                self.thread.store(thread_number(), Ordering::Release);
             }
             match if main { state.next() } else { None } {
                 Some(work) => {
@@ -144,31 +150,31 @@ impl MainQueue {
         }
     }
 
-    /// Runs one piece of work if there is any; false if there was none.
+    /// Runs one job; returns false if there is none.
     pub(crate) fn perform_one(&self) -> bool {
         let mut state = self.state.lock();
-        // A thread in `run` does it; inside of its own work it may call this.
+        // A thread in `run` does the work. It may itself call this from inside its work.
         if state.running && !self.is_main_thread() {
             return false;
         }
-        self.thread.store(this_thread(), Ordering::Release);
+        self.thread.store(thread_number(), Ordering::Release);
         let work = state.next();
         drop(state);
         work.map(|work| work()).is_some()
     }
 
-    /// Whether work waits.
     pub(crate) fn is_pending(&self) -> bool {
         let state = self.state.lock();
-        !(state.work.is_empty() && state.ends.is_empty())
+        !(state.requests.is_empty() && state.deactivations.is_empty())
     }
 
-    /// Takes nothing more, and drops the requests that wait. The ends of activations among it are the caller's to run.
-    pub(crate) fn stop(&self) -> impl Iterator<Item = Work> + use<> {
+    /// Stops the queue and drops the queued requests. The caller must run the returned ends of
+    /// activations.
+    pub(crate) fn stop(&self) -> impl Iterator<Item = Job> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;
-        let (dropped, ends) = (std::mem::take(&mut state.work), std::mem::take(&mut state.ends));
-        state.octets = 0;
+        let (dropped, ends) = (std::mem::take(&mut state.requests), std::mem::take(&mut state.deactivations));
+        state.request_bytes = 0;
         self.changed.notify_all();
         drop(state);
         drop(dropped);
@@ -176,10 +182,11 @@ impl MainQueue {
     }
 }
 
-/// Waits at `gate` for what [`open`] tells of. The main thread of `orb` waits at its queue, and does what only it may do meanwhile.
-pub(crate) fn wait_at<T>(
+/// Waits at `gate` for a [`notify`]. The main thread of `orb` waits at its queue instead, and runs
+/// ends of activations.
+pub(crate) fn wait_for<T>(
     orb: &Weak<Core>,
-    gate: &Gate,
+    gate: &EventCount,
     deadline: Option<Monotonic>,
     look: impl FnMut() -> Option<T>,
 ) -> Option<T> {
@@ -189,11 +196,11 @@ pub(crate) fn wait_at<T>(
     }
 }
 
-/// Those who [wait at](wait_at) `gate` look again.
-pub(crate) fn open(orb: &Weak<Core>, gate: &Gate) {
-    gate.open();
+/// Wakes the threads that [wait](wait_for) at `gate`, which check their condition again.
+pub(crate) fn notify(orb: &Weak<Core>, gate: &EventCount) {
+    gate.notify_all();
     if let Some(orb) = orb.upgrade() {
-        orb.main_queue().look_again();
+        orb.main_queue().notify_waiter();
     }
 }
 
@@ -211,38 +218,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_bounded_by_number_and_by_octets() {
+    fn request_queue_is_bounded_by_count_and_bytes() {
         let queue = MainQueue::new();
-        let push = |octets| queue.push(Box::new(|| {}), octets);
-        assert!(push(HELD_OCTETS) && !push(1) && push(0));
-        assert!(queue.perform_one() && push(HELD_OCTETS) && !push(1));
-        assert!((2..HELD).all(|_| push(0)) && !push(0));
+        let push = |octets| queue.push_request(Box::new(|| {}), octets);
+        assert!(push(MAX_PARKED_BYTES) && !push(1) && push(0));
+        assert!(queue.perform_one() && push(MAX_PARKED_BYTES) && !push(1));
+        assert!((2..MAX_PARKED_REQUESTS).all(|_| push(0)) && !push(0));
         assert_eq!(queue.stop().count(), 0);
         assert!(!push(0) && !queue.is_pending());
     }
 
     #[test]
-    fn ends_of_activations_are_not_bounded_and_not_dropped() {
+    fn deactivations_are_unbounded_and_never_dropped() {
         let (queue, ended) = (MainQueue::new(), Arc::new(AtomicUsize::new(0)));
         let end = || {
             let ended = Arc::clone(&ended);
-            Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed)) as Work
+            Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed)) as Job
         };
-        assert!((0..HELD).all(|_| queue.push(Box::new(|| {}), 0)));
-        assert!((0..=HELD).all(|_| queue.push_end(end()).is_ok()));
+        assert!((0..MAX_PARKED_REQUESTS).all(|_| queue.push_request(Box::new(|| {}), 0)));
+        assert!((0..=MAX_PARKED_REQUESTS).all(|_| queue.push_deactivation(end()).is_ok()));
         assert!(queue.perform_one());
         assert_eq!(ended.load(Ordering::Relaxed), 1, "before the requests");
         queue.stop().for_each(|end| end());
-        assert_eq!(ended.load(Ordering::Relaxed), HELD + 1);
-        assert!(queue.push_end(end()).is_err() && !queue.is_pending());
+        assert_eq!(ended.load(Ordering::Relaxed), MAX_PARKED_REQUESTS + 1);
+        assert!(queue.push_deactivation(end()).is_err() && !queue.is_pending());
     }
 
     #[test]
-    fn the_main_thread_ends_activations_while_it_waits() {
+    fn waiting_main_thread_runs_deactivations() {
         let (queue, ended) = (Arc::new(MainQueue::new()), Arc::new(AtomicUsize::new(0)));
         let other = std::thread::spawn({
             let (queue, ended) = (Arc::clone(&queue), Arc::clone(&ended));
-            move || queue.push_end(Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed))).is_ok()
+            move || queue.push_deactivation(Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed))).is_ok()
         });
         let look = || (ended.load(Ordering::Relaxed) == 1).then_some(());
         assert_eq!(queue.wait(None, look), Some(()));
@@ -250,21 +257,21 @@ mod tests {
     }
 
     #[test]
-    fn it_does_no_more_than_what_it_waits_for() {
+    fn waiting_main_thread_stops_at_its_condition() {
         let (queue, ended) = (Arc::new(MainQueue::new()), Arc::new(AtomicUsize::new(0)));
         for _ in 0..4 {
             let (again, ended) = (Arc::clone(&queue), Arc::clone(&ended));
             let end = move || {
                 ended.fetch_add(1, Ordering::Relaxed);
-                again.look_again();
+                again.notify_waiter();
             };
-            assert!(queue.push_end(Box::new(end)).is_ok());
+            assert!(queue.push_deactivation(Box::new(end)).is_ok());
         }
         let look = || (ended.load(Ordering::Relaxed) == 1).then_some(());
         assert_eq!(queue.wait(None, look), Some(()));
         let past = Some(Monotonic::from_nanos(1));
         assert_eq!((queue.wait(past, || None::<()>), ended.load(Ordering::Relaxed)), (None, 1));
-        // Nor once another thread is the main thread.
+        // Nor does it run one after another thread has become the main thread.
         std::thread::scope(|scope| scope.spawn(|| assert!(queue.perform_one())).join().unwrap());
         let soon = Some(Monotonic::now() + std::time::Duration::from_millis(1));
         assert_eq!((queue.wait(soon, || None::<()>), ended.load(Ordering::Relaxed)), (None, 2));

@@ -1,6 +1,6 @@
-//! What code made by the IDL compiler calls. Not for use by hand.
+//! Items that code made by the IDL compiler uses. Not for use by hand.
 
-pub use corelane_wire::cdr::{Extent, Plain, View, Window};
+pub use corelane_wire::cdr::{Plain, PlainLayout, PlainReader, PlainWriter};
 #[cfg(feature = "any")]
 pub use corelane_wire::typecode::{Description, description};
 pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scratch};
@@ -13,7 +13,8 @@ pub use crate::invocation::{Operation, Reply};
 pub use crate::local::{Local, read_local, write_local};
 pub use crate::object::{ObjectRef, Reference, read_reference, write_reference};
 pub use crate::operation_table::OperationTable;
-pub use crate::servant::{Cast, Servant, ServerCall, Skeleton};
+pub use crate::servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
+pub use crate::trail::At;
 #[cfg(all(feature = "any", feature = "valuetype"))]
 pub use crate::value::TypedValue;
 #[cfg(feature = "valuetype")]

@@ -1,6 +1,33 @@
-//! Minor codes of this ORB's own, under its vendor id; docs/wire-extensions.md is the register.
+//! Minor codes of this ORB, under its vendor id; docs/minor-codes.md is the register.
 
-/// TRANSIENT: a call was forwarded more often than the bound.
-pub const FORWARD_LOOP: u32 = corelane_wire::exception::minor::CORELANE | 0x80;
-/// TIMEOUT: an operation took more processor time than it declares, and its results were dropped.
-pub const OVERRUN: u32 = corelane_wire::exception::minor::CORELANE | 0x81;
+use corelane_wire::exception::SystemExceptionKind;
+use corelane_wire::exception::minor::CORELANE;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])* $kind:ident $name:ident = $number:literal;)*) => {
+        $($(#[doc = $doc])*
+        pub const $name: u32 = CORELANE | $number;)*
+
+        pub(crate) fn name(code: u32) -> Option<&'static str> {
+            match code {
+                $($name => Some(stringify!($name)),)*
+                _ => None,
+            }
+        }
+
+        /// Every code: its exception, its number, its name and its description.
+        pub static ALL: &[(SystemExceptionKind, u32, &str, &str)] =
+            &[$((SystemExceptionKind::$kind, $name, stringify!($name), concat!($($doc),*)),)*];
+    };
+}
+
+codes! {
+    /// TRANSIENT: a call was forwarded more often than the bound.
+    Transient FORWARD_LOOP = 0x80;
+    /// TIMEOUT: an operation took more processor time than it declares, and its results were
+    /// dropped.
+    Timeout OVERRUN = 0x81;
+    /// IMP_LIMIT: the request is larger than the messages that the server takes
+    /// (`Limits::max_message_size`).
+    ImpLimit MESSAGE_TOO_LARGE = 0x82;
+}

@@ -1,4 +1,4 @@
-//! Object references: typed and untyped handles to objects anywhere.
+//! Object references: typed and untyped handles to local and remote objects.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -17,12 +17,13 @@ use crate::invocation::{Deferred, Operation, Reply, call};
 use crate::orb::Core;
 use crate::policy::{CallPolicies, SyncScope, Timeout};
 use crate::rt::RtClientPolicies;
-use crate::rt::client::Asked;
+use crate::rt::client::ClientPolicies;
 
 /// The repository id that every object has.
-pub(crate) const OBJECT_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
+pub(crate) const OBJECT_REPOSITORY_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
 
-/// A reference to an object: where it is, and how to call it. Clones are cheap and share connections.
+/// A reference to an object: its addresses, and how to call it. Clones are cheap and share
+/// connections.
 ///
 /// A nil reference is `None` of `Option<ObjectRef>`.
 #[derive(Clone)]
@@ -32,20 +33,23 @@ pub struct ObjectRef {
     policies: CallPolicies,
     canceller: Option<Canceller>,
     context: Context,
-    /// The servant that calls go to directly, once it is known.
-    direct: Option<Arc<DirectCalls>>,
+    /// Servants that calls go to directly; added by the first call through each interface.
+    bypass: Option<Arc<BypassServants>>,
+    /// True if this ORB made the reference but does not listen: the object cannot be called from
+    /// outside the process.
+    has_no_address: bool,
 }
 
-/// Servants that calls go to directly: the object's, as each of the interfaces that it has been called by.
+/// The servant that calls bypass the POA to, once for each interface that it has been called by.
 #[derive(Default)]
-struct DirectCalls(OnceLock<DirectCall>);
+struct BypassServants(OnceLock<BypassServant>);
 
-struct DirectCall {
+struct BypassServant {
     servant: ErasedArc,
-    others: Box<DirectCalls>,
+    others: Box<BypassServants>,
 }
 
-impl DirectCalls {
+impl BypassServants {
     #[inline]
     fn find<I: ?Sized + 'static>(&self) -> Option<&I> {
         let mut calls = self;
@@ -58,10 +62,10 @@ impl DirectCalls {
         }
     }
 
-    /// Threads that call for the first time at once may each add the same: what is found first counts.
+    /// Concurrent first calls may each add the same servant; `find` returns the first.
     fn add(&self, servant: ErasedArc) {
         let mut calls = self;
-        let mut new = DirectCall { servant, others: Box::default() };
+        let mut new = BypassServant { servant, others: Box::default() };
         while let Err(again) = calls.0.set(new) {
             new = again;
             let Some(call) = calls.0.get() else { return };
@@ -70,33 +74,39 @@ impl DirectCalls {
     }
 }
 
-/// What an operation fails with that declares no exceptions.
-struct Raised(SystemException);
+/// The error of an operation that declares no exceptions.
+struct SystemOnly(SystemException);
 
-impl From<SystemException> for Raised {
+impl From<SystemException> for SystemOnly {
     #[inline]
     fn from(exception: SystemException) -> Self {
-        Raised(exception)
+        SystemOnly(exception)
     }
 }
 
-impl From<Reply<'_>> for Raised {
+impl From<Reply<'_>> for SystemOnly {
     #[cold]
     fn from(reply: Reply<'_>) -> Self {
-        Raised(reply.unlisted_exception())
+        SystemOnly(reply.unlisted_exception())
     }
 }
 
 impl ObjectRef {
     pub(crate) fn new(core: Arc<Core>, ior: Ior) -> Self {
         ObjectRef {
-            binding: Arc::new(Binding::new(ior, Asked::default(), core.asked())),
+            binding: Arc::new(Binding::new(ior, ClientPolicies::default(), core.client_policies())),
             policies: CallPolicies::NONE,
             canceller: None,
             context: Context::new(),
-            direct: None,
+            bypass: None,
+            has_no_address: false,
             core,
         }
+    }
+
+    /// Makes a reference to an object of this ORB. Other processes can call it if `has_address`.
+    pub(crate) fn local(core: Arc<Core>, ior: Ior, has_address: bool) -> Self {
+        ObjectRef { has_no_address: !has_address, ..ObjectRef::new(core, ior) }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -107,97 +117,101 @@ impl ObjectRef {
         &self.binding
     }
 
-    /// The policies of this reference, the thread and the ORB, the nearest first.
+    /// Returns the policies of this reference, the thread and the ORB; the nearest level wins.
     #[inline]
     pub(crate) fn policies(&self) -> CallPolicies {
-        self.policies.or(crate::policy::of_thread()).or(self.core.config().call_policies)
+        self.policies.or(crate::policy::thread_policies()).or(self.core.config().call_policies)
     }
 
-    /// How long a call through this reference may take.
     #[inline]
     pub(crate) fn timeout(&self) -> Timeout {
-        let nearer = self.policies.timeout.or_else(|| crate::policy::of_thread().timeout);
+        let nearer = self.policies.timeout.or_else(|| crate::policy::thread_policies().timeout);
         nearer.or(self.core.config().call_policies.timeout).unwrap_or(Timeout::Never)
     }
 
-    /// The reference as it travels.
+    /// Returns the IOR, the form in which the reference is sent.
     #[must_use]
     pub fn ior(&self) -> &Ior {
         self.binding.ior()
     }
 
-    /// The repository id that the reference carries: what the object is at least, or "" if unknown.
+    /// Returns the repository id that the reference carries, or "" if unknown. The object's
+    /// interface is this one or derived from it.
     #[must_use]
     pub fn type_id(&self) -> &str {
         &self.ior().type_id
     }
 
-    /// A copy with these policies on top of its own.
+    /// Returns a copy with these policies added to its own, which they override.
     #[must_use]
     pub fn with_policies(&self, policies: CallPolicies) -> Self {
         ObjectRef { policies: policies.or(self.policies), ..self.clone() }
     }
 
-    /// A reference to the same object with these real-time policies, completed by those of the calling thread
-    /// ([`rt::with_client_policies`](crate::rt::with_client_policies)) and of the ORB ([`RtConfig::client`](crate::rt::RtConfig::client)).
+    /// Returns a reference to the same object with these real-time policies. Policies not set here
+    /// come from the calling thread ([`rt::with_client_policies`](crate::rt::with_client_policies))
+    /// and the ORB ([`RtConfig::client`](crate::rt::RtConfig::client)).
     ///
     /// # Errors
-    /// BAD_PARAM for priorities that are no bands. Policies that do not go with the object's are INV_POLICY at the first call, or
-    /// when [`validate_connection`](Self::validate_connection) is called.
+    /// BAD_PARAM for priorities that are no bands. Policies that contradict the object's are
+    /// INV_POLICY at the first call, or in [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
-        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?, self.core.asked()));
+        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?, self.core.client_policies()));
         Ok(ObjectRef { binding, ..self.clone() })
     }
 
-    /// The same reference, bound otherwise.
     pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {
         ObjectRef { binding, ..self.clone() }
     }
 
-    /// A copy whose calls `canceller` can end.
+    /// Returns a copy with calls that `canceller` can cancel.
     #[must_use]
     pub fn with_canceller(&self, canceller: &Canceller) -> Self {
         ObjectRef { canceller: Some(canceller.clone()), ..self.clone() }
     }
 
-    /// A copy whose calls tell these properties, in the place of others that it had, to operations that ask for them (IDL's
-    /// `context` clause). Requests that are [put together at run time](crate::dynamic::Request::context) have their own.
+    /// Returns a copy that sends these properties to operations that ask for them (IDL's `context`
+    /// clause). They replace earlier ones. Requests [built at run
+    /// time](crate::dynamic::DynamicRequest::context) have their own.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { context: context.clone(), ..self.clone() }
     }
 
-    /// A copy whose typed calls go straight to the servant if the object is active in this ORB, at the price of a virtual function call: past
-    /// the object adapter, that is. The first call goes through the adapter as any other and finds the servant; what the adapter says
-    /// later is not asked for. So the state of the POA's manager, threading policies, priorities, deactivation and the end of the ORB have no
-    /// effect on these calls, [`current`](crate::current()) knows nothing of them, and a panic of the servant is the caller's. The servant lives at
-    /// least as long as the copy and its clones.
+    /// Returns a copy with typed calls that bypass the POA if the object is active in this ORB.
+    /// Such a call costs a virtual function call.
     ///
-    /// Objects elsewhere, forwarded ones, those called by a [plain key](crate::Orb::bind_key), dynamic servants and those of a servant
-    /// locator are called as usual.
+    /// The first call goes through the POA and finds the servant; later calls do not ask the POA.
+    /// So the state of the POA's manager, threading policies, priorities, deactivation and the
+    /// shutdown of the ORB do not affect them. [`current`](crate::current()) does not know them,
+    /// and a panic of the servant unwinds into the caller. The servant lives at least as long as
+    /// the copy and its clones.
+    ///
+    /// Calls to other objects are not changed: remote and forwarded objects, dynamic servants,
+    /// objects called by a [plain key](crate::Orb::bind_key), and servants of a locator.
     ///
     /// # Examples
     /// ```
     /// # fn example(object: &corelane::ObjectRef) {
-    /// let direct = object.with_direct_calls();
+    /// let direct = object.with_poa_bypass();
     /// # }
     /// ```
     #[must_use]
-    pub fn with_direct_calls(&self) -> Self {
-        ObjectRef { direct: Some(Arc::default()), ..self.clone() }
+    pub fn with_poa_bypass(&self) -> Self {
+        ObjectRef { bypass: Some(Arc::default()), ..self.clone() }
     }
 
-    /// Where this reference calls directly, it calls this servant from now on.
+    /// Adds this servant if the reference bypasses the POA.
     #[inline]
-    pub(crate) fn call_directly(&self, servant: impl FnOnce() -> Option<ErasedArc>) {
-        if let Some(direct) = &self.direct
+    pub(crate) fn add_bypass_servant(&self, servant: impl FnOnce() -> Option<ErasedArc>) {
+        if let Some(direct) = &self.bypass
             && let Some(servant) = servant()
         {
             direct.add(servant);
         }
     }
 
-    /// For generated code: the properties that an operation asks for.
+    /// For generated code: returns the properties that an operation asks for.
     #[doc(hidden)]
     #[must_use]
     pub fn context_for(&self, patterns: &[&str]) -> Context {
@@ -208,94 +222,107 @@ impl ObjectRef {
         self.canceller.as_ref()
     }
 
-    /// Whether the object has the interface `repository_id`. Asks the object unless the reference says so.
+    /// Returns true if the object has the interface `repository_id`. Asks the object unless the
+    /// reference states it.
     ///
     /// # Errors
-    /// Those of a call.
+    /// The errors of a call.
     pub fn is_a(&self, repository_id: &str) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_is_a");
-        // A reference without a type says nothing.
-        if repository_id == OBJECT_ID || (repository_id == self.type_id() && !repository_id.is_empty()) {
+        // An empty type id states no interface.
+        if repository_id == OBJECT_REPOSITORY_ID || (repository_id == self.type_id() && !repository_id.is_empty()) {
             return Ok(true);
         }
         let mut reply = self.invoke(&OPERATION, &|encoder| encoder.write_latin1_str(repository_id))?;
         reply.read(|decoder| decoder.read_bool())
     }
 
-    /// Whether the object certainly does not exist (any more).
+    /// Returns true if the object certainly does not exist, or no longer exists.
     ///
     /// # Errors
-    /// Those of a call, except OBJECT_NOT_EXIST, which is the answer.
+    /// The errors of a call, except OBJECT_NOT_EXIST, which is the answer.
     pub fn non_existent(&self) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_non_existent");
-        let answer =
-            self.invoke(&OPERATION, &|_| Ok(())).and_then(|mut reply| reply.read(|decoder| decoder.read_bool()));
+        let ask = || self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_bool());
+        let had_moved = self.binding().has_moved();
+        let mut answer = ask();
+        if had_moved && answer == Ok(true) {
+            // The object no longer exists where it was forwarded to. As after OBJECT_NOT_EXIST, ask
+            // at the addresses of the reference itself.
+            self.binding().set_forwarded(None);
+            answer = ask();
+        }
         match answer {
             Err(exception) if exception.kind() == Kind::ObjectNotExist => Ok(true),
             answer => answer,
         }
     }
 
-    /// The repository id of the object's most derived interface, as the object says.
+    /// Returns the repository id of the object's most derived interface, as the object states it.
     ///
     /// # Errors
-    /// Those of a call.
+    /// The errors of a call.
     pub fn repository_id(&self) -> Result<String, SystemException> {
         static OPERATION: Operation = Operation::new("_repository_id");
         self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_string())
     }
 
-    /// The object's entry in the interface repository (`get_interface`): a reference to an `InterfaceDef`, if the object has one.
+    /// Returns the object's entry in the interface repository (`get_interface`): a reference to an
+    /// `InterfaceDef`, if it has one.
     ///
     /// # Errors
-    /// Those of a call; NO_IMPLEMENT of servers without an interface repository, as those of Corelane are.
+    /// The errors of a call; NO_IMPLEMENT from servers without an interface repository, such as
+    /// Corelane's.
     pub fn interface_definition(&self) -> Result<Option<ObjectRef>, SystemException> {
         static OPERATION: Operation = Operation::new("_interface");
         self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
     }
 
-    /// The component that the object is a part of (`get_component`); nothing for objects that are no part of one.
+    /// Returns the component that the object is a part of (`get_component`), if any.
     ///
     /// # Errors
-    /// Those of a call.
+    /// The errors of a call.
     pub fn component(&self) -> Result<Option<ObjectRef>, SystemException> {
         static OPERATION: Operation = Operation::new("_component");
         self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
     }
 
-    /// Whether both references are certainly to the same object. False may also mean that one cannot tell.
+    /// Returns true if both references certainly denote the same object. False may mean that it
+    /// cannot be told.
     #[must_use]
     pub fn is_equivalent(&self, other: &ObjectRef) -> bool {
         Arc::ptr_eq(&self.binding, &other.binding) || self.ior().is_equivalent(other.ior())
     }
 
-    /// A hash that equivalent references share and that never changes, at most `maximum`.
+    /// Returns a hash of at most `maximum` that never changes and that equivalent references share.
     #[must_use]
     pub fn hash_value(&self, maximum: u32) -> u32 {
         let hash = self.ior().equivalence_hash();
         if maximum == u32::MAX { hash } else { hash % (maximum + 1) }
     }
 
-    /// Makes sure that the object can be called: connects, follows forwards, and asks the server whether it has the object
-    /// (CORBA 3.0.3, section 4.3.13).
+    /// Makes sure that the object can be called. Connects, follows forwards, and asks the server
+    /// whether it has the object (CORBA 3.0.3, section 4.3.13).
     ///
     /// # Errors
-    /// Why it cannot be called.
+    /// The reason why the object cannot be called.
     pub fn validate_connection(&self) -> Result<(), SystemException> {
         call::locate(self)
     }
 
-    /// Makes connections before the first call needs them: `each` for calls at each of `priorities`, in the lane or band that serves it. Those
-    /// that are there already count. Nothing happens for an object within the process.
+    /// Makes connections before the first call needs them: `each` at each of `priorities`, in the
+    /// lane or band that serves it. Existing connections count. Does nothing for an object within
+    /// the process.
     ///
     /// # Errors
-    /// BAD_PARAM for a number that is no priority; NO_RESOURCES for more connections than the ORB makes to one server; the errors of a
-    /// call that finds no connection.
-    pub fn establish(&self, priorities: &[i16], each: usize) -> Result<(), SystemException> {
+    /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to
+    /// one server; the errors of a call that finds no connection.
+    pub fn preconnect(&self, priorities: &[i16], each: usize) -> Result<(), SystemException> {
         crate::invocation::establish::establish(self, priorities, each)
     }
 
-    /// Calls `operation` with the arguments that `arguments` writes, and waits for the reply. A user exception is UNKNOWN 1.
+    /// Calls `operation` with the arguments that `arguments` writes, and waits for the reply. A
+    /// user exception becomes UNKNOWN 1.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised.
@@ -309,7 +336,8 @@ impl ObjectRef {
         if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
     }
 
-    /// The same for an operation that declares exceptions: look at [`Reply::exception`].
+    /// Calls an operation that declares exceptions; otherwise like [`invoke`](Self::invoke).
+    /// [`Reply::exception`] tells which exception was raised.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised.
@@ -322,10 +350,11 @@ impl ObjectRef {
         call::invoke(self, operation, arguments)
     }
 
-    /// For generated code: calls `operation` with the arguments that `arguments` writes; `results` reads what it returns.
+    /// For generated code: calls `operation` with the arguments that `arguments` writes; `results`
+    /// reads the results.
     ///
     /// # Errors
-    /// The system exception that the ORB or the object raised. A user exception is UNKNOWN 1.
+    /// The system exception that the ORB or the object raised. A user exception becomes UNKNOWN 1.
     #[doc(hidden)]
     #[inline]
     pub fn call<'a, T>(
@@ -334,13 +363,13 @@ impl ObjectRef {
         results: impl Fn(&mut Decoder<'_>) -> Result<T, CdrError>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<T, SystemException> {
-        self.call_raising(operation, results, arguments).map_err(|Raised(exception)| exception)
+        self.call_raising(operation, results, arguments).map_err(|SystemOnly(exception)| exception)
     }
 
-    /// For generated code: the same for an operation that returns nothing.
+    /// For generated code: [`call`](Self::call) for an operation without results.
     ///
     /// # Errors
-    /// Those of [`call`](Self::call).
+    /// The errors of [`call`](Self::call).
     #[doc(hidden)]
     #[inline]
     pub fn run<'a>(
@@ -351,10 +380,10 @@ impl ObjectRef {
         self.call(operation, |_| Ok(()), arguments)
     }
 
-    /// For generated code: the same for an operation that declares exceptions.
+    /// For generated code: [`call_raising`](Self::call_raising) for an operation without results.
     ///
     /// # Errors
-    /// Those of [`call_raising`](Self::call_raising).
+    /// The errors of [`call_raising`](Self::call_raising).
     #[doc(hidden)]
     #[inline]
     pub fn run_raising<'a, E>(
@@ -371,7 +400,7 @@ impl ObjectRef {
     /// For generated code: [`call`](Self::call) for an operation that declares exceptions.
     ///
     /// # Errors
-    /// Those exceptions, and system exceptions.
+    /// The declared exceptions, and system exceptions.
     #[doc(hidden)]
     #[inline]
     pub fn call_raising<'a, T, E>(
@@ -396,11 +425,11 @@ impl ObjectRef {
         value.ok_or_else(|| SystemException::new(Kind::Internal, 0, Completion::Yes).into())
     }
 
-    /// Calls `operation` and does not wait for the reply, which [`Deferred::reply`] gives. The arguments are written again
-    /// should the call have to be sent anew.
+    /// Calls `operation` without waiting for the reply, which [`Deferred::reply`] returns.
+    /// `arguments` runs again if the request has to be sent again.
     ///
     /// # Errors
-    /// Why the request could not be sent.
+    /// The reason why the request could not be sent.
     ///
     /// # Examples
     /// ```no_run
@@ -422,10 +451,12 @@ impl ObjectRef {
         Deferred::send(self, operation, Box::new(arguments))
     }
 
-    /// Calls a oneway operation: waits as long as its [`SyncScope`] says, by default until the transport has the request.
+    /// Calls a oneway operation. Waits as its [`SyncScope`] says; by default until the transport
+    /// has the request.
     ///
     /// # Errors
-    /// Why the request could not be sent, or what the server answered if that is waited for.
+    /// The reason why the request could not be sent, or the server's answer if the scope waits for
+    /// one.
     pub fn send_oneway<'a>(
         &self,
         operation: &Operation<'_>,
@@ -434,14 +465,16 @@ impl ObjectRef {
         call::oneway(self, operation, self.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
     }
 
-    /// For generated code: the servant, if calls go [straight to it](Self::with_direct_calls) and it has been called as an `I`. What it returns
-    /// is then returned from where it was put.
+    /// For generated code: returns the servant if calls [bypass the POA](Self::with_poa_bypass) and
+    /// it has been called as an `I`. A servant's result is then not copied on its way to the
+    /// caller.
     #[inline]
     pub fn direct<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
-        self.direct.as_ref()?.find()
+        self.bypass.as_ref()?.find()
     }
 
-    /// For generated code: runs `call` on the servant itself, if it lives in this ORB and implements `I`; `None` otherwise.
+    /// For generated code: runs `call` on the servant itself if it lives in this ORB and implements
+    /// `I`; else returns `None`.
     #[inline]
     pub fn collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
         &self,
@@ -456,7 +489,10 @@ impl ObjectRef {
         match reference {
             Some(reference) => {
                 #[cfg(feature = "any")]
-                crate::any::note(&reference.core);
+                crate::any::record_orb(&reference.core);
+                if reference.has_no_address && encoder.is_message() {
+                    return Err(CdrError::UnreachableReference);
+                }
                 reference.ior().encode(encoder)
             }
             None => Ior::NIL.encode(encoder),
@@ -469,11 +505,12 @@ impl ObjectRef {
             return Ok(None);
         }
         let core = core_of(decoder).ok_or(CdrError::Unsupported)?;
+        decoder.charge(crate::invocation::BINDING)?;
         Ok(Some(ObjectRef::new(Arc::clone(core), ior)))
     }
 }
 
-/// The ORB whose request or reply is decoded.
+/// Returns the ORB that received the message being decoded.
 pub(crate) fn core_of<'m>(decoder: &Decoder<'m>) -> Option<&'m Arc<Core>> {
     decoder.env().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<Core>>())
 }
@@ -493,9 +530,20 @@ impl Hash for ObjectRef {
 }
 
 impl fmt::Display for ObjectRef {
-    /// The stringified form: `IOR:...`.
+    /// Writes the stringified form, `IOR:...`.
+    ///
+    /// If the reference's ORB does not listen, reports
+    /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress): other processes
+    /// cannot use the text. A type id without a CDR form, such as one with a NUL that a peer sent,
+    /// is left out. The reference leads to the same object without it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.ior().to_text().map_err(|_| fmt::Error)?)
+        if self.has_no_address {
+            self.core.report_nowhere_reference(self.type_id());
+        }
+        let ior = self.ior();
+        let untyped = || Ior { type_id: String::new(), profiles: ior.profiles.clone() }.to_text();
+        // The other possible error is a size that no message has.
+        f.write_str(&ior.to_text().or_else(|_| untyped()).unwrap_or_else(|_| "IOR:".to_owned()))
     }
 }
 
@@ -505,64 +553,78 @@ impl fmt::Debug for ObjectRef {
     }
 }
 
-/// A typed reference, made by the IDL compiler: `EchoRef`.
+/// A typed reference such as `EchoRef`, made by the IDL compiler.
+///
+/// A reference type also has these methods as inherent ones, unless an operation of its interface
+/// has the name. Only generic code, and calls to a method hidden so, need to import this trait.
 pub trait Reference: Clone + Sized {
     /// The repository id of the interface.
     const REPOSITORY_ID: &'static str;
 
-    /// Takes an untyped reference without a check.
+    /// Converts an untyped reference without a check.
     fn from_object(object: ObjectRef) -> Self;
 
-    /// The untyped reference.
+    /// Returns the untyped reference.
     fn as_object(&self) -> &ObjectRef;
 
-    /// A typed reference if the object has this interface; asks the object unless its reference says so.
+    /// Returns true if both references denote one object, as far as they show it
+    /// ([`ObjectRef::is_equivalent`]). Asks no server.
+    fn is_equivalent(&self, other: &impl Reference) -> bool {
+        self.as_object().is_equivalent(other.as_object())
+    }
+
+    /// Returns a typed reference if the object has this interface. Asks the object unless its
+    /// reference states it.
     ///
     /// # Errors
-    /// Those of a call.
+    /// The errors of a call.
     fn narrow(object: &ObjectRef) -> Result<Option<Self>, SystemException> {
         Ok(object.is_a(Self::REPOSITORY_ID)?.then(|| Self::from_object(object.clone())))
     }
 
-    /// A typed reference without a check: calls of operations that the object does not have are BAD_OPERATION.
+    /// Returns a typed reference without a check. Operations that the object does not have raise
+    /// BAD_OPERATION.
     #[must_use]
     fn unchecked_narrow(object: &ObjectRef) -> Self {
         Self::from_object(object.clone())
     }
 
-    /// A copy whose calls may take `timeout` from the call to the result.
+    /// Returns a copy with the time-out `timeout`, from the call to the result.
     #[must_use]
     fn with_timeout(&self, timeout: impl Into<Timeout>) -> Self {
         self.with_policies(CallPolicies { timeout: Some(timeout.into()), ..CallPolicies::NONE })
     }
 
-    /// A copy that may take `timeout` to connect.
+    /// Returns a copy with the time-out `timeout` for connecting.
     #[must_use]
     fn with_connect_timeout(&self, timeout: Duration) -> Self {
         self.with_policies(CallPolicies { connect_timeout: Some(timeout), ..CallPolicies::NONE })
     }
 
-    /// A copy whose calls `canceller` can end.
+    /// Returns a copy with calls that `canceller` can cancel.
     #[must_use]
     fn with_canceller(&self, canceller: &Canceller) -> Self {
         Self::from_object(self.as_object().with_canceller(canceller))
     }
 
-    /// A copy whose calls tell these properties to operations that ask for them ([`ObjectRef::with_context`]).
+    /// Returns a copy that sends these properties to operations that ask for them
+    /// ([`ObjectRef::with_context`]).
     #[must_use]
     fn with_context(&self, context: &Context) -> Self {
         Self::from_object(self.as_object().with_context(context))
     }
 
-    /// A copy with these policies on top of its own.
+    /// Returns a copy with these policies added to its own, which they override.
     #[must_use]
     fn with_policies(&self, policies: CallPolicies) -> Self {
         Self::from_object(self.as_object().with_policies(policies))
     }
 }
 
+crate::reference_methods! { ObjectRef: with_connect_timeout with_timeout }
+
 impl Reference for ObjectRef {
-    const REPOSITORY_ID: &'static str = OBJECT_ID;
+    const REPOSITORY_ID: &'static str = OBJECT_REPOSITORY_ID;
 
     fn from_object(object: ObjectRef) -> Self {
         object
@@ -573,7 +635,7 @@ impl Reference for ObjectRef {
     }
 }
 
-/// For generated code: writes a reference, nil or not.
+/// For generated code: writes a reference or nil.
 ///
 /// # Errors
 /// None for references that this ORB made or received.
@@ -581,10 +643,10 @@ pub fn write_reference<R: Reference>(encoder: &mut Encoder<'_>, reference: Optio
     ObjectRef::encode(reference.map(Reference::as_object), encoder)
 }
 
-/// For generated code: reads a reference, nil or not.
+/// For generated code: reads a reference or nil.
 ///
 /// # Errors
-/// For octets that are no reference.
+/// If the bytes are no reference.
 pub fn read_reference<R: Reference>(decoder: &mut Decoder<'_>) -> Result<Option<R>, CdrError> {
     Ok(ObjectRef::decode(decoder)?.map(R::from_object))
 }

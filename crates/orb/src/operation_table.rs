@@ -1,22 +1,22 @@
 //! The operations of one interface, found by name in constant time.
 //!
-//! The IDL compiler looks for a *minimal perfect hash* of the operation names (hash and displace) and
-//! writes its parameters into the generated skeleton; this module is the half that runs. A look-up is
-//! one hash of the name, one displacement, one comparison, whether the interface has one operation or a
-//! thousand. A name that is not in the table fails the comparison; a name longer than the longest
-//! operation is refused before it is hashed, so a hostile name costs no more than a real one.
+//! The IDL compiler finds a *minimal perfect hash* of the operation names (hash and displace) and
+//! writes its parameters into the generated skeleton; this module evaluates it. A look-up is one
+//! hash of the name, one displacement and one comparison, for any number of operations. An unknown
+//! name fails the comparison. A name longer than the longest operation is refused before it is
+//! hashed, so a hostile name costs no more than a real one.
 //!
-//! The compiler repeats [`hash`] and [`slot`]; both sides check the same known answers, because a
+//! The compiler repeats [`hash`] and [`slot`]. Both sides check the same known answers, because a
 //! difference would make every operation unknown.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use crate::exception::SystemException;
-use crate::rt::Watch;
+use crate::rt::OverrunMonitor;
 use crate::servant::ServerCall;
 
-/// The operation names of an interface in the order of a minimal perfect hash.
+/// The operation names of an interface, in the order of a minimal perfect hash.
 ///
 /// Made by the IDL compiler, in a `static` of the generated code.
 #[derive(Debug)]
@@ -25,17 +25,20 @@ pub struct OperationTable {
     longest: usize,
     displacements: &'static [u16],
     names: &'static [&'static str],
-    /// Microseconds of processor time that operations take at most; 0: not declared. Empty if none is.
+    /// Maximum processor time of each operation in microseconds; 0: not declared. Empty if no
+    /// operation declares one.
     worst_cases: &'static [u32],
 }
 
 impl OperationTable {
-    /// A table from the parameters that the IDL compiler found: the seed of the hash, one displacement
-    /// per bucket (a power of two of them), and the names in the order of their slots.
+    /// Makes a table from the parameters that the IDL compiler found. These are the seed of the
+    /// hash, one displacement per bucket (a power of two of them), and the names in the order of
+    /// their slots.
     ///
     /// # Panics
     ///
-    /// At compile time (the table is a `static`) when the number of displacements is not a power of two.
+    /// At compile time (the table is a `static`) if the number of displacements is not a power of
+    /// two.
     #[must_use]
     pub const fn new(seed: u64, displacements: &'static [u16], names: &'static [&'static str]) -> Self {
         assert!(displacements.len().is_power_of_two());
@@ -50,11 +53,12 @@ impl OperationTable {
         Self { seed, longest, displacements, names, worst_cases: &[] }
     }
 
-    /// The same with what `@wcet` says of each operation: microseconds of processor time, 0 where it says nothing.
+    /// Makes a table with the `@wcet` of each operation: microseconds of processor time, 0 if not
+    /// declared.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new), and when there are not as many times as names.
+    /// As [`new`](Self::new), and if the numbers of times and names differ.
     #[must_use]
     pub const fn timed(
         seed: u64,
@@ -66,11 +70,12 @@ impl OperationTable {
         Self { worst_cases, ..Self::new(seed, displacements, names) }
     }
 
-    /// Runs an operation, and tells of it if it takes more of its thread's processor time than it declares. What declares nothing is
-    /// not measured.
+    /// Runs an operation and reports it if it takes more processor time of its thread than
+    /// declared. Operations without a declared time are not measured.
     ///
     /// # Errors
-    /// Those of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) where results that took too long are dropped.
+    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the results of an
+    /// operation that took too long are dropped.
     #[inline]
     pub fn watch<'m>(
         &self,
@@ -83,7 +88,7 @@ impl OperationTable {
             return run(call);
         }
         let name = operation.and_then(|operation| self.names.get(operation)).copied().unwrap_or_default();
-        let watch = Watch::begin(call, name, Duration::from_micros(declared.into()));
+        let watch = OverrunMonitor::begin(call, name, Duration::from_micros(declared.into()));
         match catch_unwind(AssertUnwindSafe(|| run(call))) {
             Ok(result) => watch.end(call, result),
             Err(panic) => {
@@ -93,7 +98,8 @@ impl OperationTable {
         }
     }
 
-    /// The index of the operation called `name`, as the request carries it (without its NUL).
+    /// Returns the index of the operation called `name`, in the form of the request (without its
+    /// NUL).
     #[must_use]
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {
@@ -107,7 +113,7 @@ impl OperationTable {
         found
     }
 
-    /// The names, in the order of the indices that [`find`](Self::find) answers.
+    /// Returns the names, in the order of the indices that [`find`](Self::find) returns.
     #[must_use]
     pub const fn names(&self) -> &'static [&'static str] {
         self.names
@@ -116,7 +122,7 @@ impl OperationTable {
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hashes a name: eight octets at a time into a folded 128-bit product, the last eight overlapping.
+/// Hashes a name: eight bytes at a time into a folded 128-bit product, the last eight overlapping.
 #[inline]
 fn hash(seed: u64, name: &[u8]) -> u64 {
     let mut state = seed ^ (name.len() as u64).wrapping_mul(MULTIPLIER);
@@ -144,8 +150,8 @@ fn fold(state: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// The slot of a hash: the upper half chooses a bucket, the bucket's displacement turns both halves into
-/// one of `count` slots. `displacements.len()` is a power of two.
+/// Returns the slot of a hash. The upper half selects a bucket; the bucket's displacement turns
+/// both halves into one of `count` slots. `displacements.len()` is a power of two.
 #[inline]
 fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
     let (high, low) = ((hash >> 32) as u32, hash as u32);
@@ -158,9 +164,9 @@ fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
 mod tests {
     use super::{OperationTable, hash, slot};
 
-    /// Words whose hashes the IDL compiler's tests state too.
+    /// Words whose hashes the IDL compiler's tests check too.
     #[test]
-    fn hash_is_what_the_compiler_uses() {
+    fn hash_matches_the_idl_compiler() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);
         assert_eq!(hash(1, b"f"), 0x42ba_9a07_54f9_0317);
         assert_eq!(hash(2, b"ping"), 0x161a_e923_583d_0c52);
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_may_have_no_operation() {
+    fn interface_may_have_no_operations() {
         let table = OperationTable::new(0, &[0], &[]);
         assert_eq!(table.find(b""), None);
         assert_eq!(table.find(b"f"), None);

@@ -1,16 +1,16 @@
-//! The ORB: what everything else hangs from, how it is made, and how it ends.
+//! The ORB: its interface, how it is made and how it is shut down.
 
 mod builder;
 mod core;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use builder::parse as parse_address;
+pub(crate) use builder::parse_address;
 pub use builder::{OrbBuilder, OrbError};
 #[cfg(test)]
 pub(crate) use core::Config;
 pub(crate) use core::Core;
-use core::Patience;
+use core::ShutdownWait;
 
 use std::sync::Arc;
 
@@ -23,10 +23,14 @@ use crate::object::{ObjectRef, Reference};
 use crate::poa::Poa;
 use crate::rt::RtOrb;
 
-/// An ORB. It owns its threads, connections and POAs: dropping it ends them all, and waits for that except on one of its own threads
-/// (in an upcall, above all), where it says so to the others and returns. For servants that still run it waits as long as for peers
-/// ([`OrbBuilder::closing_time`]); their threads end by themselves when they return ([`shutdown`](Orb::shutdown) waits for them). References may live longer; calls
-/// through them raise BAD_INV_ORDER 4 then. Nothing is shared between the ORBs of a process.
+/// An ORB, the owner of its threads, connections and POAs. The ORBs of a process share nothing.
+///
+/// Dropping it shuts it down and waits for the end. On one of the ORB's own threads, above all in
+/// an upcall, the drop starts the shutdown and returns at once. The drop waits
+/// [`OrbBuilder::drain_timeout`] for running servants, as for peers. A servant's thread ends when
+/// the servant returns; [`shutdown`](Orb::shutdown) waits for it.
+///
+/// References may live longer; calls through them then raise BAD_INV_ORDER 4.
 ///
 /// # Examples
 /// ```
@@ -43,15 +47,16 @@ pub struct Orb {
 }
 
 impl Orb {
-    /// A client: it listens nowhere, but its own objects can be called within the process.
+    /// Makes a client ORB. It does not listen, but its own objects can be called within the
+    /// process.
     ///
     /// # Errors
-    /// When the system gives it no descriptors or threads.
+    /// If the system refuses descriptors or threads.
     pub fn new() -> Result<Orb, OrbError> {
         Orb::builder().build()
     }
 
-    /// An ORB to be set up.
+    /// Returns a builder for an ORB.
     pub fn builder() -> OrbBuilder {
         OrbBuilder::new()
     }
@@ -61,67 +66,71 @@ impl Orb {
         &self.core
     }
 
-    /// The root of the POAs. Its manager holds requests until it is activated.
+    /// Returns the root POA. Its manager holds requests until it is activated.
     #[must_use]
     pub fn root_poa(&self) -> Poa {
         self.core.root_poa()
     }
 
-    /// Where the ORB listens, ports as the system chose them.
+    /// Returns the endpoints at which the ORB listens, with the ports that the system chose.
     #[must_use]
     pub fn endpoints(&self) -> &[Endpoint] {
         self.core.listening()
     }
 
-    /// A reference from its text: `IOR:`, `corbaloc:`, or the text of a nil reference, which is `None`.
+    /// Converts text to a reference. The text is `IOR:`, `corbaloc:`, or a nil reference, for which
+    /// it returns `None`.
     ///
     /// # Errors
-    /// BAD_PARAM 7 to 10 for text that is none of them, INV_OBJREF or MARSHAL for an IOR that does not decode; BAD_INV_ORDER 4 after
-    /// shutdown.
+    /// BAD_PARAM 7 to 10 for any other text, INV_OBJREF or MARSHAL for an IOR that does not decode;
+    /// BAD_INV_ORDER 4 after shutdown.
     pub fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.core.check_usable()?;
         self.core.string_to_object(text)
     }
 
-    /// The object that `text` names, as a reference of type `R`: [`string_to_object`](Self::string_to_object) and
-    /// [`narrow`](Reference::narrow) in one step, for objects that must be there. Asks the object for its interface unless
-    /// the reference says it.
+    /// Converts text to a reference of type `R`, for an object that must exist. Combines
+    /// [`string_to_object`](Self::string_to_object) and [`narrow`](Reference::narrow). Asks the
+    /// object for its interface unless the reference states it.
     ///
     /// # Errors
-    /// Those of both steps; INV_OBJREF for a nil reference and for an object that has another interface.
+    /// The errors of both steps; INV_OBJREF for a nil reference and for an object that has another
+    /// interface.
     pub fn reference<R: Reference>(&self, text: &str) -> Result<R, SystemException> {
         let refused = |why| SystemException::new(Kind::InvObjref, 0, Completion::No).because(why);
         let object = self.string_to_object(text)?.ok_or_else(|| refused("the reference is nil".to_owned()))?;
         R::narrow(&object)?.ok_or_else(|| refused(format!("the object is no {}", R::REPOSITORY_ID)))
     }
 
-    /// Lets the plain object key `key` lead to `reference`: `corbaloc::host:port/key` reaches it.
+    /// Binds the plain object key `key` to `reference`, so that `corbaloc::host:port/key` reaches
+    /// it.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is taken, or looks like one of the ORB's own; BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM if the key is taken, or looks like one of the ORB's own; BAD_INV_ORDER 4 after
+    /// shutdown.
     pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
-        self.core.adapters().bind_plain(key.as_bytes(), reference)
+        self.core.poa_table().bind_plain(key.as_bytes(), reference)
     }
 
-    /// Lets the plain object key `key` lead nowhere again; false if it did not lead anywhere.
+    /// Unbinds the plain object key `key`. Returns false if it was not bound.
     pub fn unbind_key(&self, key: &str) -> bool {
-        self.core.adapters().unbind_plain(key.as_bytes())
+        self.core.poa_table().unbind_plain(key.as_bytes())
     }
 
-    /// Registers `reference` as the initial reference `name`, for [`resolve_initial_references`](Self::resolve_initial_references)
-    /// and `corbaloc:rir:`.
+    /// Registers `reference` as the initial reference `name`, for
+    /// [`resolve_initial_references`](Self::resolve_initial_references) and `corbaloc:rir:`.
     ///
     /// # Errors
     /// BAD_PARAM if the name is empty or taken; BAD_INV_ORDER 4 after shutdown.
     pub fn register_initial_reference(&self, name: &str, reference: &ObjectRef) -> Result<(), SystemException> {
-        if self.core.register_initial(name, reference)? {
+        if self.core.register_initial_reference(name, reference)? {
             return Ok(());
         }
         Err(SystemException::new(Kind::BadParam, 0, Completion::No)
             .because(format!("\"{name}\" is empty or registered already")))
     }
 
-    /// The reference that was registered as `name`.
+    /// Returns the reference that was registered as `name`.
     ///
     /// # Errors
     /// BAD_PARAM 10 if there is none; BAD_INV_ORDER 4 after shutdown.
@@ -130,67 +139,81 @@ impl Orb {
         self.core.initial_reference(name)
     }
 
-    /// Real-time CORBA: thread pools, the priority of threads, mutexes.
+    /// Returns the Real-time CORBA interface: thread pools, thread priorities and mutexes.
     #[must_use]
     pub fn real_time(&self) -> RtOrb {
         RtOrb::new(&self.core)
     }
 
-    /// What makes values (IDL `valuetype`) of the types that come in.
+    /// Returns the factories that make values (IDL `valuetype`) of the types that arrive.
     #[cfg(feature = "valuetype")]
     #[must_use]
     pub fn value_factories(&self) -> &crate::value::ValueFactories {
         self.core.value_factories()
     }
 
-    /// How often things have happened.
+    /// Returns how often each event has happened.
     #[must_use]
     pub fn event_counts(&self) -> EventCounts {
         self.core.events().counts()
     }
 
-    /// Serves until [`shutdown`](Self::shutdown), which another thread or a servant calls. Requests of POAs with the
-    /// MAIN_THREAD model run here, and their objects are etherealized here.
+    /// Serves until [`shutdown`](Self::shutdown), which another thread or a servant calls. Requests
+    /// of POAs with the MAIN_THREAD model run here, and their objects are etherealized here.
+    ///
+    /// Reports each POA manager that was never activated although its POAs have servants
+    /// ([`Event::ManagerNeverActivated`]). Where the program asks for no events, the report goes to
+    /// standard error.
+    ///
+    /// [`Event::ManagerNeverActivated`]: crate::Event::ManagerNeverActivated
     pub fn run(&self) {
+        self.core.poa_table().managers.report_never_activated(&self.core);
         self.core.main_queue().run();
     }
 
-    /// Whether a request or the end of an object waits for the main thread.
+    /// Returns true if a request or the end of an object waits for the main thread.
     #[must_use]
     pub fn work_pending(&self) -> bool {
         self.core.main_queue().is_pending()
     }
 
-    /// Runs one request, or ends one object, that waits for the main thread, which the calling thread is from now on; false if there is none, or
-    /// another thread is in [`run`](Self::run). For programs whose main thread has a loop of its own.
+    /// Runs one request, or etherealizes one object, that waits for the main thread. The calling
+    /// thread becomes the main thread. Returns false if nothing waits, or if another thread is in
+    /// [`run`](Self::run). For programs whose main thread has a loop of its own.
     pub fn perform_work(&self) -> bool {
         self.core.main_queue().perform_one()
     }
 
-    /// Sends the oneways of [`SyncScope::None`](crate::SyncScope::None) that connections hold. Those of a connection that a call uses at
-    /// this moment go with that call, or when their time is over.
+    /// Sends the buffered oneways of [`SyncScope::None`](crate::SyncScope::None). If a call is
+    /// using a connection now, its oneways go with that call or when their delay has passed.
     pub fn flush_oneways(&self) {
-        self.core.send_held(true);
+        self.core.send_batches(true);
     }
 
-    /// Ends the ORB: POAs are destroyed, connections closed in good order, threads joined. With `wait` it returns when that
-    /// is done, however long servants run; without, a later call with `wait` waits, or the drop of the ORB.
+    /// Shuts the ORB down: destroys POAs, closes connections gracefully, joins threads. With `wait`
+    /// it returns when that is done, however long servants run. Without it, a later call with
+    /// `wait`, or the drop of the ORB, waits.
     ///
-    /// Objects of POAs with the MAIN_THREAD model are etherealized by the thread that ends the ORB, which the main thread may not notice.
+    /// The thread that ends the ORB etherealizes the objects of POAs with the MAIN_THREAD model; it
+    /// need not be the main thread.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait` in an upcall, in a servant manager, in the `Drop` of a servant or servant manager that a POA or the end lets go
-    /// of, in an event handler while the calling thread ends POAs and tells connections of the end, or on any other of the ORB's own threads:
-    /// it would wait for itself.
+    /// BAD_INV_ORDER 3 with `wait` on a thread that would wait for itself:
+    /// - in an upcall or a servant manager;
+    /// - in the `Drop` of a servant or servant manager that a POA or the shutdown releases;
+    /// - in an event handler, while the calling thread ends POAs and tells connections of the
+    ///   shutdown;
+    /// - on any other of the ORB's own threads.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
-        if wait && crate::current::is_inside(self.core.adapters().stamp) {
+        if wait && crate::current::is_inside(self.core.poa_table().stamp) {
             return Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No));
         }
-        self.core.shutdown(if wait { Patience::Endless } else { Patience::None });
+        self.core.shutdown(if wait { ShutdownWait::Unbounded } else { ShutdownWait::DoNotWait });
         Ok(())
     }
 
-    /// A handle that can end the ORB from anywhere, a servant or a signal handler's thread for example.
+    /// Returns a handle that can shut the ORB down from anywhere, for example a servant or a signal
+    /// handler's thread.
     #[must_use]
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle { core: Arc::downgrade(&self.core) }
@@ -199,25 +222,25 @@ impl Orb {
 
 impl Drop for Orb {
     fn drop(&mut self) {
-        if crate::current::is_inside(self.core.adapters().stamp) {
+        if crate::current::is_inside(self.core.poa_table().stamp) {
             self.core.shutdown_elsewhere();
         } else {
-            self.core.shutdown(Patience::ClosingTime);
+            self.core.shutdown(ShutdownWait::ClosingTimeout);
         }
     }
 }
 
-/// Ends an ORB from anywhere; it does not keep it alive.
+/// A handle that shuts an ORB down from anywhere and does not keep it alive.
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
     core: std::sync::Weak<Core>,
 }
 
 impl ShutdownHandle {
-    /// Makes [`Orb::run`] return and lets nothing new in. Does not wait.
+    /// Makes [`Orb::run`] return and refuses new requests and connections. Does not wait.
     pub fn shutdown(&self) {
         if let Some(core) = self.core.upgrade() {
-            core.shutdown(Patience::None);
+            core.shutdown(ShutdownWait::DoNotWait);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! How structures of numbers alone, and enumerations, are encoded: generated code says only what their parts are.
+//! Macros that encode enumerations and structures of numbers. Generated code lists only their
+//! parts.
 
 /// For generated code: a structure of numbers, booleans, enumerations and such structures.
 /// `plain! { Point { x: f64, y: f64 } }`
@@ -24,16 +25,16 @@ macro_rules! plain {
         }
 
         impl $crate::mapping::Plain for $name {
-            const EXTENT: $crate::mapping::Extent =
-                $crate::mapping::Extent::EMPTY$(.then(<$type as $crate::mapping::Plain>::EXTENT))+;
+            const LAYOUT: $crate::mapping::PlainLayout =
+                $crate::mapping::PlainLayout::EMPTY$(.then(<$type as $crate::mapping::Plain>::LAYOUT))+;
 
             #[inline]
-            fn put(&self, to: &mut $crate::mapping::Window<'_>) {
+            fn put(&self, to: &mut $crate::mapping::PlainWriter<'_>) {
                 $(<$type as $crate::mapping::Plain>::put(&self.$field, to);)+
             }
 
             #[inline]
-            fn take(from: &mut $crate::mapping::View<'_>) -> Self {
+            fn take(from: &mut $crate::mapping::PlainReader<'_>) -> Self {
                 Self { $($field: <$type as $crate::mapping::Plain>::take(from)),+ }
             }
         }
@@ -55,7 +56,8 @@ macro_rules! plain {
     };
 }
 
-/// For generated code: an enumeration, its members in order. `enumeration! { Color { Red, Green, Blue } }`
+/// For generated code: an enumeration, its members in order.
+/// `enumeration! { Color { Red, Green, Blue } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! enumeration {
@@ -73,26 +75,26 @@ macro_rules! enumeration {
             fn decode(d: &mut $crate::mapping::Decoder<'_>) -> ::std::result::Result<Self, $crate::CdrError> {
                 const MEMBERS: &[$name] = &[$($name::$member),+];
                 let position = d.read_u32()?;
-                MEMBERS.get(position as usize).copied().ok_or($crate::CdrError::EnumRange)
+                MEMBERS.get(position as usize).copied().ok_or($crate::CdrError::EnumOutOfRange)
             }
 
             $crate::plain! { sequences }
         }
 
         impl $crate::mapping::Plain for $name {
-            const EXTENT: $crate::mapping::Extent = $crate::mapping::Extent::number(4);
+            const LAYOUT: $crate::mapping::PlainLayout = $crate::mapping::PlainLayout::number(4);
 
             #[inline]
-            fn put(&self, to: &mut $crate::mapping::Window<'_>) {
+            fn put(&self, to: &mut $crate::mapping::PlainWriter<'_>) {
                 $crate::mapping::Plain::put(&(*self as u32), to);
             }
 
             #[inline]
-            fn take(from: &mut $crate::mapping::View<'_>) -> Self {
+            fn take(from: &mut $crate::mapping::PlainReader<'_>) -> Self {
                 const MEMBERS: &[$name] = &[$($name::$member),+];
                 let position: u32 = $crate::mapping::Plain::take(from);
                 MEMBERS.get(position as usize).copied().unwrap_or_else(|| {
-                    from.out_of_range();
+                    from.set_out_of_range();
                     MEMBERS[0]
                 })
             }

@@ -1,7 +1,7 @@
-//! What can be said of a call: how long it may take, what a oneway waits for, whether TRANSIENT is retried.
+//! Policies of a call: its time-out, what a oneway waits for, retries of TRANSIENT.
 //!
-//! The same policies can be set for the whole ORB, for a thread, for a reference and (on a copy of the reference) for one call;
-//! the nearest one wins, each policy by itself (CORBA 3.0.3, section 4.9).
+//! A policy can be set for the ORB, for a thread, for a reference and (on a copy of the reference)
+//! for one call. The nearest level wins, for each policy by itself (CORBA 3.0.3, section 4.9).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -10,21 +10,29 @@ use corelane_sys::clock::Monotonic;
 
 use crate::clock;
 
-/// Below this a deadline is kept precisely unless a policy says otherwise.
+/// Time-outs below this are precise unless the policy says otherwise.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
-/// How long a call may take, from the moment it is made until its result is there. Looking up a host name and connecting are part
-/// of it. (The system's resolver cannot be interrupted: a look-up that took too long goes on behind the scenes until it has its answer, which serves
-/// the calls of the next ten seconds.)
+/// The time-out of a call, from its start until its result is there. Looking up a host name and
+/// connecting are included.
+///
+/// The system's resolver cannot be interrupted. A look-up that takes too long goes on in the
+/// background; its answer serves the calls of the next ten seconds.
+///
+/// The time-out bounds how long a call waits. A reply that has arrived when the caller looks is
+/// returned even after the time-out. The operation has run then, and its result says more than a
+/// TIMEOUT. So a call can return late if its thread was not scheduled in time, or if a coarse
+/// time-out had not fired yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// Kept by a high-resolution timer: fires within tens of microseconds and costs one system call a call. Servers that are ORBs of this
-    /// kind are told what is left of it, and may refuse or lower what comes too late ([`rt::Late`](crate::rt::Late)).
+    /// Kept by a high-resolution timer, within tens of microseconds, at one system call per call.
+    /// Corelane servers are told the time left and may refuse or lower requests that come too late
+    /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
-    /// Kept by the socket's own time-out: no system call a call; fires never early, and up to four ticks of the kernel's clock (16 ms
-    /// at 250 Hz) and 12 % late.
+    /// Kept by the socket's own time-out, without a system call per call. Never fires early. Fires
+    /// up to four ticks of the kernel's clock (16 ms at 250 Hz) and 12 % late.
     Coarse(Duration),
-    /// The call may wait for ever.
+    /// No time-out.
     Never,
 }
 
@@ -35,15 +43,15 @@ impl From<Duration> for Timeout {
     }
 }
 
-/// What a oneway call waits for (CORBA 3.0.3, section 22.2.2.2).
+/// The point until which a oneway call waits (CORBA 3.0.3, section 22.2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
-    /// Nothing: the request may stay on its connection until others go out with it, as
-    /// [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch) bounds it. It goes before any other request that the connection
-    /// carries, and is lost with the connection. Requests with a real-time priority are sent at once, as are those on connections that
-    /// calls share.
+    /// Does not wait. The request may stay on its connection until others go out with it, bounded
+    /// by [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch). It precedes any later
+    /// request on the connection, and is lost with the connection. Requests with a real-time
+    /// priority and requests on shared connections are sent at once.
     None,
-    /// Until the transport has taken the request.
+    /// Until the transport has accepted the request.
     Transport,
     /// Until the server has the request, before the servant runs.
     Server,
@@ -51,44 +59,51 @@ pub enum SyncScope {
     Target,
 }
 
-/// What may be done behind the back of a client whose reference is bound: a call through it has been answered (CORBA 3.0.3, section
-/// 22.2.1.2). What is not permitted is REBIND; [`ObjectRef::validate_connection`](crate::ObjectRef::validate_connection) binds anew.
+/// The changes that the ORB may make on its own to a bound reference (CORBA 3.0.3, section
+/// 22.2.1.2). A reference is bound once a call through it has been answered. A change that is not
+/// permitted raises REBIND;
+/// [`ObjectRef::validate_connection`](crate::ObjectRef::validate_connection) binds anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RebindMode {
-    /// Whatever it takes to make the call.
+    /// Any change that the call needs.
     #[default]
     Transparent,
-    /// Nothing that changes the policies in force: calls go only by profiles that say the same of priorities, bands and protocols as the one
-    /// that answered last, whether of the reference itself or of one that they are forwarded to.
+    /// No change of the policies in force. Calls use only profiles with the priorities, bands and
+    /// protocols of the profile that answered last, of the reference or of a forward.
     NoRebind,
-    /// That neither, and no call opens a connection: one that finds none idle fails, for as many calls at a time as there are
-    /// connections ([`ObjectRef::establish`](crate::ObjectRef::establish) makes them).
+    /// As [`NoRebind`](Self::NoRebind), and no call opens a connection. A call fails if it finds no
+    /// idle one, so at most as many calls run at a time as connections exist
+    /// ([`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes them).
     NoReconnect,
 }
 
-/// What a call does when every connection that may be made to its server is in use.
+/// The reaction of a call when every connection that may be made to its server is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AllBusy {
-    /// It waits for one until its deadline. Those who wait have no order, and a call that comes just now may be faster.
+pub enum PoolExhausted {
+    /// Wait for one until the call's deadline. Waiting calls have no order, and a new call may
+    /// overtake them.
     #[default]
     Wait,
-    /// It goes on a connection that such calls share; a thread of the ORB hands the replies out.
-    Share,
+    /// Use a connection that such calls share; a thread of the ORB distributes the replies.
+    Multiplex,
 }
 
 /// Policies of calls; `None` leaves the choice to the next wider level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPolicies {
-    /// How long a call may take.
+    /// The time-out of a call.
     pub timeout: Option<Timeout>,
-    /// How long establishing a connection may take, the look-up of the server's name included, within `timeout`. Waiting for one of a
-    /// server's connections to become free does not count.
+    /// The time-out for making a connection, within `timeout`. The look-up of the server's name is
+    /// included; waiting for a free connection is not.
     pub connect_timeout: Option<Duration>,
-    /// What a oneway waits for.
+    /// The point until which a oneway waits.
     pub sync_scope: Option<SyncScope>,
-    /// How many TRANSIENT replies with COMPLETED_NO are retried at once; 0 unless set.
+    /// Maximum number of retries after TRANSIENT with COMPLETED_NO; 0 if not set. Before each retry
+    /// the call pauses for a random time. Its maximum is 10 ms at first, doubles with each retry,
+    /// and is never more than one second. If the call's time would end during the pause, it raises
+    /// the TRANSIENT at once.
     pub retry_transient: Option<u8>,
-    /// What may be done behind the client's back; anything unless set.
+    /// The changes that the ORB may make on its own; any if not set.
     pub rebind: Option<RebindMode>,
 }
 
@@ -97,7 +112,7 @@ impl CallPolicies {
     pub const NONE: Self =
         CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None, rebind: None };
 
-    /// These policies, completed by `wider` ones.
+    /// Completes these policies with `wider` ones.
     #[must_use]
     #[inline]
     pub fn or(self, wider: CallPolicies) -> CallPolicies {
@@ -112,16 +127,15 @@ impl CallPolicies {
 }
 
 thread_local! {
-    static THREAD: Cell<CallPolicies> = const { Cell::new(CallPolicies::NONE) };
+    static THREAD_POLICIES: Cell<CallPolicies> = const { Cell::new(CallPolicies::NONE) };
 }
 
-/// The calling thread's policies.
 #[inline]
-pub(crate) fn of_thread() -> CallPolicies {
-    THREAD.get()
+pub(crate) fn thread_policies() -> CallPolicies {
+    THREAD_POLICIES.get()
 }
 
-/// Runs `body` with `policies` on the calling thread, for every reference that has none of its own.
+/// Runs `body` with `policies` on the calling thread, for references that set none of their own.
 ///
 /// # Examples
 /// ```
@@ -134,71 +148,75 @@ pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -
     struct Restore(CallPolicies);
     impl Drop for Restore {
         fn drop(&mut self) {
-            THREAD.set(self.0);
+            THREAD_POLICIES.set(self.0);
         }
     }
-    let _restore = Restore(THREAD.replace(policies.or(of_thread())));
+    let _restore = Restore(THREAD_POLICIES.replace(policies.or(thread_policies())));
     body()
 }
 
-/// A time-out put to work: what the transport is asked to keep.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Due {
-    /// This long from that moment on, kept by the socket: the first wait may last all of it.
-    Within(Duration, Monotonic),
-    /// Not after this moment.
+/// A deadline made from a time-out, in the form that the transport keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallDeadline {
+    /// A time after a start, kept by the socket: the first wait may last the whole time.
+    WithinFrom(Duration, Monotonic),
+    /// A moment on the clock.
     At(Monotonic),
-    /// Whenever.
+    /// No deadline.
     Never,
 }
 
-impl Due {
+impl CallDeadline {
     #[inline]
-    pub(crate) fn of(timeout: Timeout) -> Due {
+    pub(crate) fn from_timeout(timeout: Timeout) -> CallDeadline {
         match timeout {
-            Timeout::Precise(duration) => Due::At(clock::now() + duration),
-            Timeout::Coarse(Duration::ZERO) => Due::At(clock::now()),
-            Timeout::Coarse(duration) => Due::Within(duration, clock::coarse_now()),
-            Timeout::Never => Due::Never,
+            Timeout::Precise(duration) => CallDeadline::At(clock::now() + duration),
+            Timeout::Coarse(Duration::ZERO) => CallDeadline::At(clock::now()),
+            Timeout::Coarse(duration) => CallDeadline::WithinFrom(duration, clock::coarse_now()),
+            Timeout::Never => CallDeadline::Never,
         }
     }
 
-    /// The moment until which something slow (connecting, waiting for a free connection) may go on.
+    /// Returns the moment until which a slow step (connecting, waiting for a free connection) may
+    /// go on.
     #[cold]
-    pub(crate) fn moment(self) -> Option<Monotonic> {
+    pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // The start may lie back: the call would end early.
-            Due::Within(duration, start) => Some(start + duration + clock::coarse_lag()),
-            Due::At(moment) => Some(moment),
-            Due::Never => None,
+            // A coarse start may be early by the clock's lag, which would end the call early.
+            CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::coarse_lag()),
+            CallDeadline::At(moment) => Some(moment),
+            CallDeadline::Never => None,
         }
     }
 
-    /// What is left when something that may have taken a while, but seldom does, is done: the whole, or until the moment.
+    /// Returns the deadline to use after a step that is seldom slow. It becomes absolute if more
+    /// than an eighth of the time has passed.
     #[inline]
-    pub(crate) fn after_a_while(self) -> Due {
+    pub(crate) fn after_slow_step(self) -> CallDeadline {
         match self {
-            Due::Within(duration, start) if clock::coarse_now().since(start) > duration / 8 => self.fixed(),
+            CallDeadline::WithinFrom(duration, start) if clock::coarse_now().since(start) > duration / 8 => {
+                self.to_absolute()
+            }
             due => due,
         }
     }
 
-    /// How much of `timeout` has passed, where that can be told.
+    /// Returns the time that has passed of `timeout`, if it can be told.
     #[cold]
     pub(crate) fn elapsed(self, timeout: Timeout) -> Option<Duration> {
         match (self, timeout) {
-            (Due::At(moment), Timeout::Precise(whole) | Timeout::Coarse(whole)) => {
+            (CallDeadline::At(moment), Timeout::Precise(whole) | Timeout::Coarse(whole)) => {
                 Some(clock::now().since(moment - whole))
             }
-            (Due::Within(_, start), _) => Some(clock::now().since(start)),
+            (CallDeadline::WithinFrom(_, start), _) => Some(clock::now().since(start)),
             _ => None,
         }
     }
 
-    /// From now on an absolute moment: a call that takes a second step may not take its whole time again.
+    /// Makes the deadline absolute, so that a further step does not get the whole time again.
     #[cold]
-    pub(crate) fn fixed(self) -> Due {
-        self.moment().map_or(Due::Never, Due::At)
+    pub(crate) fn to_absolute(self) -> CallDeadline {
+        self.latest().map_or(CallDeadline::Never, CallDeadline::At)
     }
 }
 
@@ -207,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_level_wins_policy_by_policy() {
+    fn nearest_level_wins_for_each_policy() {
         let near = CallPolicies { timeout: Some(Timeout::Never), ..CallPolicies::NONE };
         let far = CallPolicies {
             timeout: Some(Duration::from_secs(3).into()),
@@ -218,23 +236,116 @@ mod tests {
         assert_eq!((both.timeout, both.retry_transient), (Some(Timeout::Never), Some(2)));
     }
 
+    /// Covers each member: set near, set far, set in both, set in neither.
+    #[test]
+    fn or_takes_each_policy_from_the_nearest_level() {
+        let near = CallPolicies {
+            timeout: Some(Timeout::Never),
+            connect_timeout: Some(Duration::from_secs(1)),
+            sync_scope: Some(SyncScope::Server),
+            retry_transient: Some(1),
+            rebind: Some(RebindMode::NoRebind),
+        };
+        let far = CallPolicies {
+            timeout: Some(Timeout::Coarse(Duration::from_secs(9))),
+            connect_timeout: Some(Duration::from_secs(9)),
+            sync_scope: Some(SyncScope::None),
+            retry_transient: Some(9),
+            rebind: Some(RebindMode::NoReconnect),
+        };
+        assert_eq!(near.or(far), near);
+        assert_eq!(near.or(CallPolicies::NONE), near);
+        assert_eq!(CallPolicies::NONE.or(far), far);
+        assert_eq!(CallPolicies::NONE.or(CallPolicies::NONE), CallPolicies::NONE);
+    }
+
     #[test]
     fn thread_policies_nest_and_end_with_their_scope() {
         let outer = CallPolicies { retry_transient: Some(1), ..CallPolicies::NONE };
         let inner = CallPolicies { sync_scope: Some(SyncScope::Target), ..CallPolicies::NONE };
         with_call_policies(outer, || {
             with_call_policies(inner, || {
-                assert_eq!(of_thread().retry_transient, Some(1));
-                assert_eq!(of_thread().sync_scope, Some(SyncScope::Target));
+                assert_eq!(thread_policies().retry_transient, Some(1));
+                assert_eq!(thread_policies().sync_scope, Some(SyncScope::Target));
             });
-            assert_eq!(of_thread().sync_scope, None);
+            assert_eq!(thread_policies().sync_scope, None);
         });
-        assert_eq!(of_thread(), CallPolicies::NONE);
+        assert_eq!(thread_policies(), CallPolicies::NONE);
     }
 
     #[test]
-    fn short_timeouts_are_precise() {
+    fn timeouts_below_one_second_are_precise() {
         assert_eq!(Timeout::from(Duration::from_millis(999)), Timeout::Precise(Duration::from_millis(999)));
         assert_eq!(Timeout::from(Duration::from_secs(1)), Timeout::Coarse(Duration::from_secs(1)));
+    }
+
+    /// A moment of the virtual clock.
+    const NOW: Monotonic = Monotonic::from_nanos(1_000_000_000_000);
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// Runs `body` with the calling thread's clock stopped at [`NOW`] plus `later`.
+    fn at<T>(later: Duration, body: impl FnOnce() -> T) -> T {
+        struct Restore;
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                clock::set(None);
+            }
+        }
+        let _restore = Restore;
+        clock::set(Some(NOW + later));
+        body()
+    }
+
+    #[test]
+    fn deadline_starts_at_the_call() {
+        let of = |timeout| at(ms(0), || CallDeadline::from_timeout(timeout));
+        assert_eq!(of(Timeout::Precise(ms(20))), CallDeadline::At(NOW + ms(20)));
+        assert_eq!(of(Timeout::Precise(Duration::ZERO)), CallDeadline::At(NOW));
+        assert_eq!(of(Timeout::Coarse(ms(2000))), CallDeadline::WithinFrom(ms(2000), NOW));
+        // A socket takes a time-out of zero for none.
+        assert_eq!(of(Timeout::Coarse(Duration::ZERO)), CallDeadline::At(NOW));
+        assert_eq!(of(Timeout::Never), CallDeadline::Never);
+    }
+
+    /// Uses the real clock's lag, which is not zero; the time of day does not matter.
+    #[test]
+    fn latest_moment_is_never_before_the_deadline() {
+        assert!(clock::coarse_lag() > Duration::ZERO);
+        assert_eq!(CallDeadline::WithinFrom(ms(80), NOW).latest(), Some(NOW + ms(80) + clock::coarse_lag()));
+        assert_eq!(CallDeadline::At(NOW).latest(), Some(NOW));
+        assert_eq!(CallDeadline::Never.latest(), None);
+        assert_eq!(
+            CallDeadline::WithinFrom(ms(80), NOW).to_absolute(),
+            CallDeadline::At(NOW + ms(80) + clock::coarse_lag())
+        );
+        assert_eq!(CallDeadline::At(NOW).to_absolute(), CallDeadline::At(NOW));
+        assert_eq!(CallDeadline::Never.to_absolute(), CallDeadline::Never);
+    }
+
+    #[test]
+    fn slow_step_makes_the_deadline_absolute() {
+        let due = CallDeadline::WithinFrom(ms(80), NOW);
+        for later in [0, 9, 10] {
+            assert_eq!(at(ms(later), || due.after_slow_step()), due, "{later} ms");
+        }
+        for later in [11, 79, 80, 500] {
+            assert_eq!(at(ms(later), || due.after_slow_step()), CallDeadline::At(NOW + ms(80)), "{later} ms");
+        }
+        for due in [CallDeadline::At(NOW), CallDeadline::Never] {
+            assert_eq!(at(ms(79), || due.after_slow_step()), due);
+        }
+    }
+
+    #[test]
+    fn elapsed_time_is_counted_from_the_call() {
+        let elapsed = |due: CallDeadline, timeout| at(ms(7), || due.elapsed(timeout));
+        assert_eq!(elapsed(CallDeadline::At(NOW + ms(20)), Timeout::Precise(ms(20))), Some(ms(7)));
+        assert_eq!(elapsed(CallDeadline::At(NOW + ms(2000)), Timeout::Coarse(ms(2000))), Some(ms(7)));
+        assert_eq!(elapsed(CallDeadline::WithinFrom(ms(2000), NOW), Timeout::Coarse(ms(2000))), Some(ms(7)));
+        assert_eq!(elapsed(CallDeadline::Never, Timeout::Never), None);
+        assert_eq!(elapsed(CallDeadline::At(NOW), Timeout::Never), None);
     }
 }

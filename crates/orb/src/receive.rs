@@ -1,24 +1,24 @@
-//! Where octets from a connection wait until they are a message.
+//! The buffer for bytes received from a connection that are not yet a whole message.
 //!
-//! Up to 64 KiB it is ordinary memory that is reused. Beyond, it is a reservation of addresses of the size that the header announces,
-//! whose memory is there only as far as octets have arrived: a header that announces 60 MiB costs nothing until the 60 MiB come. What a
-//! large message leaves behind serves the next one of about its size (`corelane_sys::buffer::Spares`), and counts as held as soon as
-//! it does.
+//! Up to 64 KiB it is ordinary memory that is reused. Beyond, it is a reservation of addresses of
+//! the size that the header announces; memory is committed only as bytes arrive. So a header that
+//! announces 60 MiB costs nothing until they come. The memory of a large message serves the next
+//! one of about its size (`corelane_sys::buffer::RegionCache`), and counts as held from then.
 
 use std::sync::Arc;
 
-use corelane_sys::buffer::{Buffer, RESERVE_ABOVE, Spares};
+use corelane_sys::buffer::{Buffer, MAX_HEAP_BYTES, RegionCache};
 use corelane_wire::Octets;
 
-/// What a fresh buffer takes in one read.
-const FIRST: usize = 16 * 1024;
-/// Room behind the message that is expected.
-const SLACK: usize = 64;
+/// Number of bytes that a fresh buffer has room for.
+const MIN_READ_BYTES: usize = 16 * 1024;
+/// Room in bytes behind the expected message.
+const TAIL_ROOM: usize = 64;
 
-/// Memory larger than this is given back to the system after its message, or when nobody uses it.
-pub(crate) const KEPT: usize = 1 << 20;
+/// Larger memory is returned to the system after its message, or when no thread uses it.
+pub(crate) const MAX_RETAINED_BYTES: usize = 256 << 10;
 
-/// Octets received and not yet consumed, contiguous.
+/// Bytes received and not yet consumed, contiguous.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer(Buffer);
 
@@ -27,7 +27,6 @@ impl ReceiveBuffer {
         ReceiveBuffer(Buffer::new())
     }
 
-    /// What is there.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
         &self.0
@@ -38,48 +37,51 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// Room for the next read, large memory from the ORB's `spares`. `wanted` octets in all are expected from the first unread one.
-    /// Empty only when the process has no addresses left, which ends the connection.
+    /// Returns room for the next read; large memory comes from the ORB's `spares`. `wanted` is the
+    /// expected number of bytes from the first unread one. Empty only if the process has no
+    /// addresses left, which ends the connection.
     #[inline]
-    pub(crate) fn room(&mut self, wanted: usize, spares: &Spares) -> &mut [u8] {
-        // Without more room, what is left of the old is what there is.
-        let _ = self.0.reserve_from(self.least(wanted), spares);
-        self.0.spare()
+    pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
+        // If the reservation fails, the room left in the old memory is returned.
+        let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
+        self.0.spare_capacity()
     }
 
-    /// A little more than what is expected, so that a read which ends with the message is seen to be short.
+    /// Returns a little more than the expected size, so that a read which ends with the message is
+    /// short.
     #[inline]
-    fn least(&self, wanted: usize) -> usize {
-        (wanted.max(self.0.len() + 1) + SLACK).max(FIRST)
+    fn min_capacity(&self, wanted: usize) -> usize {
+        (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)
     }
 
-    /// The first `count` octets of the room now hold something.
+    /// Marks the first `count` bytes of the room as received.
     #[inline]
     pub(crate) fn filled(&mut self, count: usize) {
-        self.0.filled(count);
+        self.0.advance(count);
     }
 
-    /// Forgets the first `count` unread octets.
+    /// Removes the first `count` unread bytes.
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
         self.0.consume(count.min(self.0.len()));
     }
 
-    /// Puts octets behind those that are there. False, and nothing is done, when the process has no addresses left.
+    /// Appends bytes to the unread ones. Returns false, and changes nothing, if the process has no
+    /// addresses left.
     #[must_use]
     pub(crate) fn append(&mut self, octets: &[u8]) -> bool {
-        let least = self.least(self.0.len() + octets.len());
-        if self.0.reserve(least).is_err() {
+        let min_capacity = self.min_capacity(self.0.len() + octets.len());
+        if self.0.reserve(min_capacity).is_err() {
             return false;
         }
-        let Some(room) = self.0.spare().get_mut(..octets.len()) else { return false };
+        let Some(room) = self.0.spare_capacity().get_mut(..octets.len()) else { return false };
         room.copy_from_slice(octets);
-        self.0.filled(octets.len());
+        self.0.advance(octets.len());
         true
     }
 
-    /// Moves everything after the first `count` unread octets to a buffer of its own. `None` when the process has no addresses left: the
-    /// stream has lost its place then.
+    /// Moves the bytes after the first `count` unread ones to another buffer. `None` if the process
+    /// has no addresses left; the stream has then lost its position.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {
         let at = count.min(self.0.len());
@@ -87,7 +89,7 @@ impl ReceiveBuffer {
         Some(rest)
     }
 
-    /// Everything unread, as octets that can be shared without a copy.
+    /// Converts the unread bytes to octets that can be shared without a copy.
     #[cold]
     pub(crate) fn into_octets(self) -> Octets {
         Octets::shared(Arc::new(self.0))
@@ -97,12 +99,13 @@ impl ReceiveBuffer {
         self.0.clear();
     }
 
-    /// Memory that is held however little has arrived: addresses above are none, until a message has filled them.
+    /// Returns the memory held in bytes. Reserved addresses beyond the heap's maximum count only
+    /// once a message has filled them.
     pub(crate) fn held(&self) -> usize {
-        self.0.capacity().min(RESERVE_ABOVE).max(self.0.committed())
+        self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
     }
 
-    /// Memory or addresses held.
+    /// Returns the number of bytes of memory or addresses held.
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }
@@ -113,12 +116,12 @@ mod tests {
     use super::*;
 
     fn fill(buffer: &mut ReceiveBuffer, octets: &[u8], wanted: usize) {
-        buffer.room(wanted, &Spares::new())[..octets.len()].copy_from_slice(octets);
+        buffer.room(wanted, &RegionCache::new())[..octets.len()].copy_from_slice(octets);
         buffer.filled(octets.len());
     }
 
     #[test]
-    fn octets_come_out_in_order() {
+    fn bytes_are_read_in_order() {
         let mut buffer = ReceiveBuffer::new();
         fill(&mut buffer, b"abcdef", 12);
         buffer.consume(2);
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_message_survives_its_leaving() {
+    fn bytes_after_a_split_message_are_kept() {
         let mut buffer = ReceiveBuffer::new();
         let octets: Vec<u8> = (0..200_000u32).map(|index| index.to_le_bytes()[0]).collect();
         assert!(buffer.append(&octets));

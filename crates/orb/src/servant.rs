@@ -1,4 +1,5 @@
-//! Servants: what runs the operations of objects, and the skeletons that stand between them and requests.
+//! Servants, which implement the operations of objects, and skeletons, which dispatch requests to
+//! them.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -10,53 +11,57 @@ use corelane_wire::{Decoder, Encoder, Version, rt};
 
 use crate::exception::{SystemException, UserException};
 use crate::orb::Core;
+use crate::trail::unwritable;
 
-/// What the IDL compiler makes for an interface: takes requests apart, calls the servant, puts replies together.
+/// The dispatcher of an interface: decodes requests, calls the servant and encodes replies. The IDL
+/// compiler generates it.
 ///
 /// A servant without generated code implements this itself.
 pub trait Skeleton: Send + Sync + 'static {
-    /// The repository ids of the interface and all its bases, the most derived first, `CORBA::Object` not among them.
+    /// Returns the repository ids of the interface and all its bases, the most derived first,
+    /// without `CORBA::Object`.
     fn repository_ids(&self) -> &'static [&'static str];
 
-    /// Runs `operation` with the arguments of `call` and leaves its results there.
+    /// Runs `operation` with the arguments of `call` and writes its results there.
     ///
     /// # Errors
-    /// BAD_OPERATION 2 for an unknown operation, before anything is read; MARSHAL for arguments that do not decode; whatever the
-    /// servant raises.
+    /// BAD_OPERATION 2 for an unknown operation, before anything is read; MARSHAL for arguments
+    /// that do not decode; any exception that the servant raises.
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException>;
 
-    /// For calls within the process: [offers](Cast::offer) the servant as the interface and as each of its bases. Calls of a
-    /// servant that offers nothing are marshalled.
-    fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
+    /// For calls within the process: [offers](InterfaceQuery::provide) the servant as the interface
+    /// and as each of its bases. Calls of a servant that offers nothing are marshalled.
+    fn query_interface<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         let _ = cast;
     }
 }
 
-/// A question for a servant as the implementation of an interface, which its skeleton [answers](Skeleton::cast).
-pub struct Cast<'s> {
+/// A query for a servant as the implementation of an interface; its skeleton
+/// [answers](Skeleton::query_interface).
+pub struct InterfaceQuery<'s> {
     interface: TypeId,
     found: Option<ErasedRef<'s>>,
-    /// Where it is to be owned: an `Option<Arc<I>>`.
+    /// An `Option<Arc<I>>` to fill if the caller wants to own the servant.
     owned: Option<&'s mut dyn Any>,
 }
 
-impl<'s> Cast<'s> {
-    /// To borrow the servant as the `dyn I` of this type.
+impl<'s> InterfaceQuery<'s> {
+    /// Makes a query to borrow the servant as the `dyn I` of this type.
     #[inline]
     pub(crate) fn new(interface: TypeId) -> Self {
-        Cast { interface, found: None, owned: None }
+        InterfaceQuery { interface, found: None, owned: None }
     }
 
-    /// The servant as that, if it was offered.
+    /// Returns the servant as that type, if it was offered.
     #[inline]
     pub(crate) fn found(&self) -> Option<&ErasedRef<'s>> {
         self.found.as_ref()
     }
 
-    /// The servant is this, as an implementation of `I`; `borrow` and `share` turn it into one. Nothing happens if another interface is
-    /// asked for.
+    /// Offers the servant as an implementation of `I`; `borrow` and `share` convert it. Does
+    /// nothing if the query is for another interface.
     #[inline]
-    pub fn offer<S: ?Sized, I: ?Sized + 'static>(
+    pub fn provide<S: ?Sized, I: ?Sized + 'static>(
         &mut self,
         servant: &'s Arc<S>,
         borrow: fn(&'s S) -> &'s I,
@@ -76,40 +81,46 @@ impl<'s> Cast<'s> {
     }
 }
 
-/// A servant with its skeleton, ready to be activated; clones are the same servant.
+/// A servant with its skeleton, ready to be activated. Clones are the same servant.
 #[derive(Clone)]
 pub struct Servant(Arc<dyn Skeleton>);
 
 impl Servant {
-    /// A servant from its skeleton. Generated code calls it: `Echo::servant(MyEcho)`.
+    /// Makes a servant from its skeleton. Generated code calls it: `Echo::servant(MyEcho)`.
     pub fn new(skeleton: impl Skeleton) -> Self {
         Servant(Arc::new(skeleton))
     }
 
-    /// The repository id of the most derived interface.
+    /// Returns the repository id of the most derived interface.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
-        self.0.repository_ids().first().copied().unwrap_or(crate::object::OBJECT_ID)
+        self.0.repository_ids().first().copied().unwrap_or(crate::object::OBJECT_REPOSITORY_ID)
     }
 
-    /// Whether the servant has the interface `id`, itself or by inheritance.
+    /// Returns true if the servant has the interface `id`, itself or by inheritance.
     #[must_use]
     pub fn is_a(&self, id: &str) -> bool {
-        id == crate::object::OBJECT_ID || self.0.repository_ids().contains(&id)
+        id == crate::object::OBJECT_REPOSITORY_ID || self.0.repository_ids().contains(&id)
     }
 
-    /// The servant as an implementation of an interface: `servant.implements::<dyn Echo>()`.
+    /// Returns the servant as an implementation of an interface: `servant.implements::<dyn
+    /// Echo>()`.
     #[must_use]
     pub fn implements<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
-        self.0.cast(&mut Cast { interface: TypeId::of::<I>(), found: None, owned: Some(&mut slot) });
+        self.0.query_interface(&mut InterfaceQuery {
+            interface: TypeId::of::<I>(),
+            found: None,
+            owned: Some(&mut slot),
+        });
         slot
     }
 
-    /// The same for as long as the servant is held: `cast` has [found](Cast::found) the interface then.
+    /// Answers `cast` with a borrow of the servant. [`found`](InterfaceQuery::found) then returns
+    /// the interface.
     #[inline]
-    pub(crate) fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-        self.0.cast(cast);
+    pub(crate) fn cast<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
+        self.0.query_interface(cast);
     }
 
     #[inline]
@@ -117,7 +128,7 @@ impl Servant {
         &*self.0
     }
 
-    /// What tells servants apart.
+    /// Returns a number that identifies the servant.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0).cast::<()>() as usize
     }
@@ -137,20 +148,22 @@ impl fmt::Debug for Servant {
     }
 }
 
-/// A request on its way through a skeleton: its arguments, and the reply that grows.
+/// A request that a skeleton handles: its arguments, and the reply being written.
 pub struct ServerCall<'m> {
     arguments: Decoder<'m>,
     reply: Encoder<'m>,
-    /// Version and request id of the reply; a call within the process has no header.
+    /// Version and request id of the reply; `None` for a call within the process, which has no
+    /// header.
     head: Option<(Version, u32)>,
-    /// The priority that the request came with goes back in the reply.
+    /// The priority of the request, which the reply returns.
     priority: Option<i16>,
     raised: bool,
 }
 
 impl<'m> ServerCall<'m> {
-    /// A call whose reply is to be [begun](Self::begin); it will carry `priority` (RTCorbaPriority). That is two steps, because a call that
-    /// is changed before it is where it stays would be moved there.
+    /// Makes a call that will return `priority` (RTCorbaPriority); the caller then
+    /// [begins](Self::begin) the reply. In two steps, because a call changed before it is in its
+    /// final place would be moved there.
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,
@@ -161,7 +174,6 @@ impl<'m> ServerCall<'m> {
         ServerCall { arguments, reply, head, priority, raised: false }
     }
 
-    /// The ORB that serves the call.
     pub(crate) fn core(&self) -> Option<&Arc<Core>> {
         let env: &dyn Any = self.arguments.env()?;
         env.downcast_ref()
@@ -181,12 +193,12 @@ impl<'m> ServerCall<'m> {
                     &context
                 }
             };
-            // With one short service context nothing is too long.
+            // Cannot fail: one short service context is never too long.
             let _ = giop::begin_reply(&mut self.reply, version, id, status, contexts);
         }
     }
 
-    /// Forgets the reply and begins it anew.
+    /// Discards the reply and begins it again.
     #[cold]
     pub(crate) fn restart(&mut self, status: ReplyStatus) -> &mut Encoder<'m> {
         self.reply.clear();
@@ -195,19 +207,19 @@ impl<'m> ServerCall<'m> {
         &mut self.reply
     }
 
-    /// The in and inout arguments, left to right.
+    /// Returns the decoder of the in and inout arguments, left to right.
     #[inline]
     pub fn arguments(&mut self) -> &mut Decoder<'m> {
         &mut self.arguments
     }
 
-    /// Where the result goes, then the inout and out arguments, left to right.
+    /// Returns the encoder of the result, then the inout and out arguments, left to right.
     #[inline]
     pub fn reply(&mut self) -> &mut Encoder<'m> {
         &mut self.reply
     }
 
-    /// Answers with a user exception; what the reply held is forgotten.
+    /// Replies with a user exception and discards what the reply held.
     ///
     /// # Errors
     /// If a member cannot be marshalled.
@@ -215,11 +227,10 @@ impl<'m> ServerCall<'m> {
     pub fn raise<E: UserException>(&mut self, exception: &E) -> Result<(), SystemException> {
         self.restart(ReplyStatus::UserException).write_latin1_str(E::REPOSITORY_ID)?;
         self.raised = true;
-        exception.encode(&mut self.reply)?;
-        Ok(())
+        exception.encode(&mut self.reply).map_err(|error| unwritable(error, "exception member ", &self.reply))
     }
 
-    /// Answers with a user exception in an `any`.
+    /// Replies with a user exception in an `any`.
     #[cfg(feature = "any")]
     #[cold]
     pub(crate) fn raise_any(&mut self, exception: &crate::any::Any) -> Result<(), SystemException> {
@@ -229,7 +240,6 @@ impl<'m> ServerCall<'m> {
         Ok(())
     }
 
-    /// Whether it is answered with a user exception.
     pub(crate) fn has_raised(&self) -> bool {
         self.raised
     }

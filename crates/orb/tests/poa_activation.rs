@@ -125,7 +125,7 @@ fn a_servant_is_active_once_or_several_times() {
             assert_ne!(a, b);
             let object = poa.id_to_reference(&a).unwrap();
             assert_eq!(world.call(Way::Remote, &object).unwrap(), 3);
-            // The same id with another servant, again and again.
+            // Each round activates one id with another servant.
             for answer in 10..13 {
                 poa.deactivate_object(&a).unwrap();
                 assert_eq!(

@@ -564,7 +564,7 @@ fn after_shutdown_every_operation_says_so() {
             ("interface_definition", object.interface_definition().map(drop)),
             ("component", object.component().map(drop)),
             ("validate_connection", object.validate_connection()),
-            ("establish", object.establish(&[], 1)),
+            ("establish", object.preconnect(&[], 1)),
         ];
         for (operation, answer) in of_a_reference {
             assert_eq!(refused(answer), ENDED, "{operation}");

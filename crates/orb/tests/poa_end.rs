@@ -133,7 +133,7 @@ fn a_servant_may_own_the_orb_that_it_ends_with() {
         }
         if owned_by == "plain key" {
             poa.manager().activate().unwrap();
-            let direct = poa.id_to_reference(&"x".into()).unwrap().with_direct_calls();
+            let direct = poa.id_to_reference(&"x".into()).unwrap().with_poa_bypass();
             assert_eq!(call(&direct).unwrap(), 1);
             bind(&direct);
         }
@@ -272,7 +272,7 @@ fn a_panic_in_the_end_of_a_servant_keeps_nobody_waiting() {
     for poa in [objects, default, activator] {
         poa.destroy(true, true).unwrap();
     }
-    let panics = || world.server.event_counts().panics;
+    let panics = || world.server.event_counts().servants_panicked;
     assert_eq!(panics(), 5);
     let object = lending(&world.root, fragile);
     for way in WAYS {
@@ -283,7 +283,7 @@ fn a_panic_in_the_end_of_a_servant_keeps_nobody_waiting() {
     // Servants that references keep.
     for name in ["plain key", "initial reference", "another initial reference"] {
         let id = world.root.activate_object(&fragile()).unwrap();
-        let direct = world.root.id_to_reference(&id).unwrap().with_direct_calls();
+        let direct = world.root.id_to_reference(&id).unwrap().with_poa_bypass();
         assert_eq!(call(&direct).unwrap(), 1);
         match name {
             "plain key" => world.server.bind_key(name, &direct).unwrap(),

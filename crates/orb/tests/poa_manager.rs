@@ -197,11 +197,11 @@ fn held_requests_run_in_the_order_of_their_arrival() {
 fn requests_are_held_in_every_dispatch_architecture() {
     for dispatch in [
         Dispatch::Reactive,
-        Dispatch::ThreadPerConnection { most: 8 },
+        Dispatch::ThreadPerConnection { max_threads: 8 },
         Dispatch::LeaderFollowers { threads: 2 },
-        Dispatch::HalfSyncHalfAsync { threads: 2, queue: 8 },
+        Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 8 },
     ] {
-        let pool = PoolConfig { dispatch, ..PoolConfig::default() };
+        let pool = PoolConfig::default().dispatch(dispatch);
         let server = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
         let client = Orb::builder().call_timeout(Duration::from_secs(10)).build().unwrap();
         let root = server.root_poa();

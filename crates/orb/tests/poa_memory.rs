@@ -8,7 +8,7 @@ use corelane_sys::counters;
 use poa::*;
 
 #[global_allocator]
-static ALLOCATOR: corelane_sys::alloc::Counting = corelane_sys::alloc::Counting;
+static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
 const OBJECTS: u32 = 1_000_000;
 

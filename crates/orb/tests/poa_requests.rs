@@ -237,7 +237,7 @@ fn a_manager_that_is_missing_or_panics() {
     }
     poa.activate_object_with_id(&"x".into(), &number(5)).unwrap();
     poa.deactivate_object(&"x".into()).unwrap();
-    assert_eq!(world.server.event_counts().panics, 4);
+    assert_eq!(world.server.event_counts().servants_panicked, 4);
     poa.activate_object_with_id(&"x".into(), &number(5)).unwrap();
     assert_eq!(world.call(Way::Remote, &object).unwrap(), 5);
 }
@@ -509,7 +509,7 @@ fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
     let mut octets = vec![0; 12];
     peer.read_exact(&mut octets).unwrap();
     let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
-    octets.resize(header.total(), 0);
+    octets.resize(header.total_len(), 0);
     peer.read_exact(&mut octets[12..]).unwrap();
     let reply = Reply::parse(&octets, &header, &corelane::Limits::DEFAULT).unwrap();
     assert_eq!(reply.status, ReplyStatus::NoException);

@@ -1,17 +1,18 @@
-//! What becomes of a request while every thread of its lane is busy: the decision of the lane's keeper, in this order: a new thread, a
-//! borrowed one, the buffer, a refusal. What allows none of these leaves the request in the transport.
+//! The decision about a request that arrives while every thread of its lane is busy. The overload
+//! thread tries in this order: a new thread, a borrowed one, the buffer, a refusal. If the rules
+//! allow none of these, the request stays in the transport.
 
-/// Bound of buffered requests where none is given.
+/// Default maximum number of buffered requests.
 pub const REQUESTS: u32 = 1024;
-/// Bound of their octets where none is given.
+/// Default maximum size in bytes of all buffered requests.
 pub const OCTETS: u64 = 64 << 20;
 
-/// How many requests may wait, and how large they may be together.
+/// The bounds on buffered requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Requests; 0 stands for [`REQUESTS`].
+    /// Maximum number of requests; 0 stands for [`REQUESTS`].
     pub requests: u32,
-    /// Octets; 0 stands for [`OCTETS`].
+    /// Maximum total size in bytes; 0 stands for [`OCTETS`].
     pub octets: u64,
 }
 
@@ -25,39 +26,39 @@ impl Bound {
     }
 }
 
-/// What the pool allows.
+/// The overload rules of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Threads beyond the static ones.
+    /// Maximum number of threads beyond the static ones.
     pub dynamic_threads: u32,
-    /// Idle threads of lower lanes may be borrowed.
+    /// True if idle threads of lower lanes may be borrowed.
     pub borrowing: bool,
-    /// Requests may wait in the server, up to the bound.
+    /// The bounds on requests that may wait in the server; `None` if none may.
     pub buffering: Option<Bound>,
 }
 
 impl Rules {
-    /// Whether a lane needs a keeper for them.
+    /// Returns true if a lane needs an overload thread for these rules.
     #[must_use]
-    pub fn need_a_keeper(self) -> bool {
+    pub fn need_overload_thread(self) -> bool {
         self.dynamic_threads > 0 || self.borrowing || self.buffering.is_some()
     }
 }
 
-/// How things are.
+/// The load of a lane at the time of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Situation {
-    /// Dynamic threads that run.
+    /// Number of running dynamic threads.
     pub dynamic_threads: u32,
-    /// A thread of a lower lane is idle.
+    /// True if a thread of a lower lane is idle.
     pub can_borrow: bool,
-    /// Requests that wait in the server.
+    /// Number of requests that wait in the server.
     pub waiting: u32,
-    /// Their octets.
+    /// Total size in bytes of the waiting requests.
     pub waiting_octets: u64,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A new dynamic thread runs it.
@@ -71,7 +72,7 @@ pub enum Verdict {
 }
 
 impl Rules {
-    /// Whether a request may be taken from the transport at all.
+    /// Returns true if a request may be read from the transport.
     #[must_use]
     pub fn may_read(self, now: Situation) -> bool {
         self.buffering.is_some() || self.thread(now).is_some()
@@ -84,7 +85,7 @@ impl Rules {
         (self.borrowing && now.can_borrow).then_some(Verdict::Borrow)
     }
 
-    /// What becomes of a request of so many `octets` that has been taken from the transport.
+    /// Decides about a request of `octets` bytes that was read from the transport.
     #[must_use]
     pub fn decide(self, now: Situation, octets: u64) -> Verdict {
         if let Some(verdict) = self.thread(now) {
@@ -94,7 +95,7 @@ impl Rules {
             Some(bound) if now.waiting >= bound.requests() => Verdict::Refuse,
             Some(bound) if now.waiting_octets.saturating_add(octets) > bound.octets() => Verdict::Refuse,
             Some(_) => Verdict::Buffer,
-            // It was read when there was a thread for it; the next one that is free runs it.
+            // It was read when a thread was available; the next free one runs it.
             None => Verdict::Buffer,
         }
     }
@@ -142,6 +143,15 @@ mod tests {
             |waiting, waiting_octets| rules.decide(Situation { waiting, waiting_octets, ..Situation::default() }, 1);
         assert_eq!((at(REQUESTS - 1, 0), at(REQUESTS, 0)), (Verdict::Buffer, Verdict::Refuse));
         assert_eq!((at(0, OCTETS - 1), at(0, OCTETS)), (Verdict::Buffer, Verdict::Refuse));
-        assert!(rules.need_a_keeper() && !Rules::default().need_a_keeper());
+        assert!(rules.need_overload_thread() && !Rules::default().need_overload_thread());
+    }
+
+    #[test]
+    fn each_rule_needs_an_overload_thread() {
+        let none = Rules::default();
+        assert!(!none.need_overload_thread());
+        assert!(Rules { dynamic_threads: 1, ..none }.need_overload_thread());
+        assert!(Rules { borrowing: true, ..none }.need_overload_thread());
+        assert!(Rules { buffering: Some(Bound { requests: 1, octets: 1 }), ..none }.need_overload_thread());
     }
 }

@@ -1,20 +1,21 @@
-//! Priority bands: each connection of a banded reference carries the priorities of one band (`PriorityBandedConnectionPolicy`).
+//! Priority bands: each connection of a banded reference carries the priorities of one band
+//! (`PriorityBandedConnectionPolicy`).
 
 use std::fmt;
 
 use crate::priority::Priority;
 
-/// A range of priorities, both ends within.
+/// A range of priorities, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PriorityBand {
-    /// The lowest.
+    /// The lowest priority.
     pub low: Priority,
-    /// The highest.
+    /// The highest priority.
     pub high: Priority,
 }
 
 impl PriorityBand {
-    /// A band from raw numbers.
+    /// Creates a band from raw numbers.
     ///
     /// # Errors
     /// [`BandError::Negative`], [`BandError::Reversed`].
@@ -26,19 +27,19 @@ impl PriorityBand {
         }
     }
 
-    /// Whether `priority` is in the band.
+    /// Returns true if `priority` is in the band.
     #[must_use]
     pub fn contains(self, priority: Priority) -> bool {
         (self.low..=self.high).contains(&priority)
     }
 }
 
-/// Why priorities are no set of bands.
+/// The reason why priorities are no valid bands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandError {
     /// There is no band.
     Empty,
-    /// A priority below 0.
+    /// A priority is below 0.
     Negative,
     /// The low end is above the high one.
     Reversed,
@@ -59,15 +60,15 @@ impl fmt::Display for BandError {
 
 impl std::error::Error for BandError {}
 
-/// Bands that do not overlap, at least one, in the order given.
+/// One or more bands that do not overlap, in the given order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PriorityBands(Vec<PriorityBand>);
 
 impl PriorityBands {
-    /// Bands from raw numbers.
+    /// Creates bands from raw numbers.
     ///
     /// # Errors
-    /// Why they are none.
+    /// [`BandError`] if they are invalid.
     ///
     /// # Examples
     /// ```
@@ -81,7 +82,8 @@ impl PriorityBands {
         if bands.is_empty() {
             return Err(BandError::Empty);
         }
-        // Ends with the first overlap: however many bands there are, no more is done than there are priorities.
+        // Stops at the first overlap, so the work is bounded by the number of priorities, not of
+        // bands.
         let mut taken = vec![false; usize::from(Priority::MAX.get().unsigned_abs()) + 1];
         for band in &bands {
             for priority in band.low.get()..=band.high.get() {
@@ -94,13 +96,13 @@ impl PriorityBands {
         Ok(PriorityBands(bands))
     }
 
-    /// The band that holds `priority`.
+    /// Returns the band that contains `priority`.
     #[must_use]
     pub fn band_of(&self, priority: Priority) -> Option<PriorityBand> {
         self.0.iter().copied().find(|band| band.contains(priority))
     }
 
-    /// All of them.
+    /// Returns all bands.
     #[must_use]
     pub fn as_slice(&self) -> &[PriorityBand] {
         &self.0
@@ -126,5 +128,16 @@ mod tests {
         let bands = PriorityBands::new([(25, 35), (5, 15)]).unwrap();
         let band = |number| bands.band_of(Priority::new(number).unwrap()).map(|band| band.low.get());
         assert_eq!([4, 5, 15, 16, 25, 35, 36].map(band), [None, Some(5), Some(5), None, Some(25), Some(25), None]);
+    }
+
+    #[test]
+    fn every_error_says_something_else() {
+        let texts: Vec<String> = [BandError::Empty, BandError::Negative, BandError::Reversed, BandError::Overlap]
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        for (index, text) in texts.iter().enumerate() {
+            assert!(!text.is_empty() && !texts[..index].contains(text), "{text:?}");
+        }
     }
 }

@@ -1,14 +1,22 @@
-//! Priorities, and what follows from them, as pure functions: no clock, no thread, no socket.
+//! Priorities and scheduling decisions as pure functions: no clock, no thread, no socket.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`priority`] | CORBA priorities, 0 to 32767 |
-//! | [`mapping`] | between CORBA priorities and those of the operating system; transforms on the way in and out |
+//! | [`mapping`] | conversion between CORBA and native priorities; transforms of inbound and outbound priorities |
 //! | [`network`] | from CORBA priorities to the code point in IP packets |
 //! | [`bands`] | priority bands of connections |
-//! | [`placement`] | which policies go together, and which lane runs a request at which priority |
-//! | [`selection`] | the client's side: which band and which endpoint a call takes |
-//! | [`admission`] | what becomes of a request while every thread of its lane is busy |
+//! | [`placement`] | valid combinations of policies, and the lane and priority of a request |
+//! | [`selection`] | the client's side: the band and the endpoint of a call |
+//! | [`admission`] | the decision about a request that arrives while every thread of its lane is busy |
+//! | [`task`] | periodic tasks: times, utilization, criticality |
+//! | [`analysis`] | schedulability on one core: the deadlines that hold, and worst-case response times |
+//! | [`allocation`] | allocation of tasks to cores, and admission of further tasks |
+//! | [`simulation`] | periodic tasks in virtual time: the oracle of the analysis |
+//! | [`generate`] | random task sets for experiments |
+//! | [`quantity`] | times and fractions as text |
+//! | [`random`] | the pseudo-random numbers of generator and simulator |
+//! | `task_file` | task files in TOML, and in the JSON of rt-app (feature `task-file`) |
 //!
 //! Invariant: every priority that leaves this crate is within 0 to 32767, whatever a peer sent.
 #![forbid(unsafe_code)]
@@ -21,12 +29,21 @@
 )]
 
 pub mod admission;
+pub mod allocation;
+pub mod analysis;
 pub mod bands;
+pub mod generate;
 pub mod mapping;
 pub mod network;
 pub mod placement;
 pub mod priority;
+pub mod quantity;
+pub mod random;
 pub mod selection;
+pub mod simulation;
+pub mod task;
+#[cfg(feature = "task-file")]
+pub mod task_file;
 
 pub use bands::{BandError, PriorityBand, PriorityBands};
 pub use mapping::{Continuous, Direct, Linear, NativePriority, NativeRange, PriorityMapping, PriorityTransform};

@@ -1,6 +1,8 @@
-//! Between CORBA priorities and those of the operating system (Real-time CORBA 1.2, `PriorityMapping`, `PriorityTransform`).
+//! Conversion between CORBA and native priorities (Real-time CORBA 1.2, `PriorityMapping`,
+//! `PriorityTransform`).
 //!
-//! A mapping is chosen once per ORB. It must be pure and quick: it is asked on the way of requests.
+//! An ORB's mapping is chosen once. It must be pure and fast: it is called while requests are
+//! processed.
 
 use std::fmt;
 
@@ -9,49 +11,50 @@ use crate::priority::Priority;
 /// A priority of the operating system.
 pub type NativePriority = i32;
 
-/// The native priorities that may be used, from the least to the most urgent one. `min` may be the greater number, for systems
-/// where lower numbers are more urgent.
+/// The usable native priorities, from the least to the most urgent. `min` may be the greater
+/// number, for systems where lower numbers are more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeRange {
-    /// The least urgent.
+    /// The least urgent priority.
     pub min: NativePriority,
-    /// The most urgent.
+    /// The most urgent priority.
     pub max: NativePriority,
 }
 
 impl NativeRange {
-    /// Those of Linux' SCHED_FIFO and SCHED_RR.
+    /// The priorities of Linux' SCHED_FIFO and SCHED_RR.
     pub const FIXED: NativeRange = NativeRange { min: 1, max: 99 };
 
-    /// Whether `native` is one of them.
+    /// Returns true if `native` is in the range.
     #[must_use]
     pub fn contains(self, native: NativePriority) -> bool {
         (self.min.min(self.max)..=self.min.max(self.max)).contains(&native)
     }
 
-    /// Steps between the ends, and the direction of one step.
+    /// Returns the number of steps between the ends, and the direction of one step.
     fn steps(self) -> (i64, i64) {
         let span = i64::from(self.max) - i64::from(self.min);
         (span.abs(), span.signum())
     }
 
-    /// The priority `steps` above the least urgent.
+    /// Returns the priority `steps` above the least urgent.
     fn at(self, steps: i64) -> Option<NativePriority> {
         i32::try_from(i64::from(self.min) + steps * self.steps().1).ok()
     }
 }
 
-/// Maps CORBA priorities to native ones and back; `None` means that it cannot, which a caller raises as DATA_CONVERSION 2.
+/// Maps CORBA priorities to native ones and back. `None`, if there is no such priority, is raised
+/// as DATA_CONVERSION 2.
 pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
-    /// The native priority for a CORBA one.
+    /// Returns the native priority for a CORBA one.
     fn to_native(&self, priority: Priority) -> Option<NativePriority>;
 
-    /// The CORBA priority for a native one.
+    /// Returns the CORBA priority for a native one.
     fn to_corba(&self, native: NativePriority) -> Option<Priority>;
 }
 
-/// All CORBA priorities spread evenly over the native range: `min + floor((max - min) * c / 32767)`, and back with `ceil`, so that
-/// native -> CORBA -> native is the identity.
+/// Spreads all CORBA priorities evenly over the native range: `min + floor((max - min) * c /
+/// 32767)`, and back with `ceil`, so that native -> CORBA -> native is the identity.
 ///
 /// # Examples
 /// ```
@@ -72,17 +75,17 @@ impl PriorityMapping for Linear {
         if !self.0.contains(native) {
             return None;
         }
-        let (span, direction) = self.0.steps();
+        let span = self.0.steps().0;
         if span == 0 {
             return Some(Priority::MIN);
         }
-        let steps = (i64::from(native) - i64::from(self.0.min)) * direction;
+        let steps = (i64::from(native) - i64::from(self.0.min)).abs();
         let ceiling = (i64::from(i16::MAX) * steps + span - 1) / span;
         i32::try_from(ceiling).ok().and_then(Priority::from_i32)
     }
 }
 
-/// The CORBA priority is the native one, where the system has it.
+/// Uses the CORBA priority as the native one, if it is in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direct(pub NativeRange);
 
@@ -96,7 +99,8 @@ impl PriorityMapping for Direct {
     }
 }
 
-/// CORBA priority 0 is the least urgent native one, 1 the next, and so on; greater ones cannot be mapped.
+/// Maps CORBA priority 0 to the least urgent native one, 1 to the next, and so on. Greater ones
+/// cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Continuous(pub NativeRange);
 
@@ -114,13 +118,14 @@ impl PriorityMapping for Continuous {
     }
 }
 
-/// Changes priorities where they cross the ORB's border; `None` means that it cannot, DATA_CONVERSION 2 again.
+/// Changes priorities of inbound and outbound requests. `None`, if a priority cannot be
+/// transformed, is raised as DATA_CONVERSION 2.
 pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
-    /// The priority at which a request runs that asks for `priority`. It may be asked more than once for a request, by different
-    /// threads: by the one that puts it into its place in a buffer, and by the one that runs it.
+    /// Returns the priority at which a request with `priority` runs. It may be called several times
+    /// for a request, by different threads: the one that buffers it and the one that runs it.
     fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 
-    /// The priority that a call carries whose thread has `priority`.
+    /// Returns the priority that a call carries whose thread has `priority`.
     fn outbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 }
 
@@ -132,7 +137,8 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    /// Every mapping maps monotonically, or not at all, and finds its way back to a priority of the same native level.
+    /// Checks that a mapping is monotonic where it maps, and maps back to a priority of the same
+    /// native level.
     fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
         let mut last: Option<i32> = None;
         let mut count = 0;

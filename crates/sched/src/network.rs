@@ -1,16 +1,16 @@
-//! From CORBA priorities to the differentiated services code point of IP packets (RFC 2474).
+//! Mapping of CORBA priorities to the differentiated services code point of IP packets (RFC 2474).
 
 use std::fmt;
 
 use crate::priority::Priority;
 
-/// Chooses the code point, 0 to 63, of the packets of a priority; `None` leaves the socket as it is.
+/// Maps a priority to the code point, 0 to 63, of its packets; `None` leaves the socket unchanged.
 pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
-    /// The code point for `priority`.
+    /// Returns the code point for `priority`.
     fn to_dscp(&self, priority: Priority) -> Option<u8>;
 }
 
-/// Code points by thresholds: each holds from its priority on, up to the next one.
+/// Code points by thresholds: each applies from its priority up to the next threshold.
 ///
 /// # Examples
 /// ```
@@ -22,8 +22,8 @@ pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
 pub struct DscpTable(Vec<(Priority, u8)>);
 
 impl DscpTable {
-    /// Pairs of the lowest priority and its code point, in any order. `None` for a negative priority, a code point above 63, or
-    /// two code points for one priority.
+    /// Creates a table from pairs of the lowest priority and its code point, in any order. `None`
+    /// for a negative priority, a code point above 63, or two code points for one priority.
     pub fn new(steps: impl IntoIterator<Item = (i16, u8)>) -> Option<Self> {
         let steps = steps.into_iter().map(|(from, dscp)| Some((Priority::new(from)?, dscp)).filter(|_| dscp < 64));
         let mut steps: Vec<_> = steps.collect::<Option<_>>()?;

@@ -1,36 +1,37 @@
-//! Which real-time policies of a POA go together, and which lane runs a request at which priority.
+//! Valid combinations of a POA's real-time policies, and the lane and priority of each request.
 //!
-//! | pool | model | bands | where a request runs |
+//! | pool | model | bands | execution of a request |
 //! |---|---|---|---|
-//! | lanes | none | | refused when the POA is made |
+//! | lanes | none | | refused when the POA is created |
 //! | lanes | server declared | no | in the lane of exactly the object's priority |
-//! | lanes | server declared | yes | the same, else in the lane inside the object's band |
+//! | lanes | server declared | yes | in the lane of the object's priority, else in the lane inside the object's band |
 //! | lanes | client propagated | no | in the lane of exactly the client's priority |
-//! | lanes | client propagated | yes | in the lane inside the band that holds the client's priority |
+//! | lanes | client propagated | yes | in the lane inside the band that contains the client's priority |
 //! | no lanes | none | no | at the pool's default priority |
 //! | no lanes | server declared | | at the object's priority |
 //! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
-//! | no lanes | none | yes | refused when the POA is made |
+//! | no lanes | none | yes | refused when the POA is created |
 //!
-//! A client that sends no priority is served at the POA's server priority, in a pool with lanes in that priority's lane or else in the
-//! lowest one: it cannot choose a lane by connecting to it.
+//! A client that sends no priority is served at the POA's server priority. In a pool with lanes it
+//! is served in that priority's lane, or else in the lowest one: it cannot choose a lane by
+//! connecting to it.
 
 use std::fmt;
 
 use crate::bands::{PriorityBand, PriorityBands};
 use crate::priority::Priority;
 
-/// Who says at which priority an object runs (`RTCORBA::PriorityModel`).
+/// The side that determines the priority of a request (`RTCORBA::PriorityModel`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PriorityModel {
-    /// The client's thread.
+    /// The client's thread determines it.
     ClientPropagated,
-    /// The server, object by object.
+    /// The server determines it for each object.
     ServerDeclared,
 }
 
 impl PriorityModel {
-    /// As it travels.
+    /// Returns the number on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -39,7 +40,7 @@ impl PriorityModel {
         }
     }
 
-    /// From the wire; `None` for a number that stands for no model.
+    /// Returns the model with this wire number, or `None` if it is undefined.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -53,24 +54,25 @@ impl PriorityModel {
 /// The value of a `PriorityModelPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Declared {
-    /// Who says.
+    /// The priority model.
     pub model: PriorityModel,
-    /// Server declared: of objects without a priority of their own. Client propagated: for clients that send none.
+    /// Server declared: the priority of objects without their own. Client propagated: the priority
+    /// for clients that send none.
     pub server_priority: Priority,
 }
 
-/// What a POA goes by.
+/// The policies of a POA that determine where a request runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Policies<'p> {
-    /// Its priority model.
+    /// The priority model.
     pub model: Option<Declared>,
-    /// Its bands.
+    /// The priority bands.
     pub bands: Option<&'p PriorityBands>,
-    /// The priorities of its pool's lanes; empty for a pool without lanes.
+    /// The priorities of the pool's lanes; empty for a pool without lanes.
     pub lanes: &'p [Priority],
 }
 
-/// Policies that do not go together, or a priority that they do not allow.
+/// An invalid combination of policies, or a priority that they do not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// A pool with lanes needs a priority model.
@@ -79,7 +81,7 @@ pub enum Violation {
     BandsWithoutModel,
     /// The priority is in no band.
     OutsideBands,
-    /// A band that no lane is in.
+    /// A band contains no lane.
     BandWithoutLane,
     /// No lane has the priority.
     NoLane,
@@ -99,7 +101,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Where and how a request runs.
+/// The lane and priority at which a request runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index of the lane, in a pool with lanes.
@@ -109,10 +111,10 @@ pub struct Place {
 }
 
 impl Policies<'_> {
-    /// Whether the policies go together.
+    /// Checks that the combination of policies is valid.
     ///
     /// # Errors
-    /// The first rule that they break.
+    /// The first violated rule.
     pub fn check(&self) -> Result<(), Violation> {
         let Some(declared) = self.model else {
             return match (self.lanes.is_empty(), self.bands) {
@@ -137,7 +139,7 @@ impl Policies<'_> {
         }
     }
 
-    /// Whether an object may be given `priority` of its own.
+    /// Checks that an object may have `priority` as its own.
     ///
     /// # Errors
     /// [`Violation::NoLane`], [`Violation::OutsideBands`].
@@ -151,7 +153,8 @@ impl Policies<'_> {
         }
     }
 
-    /// The lane for a priority, of a request whose connection is for `bound`; `None` in a pool without lanes.
+    /// Returns the lane for a priority; `bound` is the band of the request's connection. `None` in
+    /// a pool without lanes.
     fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, Violation> {
         if self.lanes.is_empty() {
             return Ok(None);
@@ -164,12 +167,13 @@ impl Policies<'_> {
             None => bound.filter(|band| band.contains(priority)).ok_or(Violation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
-        // The lowest, as clients choose among endpoints.
+        // The lowest lane, as clients choose among endpoints.
         within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(Violation::BandWithoutLane)
     }
 
-    /// Where a request runs that asks for priority `asked`, on an object with the priority `object` of its own. `bound`: the client has
-    /// declared that its connection is for this band, which holds where the policies have none of their own.
+    /// Places a request with the client's priority `asked` on an object with its own priority
+    /// `object`. `bound` is the band that the client declared for its connection; it applies if the
+    /// policies have no bands.
     ///
     /// # Errors
     /// [`Violation::NoLane`], or [`Violation::OutsideBands`] for a client's priority.
@@ -196,8 +200,9 @@ impl Policies<'_> {
         Ok(Place { lane, priority: Some(priority) })
     }
 
-    /// Which lanes a reference names, the lowest first, for an object with the priority `object` of its own: with a server-declared
-    /// priority the only one that serves it, else all, with bands those inside a band.
+    /// Returns the lanes in a reference, the lowest first, for an object with its own priority
+    /// `object`. With a server-declared priority this is the only lane that serves it; else all
+    /// lanes, or with bands those inside a band.
     #[must_use]
     pub fn published(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
@@ -274,7 +279,7 @@ mod tests {
         assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(Violation::NoLane));
     }
 
-    /// The table above, for every priority that a client can ask for.
+    /// The table above, for every priority that a client can send.
     #[test]
     fn a_request_runs_where_the_table_says() {
         let lanes = [p(30), p(10), p(20)];
@@ -329,5 +334,30 @@ mod tests {
         assert_eq!(of(declared(CLIENT, 10), Some(&bands), None), [1, 0]);
         assert_eq!(of(declared(SERVER, 20), None, None), [2]);
         assert_eq!(of(declared(SERVER, 20), None, Some(p(30))), [0]);
+    }
+
+    /// The numbers are part of references (`RTCORBA::PriorityModel`).
+    #[test]
+    fn models_have_the_numbers_of_the_specification() {
+        assert_eq!((CLIENT.number(), SERVER.number()), (0, 1));
+        let read = [0, 1, 2, u32::MAX].map(PriorityModel::from_number);
+        assert_eq!(read, [Some(CLIENT), Some(SERVER), None, None]);
+    }
+
+    #[test]
+    fn every_violation_says_something_else() {
+        let texts: Vec<String> = [
+            Violation::LanesWithoutModel,
+            Violation::BandsWithoutModel,
+            Violation::OutsideBands,
+            Violation::BandWithoutLane,
+            Violation::NoLane,
+        ]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+        for (index, text) in texts.iter().enumerate() {
+            assert!(!text.is_empty() && !texts[..index].contains(text), "{text:?}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A CORBA priority: 0, the lowest, to 32767. The same on every machine; a mapping leads to the machine's own.
+/// A CORBA priority: 0, the lowest, to 32767. It is machine-independent; a mapping converts it to a
+/// native priority.
 ///
 /// # Examples
 /// ```
@@ -19,25 +20,25 @@ impl Priority {
     /// `maxPriority`.
     pub const MAX: Priority = Priority(i16::MAX);
 
-    /// The priority with this number; `None` for a negative one.
+    /// Returns the priority with this number; `None` for a negative one.
     #[must_use]
     pub const fn new(number: i16) -> Option<Priority> {
         if number >= 0 { Some(Priority(number)) } else { None }
     }
 
-    /// The same from a wider number.
+    /// Returns the priority with this number; `None` if it is out of range.
     #[must_use]
     pub fn from_i32(number: i32) -> Option<Priority> {
         i16::try_from(number).ok().and_then(Priority::new)
     }
 
-    /// Its number, as it travels.
+    /// Returns the number, as on the wire.
     #[must_use]
     pub const fn get(self) -> i16 {
         self.0
     }
 
-    /// Every priority, ascending.
+    /// Returns every priority, ascending.
     pub fn all() -> impl Iterator<Item = Priority> {
         (0..=i16::MAX).map(Priority)
     }
@@ -58,5 +59,11 @@ mod tests {
         assert_eq!((Priority::MIN.get(), Priority::MAX.get(), Priority::all().count()), (0, 32767, 32768));
         assert!(Priority::new(i16::MIN).is_none() && Priority::from_i32(32768).is_none());
         assert_eq!(Priority::from_i32(32767), Some(Priority::MAX));
+    }
+
+    #[test]
+    fn a_priority_is_printed_as_its_number() {
+        assert_eq!(Priority::MAX.to_string(), "32767");
+        assert_eq!(format!("{:>4}", Priority::MIN), "   0");
     }
 }

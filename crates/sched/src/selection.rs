@@ -1,4 +1,5 @@
-//! The client's side: which policy value holds, which band a call belongs to, and which endpoints serve it.
+//! The client's side: the effective policy value, the band of a call, and the endpoints that serve
+//! it.
 
 use std::fmt;
 
@@ -6,12 +7,13 @@ use crate::bands::{PriorityBand, PriorityBands};
 use crate::placement::PriorityModel;
 use crate::priority::Priority;
 
-/// Why a call cannot be made: INV_POLICY, but for [`Unreachable::NoEndpoint`], which is TRANSIENT 2.
+/// The reason why a call cannot be made: INV_POLICY, except for [`Unreachable::NoEndpoint`], which
+/// is TRANSIENT 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// Reference and client both set the policy.
     Conflict,
-    /// Bands, and a reference without a priority model.
+    /// Bands are set for a reference without a priority model.
     BandsWithoutModel,
     /// The priority is in no band.
     OutsideBands,
@@ -32,10 +34,11 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// The value of a list policy that both sides may set: that of the side which sets one; an empty list counts as unset.
+/// Returns the value of a list policy that client or reference may set. An empty list counts as
+/// unset.
 ///
 /// # Errors
-/// [`Unreachable::Conflict`] if both do.
+/// [`Unreachable::Conflict`] if both set it.
 pub fn reconcile<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], Unreachable> {
     match (client.is_empty(), reference.is_empty()) {
         (false, false) => Err(Unreachable::Conflict),
@@ -44,8 +47,8 @@ pub fn reconcile<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], 
     }
 }
 
-/// The band whose connection a call takes at `priority`: the client's own, or for a server-declared object the object's. `None`
-/// without bands.
+/// Returns the band whose connection a call at `priority` uses; `None` without bands. `priority` is
+/// the client's, or the object's if it is server declared.
 ///
 /// # Errors
 /// [`Unreachable::BandsWithoutModel`], [`Unreachable::OutsideBands`].
@@ -61,8 +64,9 @@ pub fn band(
     bands.band_of(priority).map(Some).ok_or(Unreachable::OutsideBands)
 }
 
-/// Whether an endpoint serves a call: `endpoint` is the priority that the reference gives it (-1: none), `equal` says that it gives none
-/// to any. The rule is that of [`endpoints`].
+/// Returns true if an endpoint serves a call, by the rule of [`endpoints`]. `endpoint` is its
+/// priority in the reference (-1: none); `equal` is true if no endpoint of the reference has a
+/// priority.
 #[must_use]
 pub fn serves(
     model: Option<PriorityModel>,
@@ -79,10 +83,11 @@ pub fn serves(
     }
 }
 
-/// Which endpoints serve a call, as indices into `endpoints`, the priorities that the reference gives them (-1: none).
+/// Returns the endpoints that serve a call, as indices into `endpoints`, the endpoint priorities in
+/// the reference (-1: none).
 ///
-/// Without a model, or with a server-declared priority, all do. Else those of exactly the client's priority or inside its band; where
-/// none has a priority, as for a pool without lanes, all do.
+/// Without a model, or with a server-declared priority, all serve it. Else those with exactly the
+/// client's priority or inside its band; if none has a priority, as for a pool without lanes, all.
 ///
 /// # Errors
 /// [`Unreachable::NoEndpoint`].
@@ -139,5 +144,17 @@ mod tests {
         let band = PriorityBand::new(15, 30).unwrap();
         assert_eq!(endpoints(CLIENT, Some(band), p(16), &lanes), Ok(vec![1, 2]));
         assert_eq!(endpoints(CLIENT, None, p(0), &[]), Err(Unreachable::NoEndpoint));
+    }
+
+    #[test]
+    fn every_reason_says_something_else() {
+        let texts: Vec<String> =
+            [Unreachable::Conflict, Unreachable::BandsWithoutModel, Unreachable::OutsideBands, Unreachable::NoEndpoint]
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+        for (index, text) in texts.iter().enumerate() {
+            assert!(!text.is_empty() && !texts[..index].contains(text), "{text:?}");
+        }
     }
 }

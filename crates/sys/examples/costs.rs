@@ -1,5 +1,6 @@
-//! Prints what the primitives cost on this machine, in nanoseconds per operation: the median of several runs, on one
-//! thread, in cache, beside the bare atomic addition that they are measured against.
+//! Prints the cost of the primitives on this machine, in nanoseconds per operation: the median of
+//! several runs, on one thread, in cache, beside the bare atomic addition that they are measured
+//! against.
 //!
 //! `cargo run -p corelane-sys --release --example costs`
 
@@ -9,11 +10,11 @@ use std::time::Instant;
 
 use corelane_sys::buffer::Buffer;
 use corelane_sys::counters;
-use corelane_sys::index::Writer;
-use corelane_sys::lock::{Exclusive, Mutex, PiMutex, Scope};
+use corelane_sys::hash_index::HashIndexWriter;
+use corelane_sys::lock::{CheckoutCell, Mutex, PiMutex, Scope};
 use corelane_sys::mpsc::Mailbox;
-use corelane_sys::published::Published;
-use corelane_sys::slots::SlotTable;
+use corelane_sys::rcu_cell::RcuCell;
+use corelane_sys::slab::GenerationalSlab;
 use corelane_sys::{clock, process, thread};
 
 const ROUNDS: u32 = 1_000_000;
@@ -45,7 +46,7 @@ fn main() {
         black_box(&word).fetch_sub(1, Ordering::Release);
     });
     slots();
-    let published = Published::new("costs", Scope::Orb, 7u64);
+    let published = RcuCell::new("costs", Scope::Orb, 7u64);
     measure("Published load + read + drop", || {
         black_box(*black_box(&published).load());
     });
@@ -57,9 +58,9 @@ fn main() {
     measure("counters: snapshot", || {
         black_box(counters::snapshot());
     });
-    let exclusive = Exclusive::new("costs", Scope::Connection, 7u64);
+    let exclusive = CheckoutCell::new("costs", Scope::Connection, 7u64);
     measure("Exclusive try_lock + unlock", || {
-        black_box(black_box(&exclusive).try_lock().map(|guard| *guard));
+        black_box(black_box(&exclusive).try_checkout().map(|guard| *guard));
     });
     let mutex = Mutex::new("costs", Scope::Connection, 7u64);
     measure("Mutex lock + unlock, uncontended", || {
@@ -77,7 +78,7 @@ fn main() {
     let mut buffer = Buffer::with_capacity(4096).expect("memory");
     measure("Buffer reserve + filled + consume", || {
         let _ = buffer.reserve(100);
-        buffer.filled(black_box(100));
+        buffer.advance(black_box(100));
         black_box(&*buffer);
         buffer.consume(100);
     });
@@ -93,7 +94,7 @@ fn main() {
 }
 
 fn slots() {
-    let table = SlotTable::new("costs", Scope::Orb, u32::MAX);
+    let table = GenerationalSlab::new("costs", Scope::Orb, u32::MAX);
     let keys: Vec<_> = (0..1_000_000u64).filter_map(|n| table.insert([n; 4]).ok()).collect();
     let (index, generation) = keys[12345];
     measure("SlotTable get + read + drop, one slot", || {
@@ -121,7 +122,7 @@ fn slots() {
 }
 
 fn index() {
-    let mut writer = Writer::new("costs", Scope::Orb);
+    let mut writer = HashIndexWriter::new("costs", Scope::Orb);
     let key = |n: u32| -> [u8; 40] { std::array::from_fn(|at| n.to_le_bytes()[at % 4]) };
     for n in 0..100_000 {
         writer.insert(&key(n), n);

@@ -1,49 +1,95 @@
 //! Linux primitives for a real-time ORB, as safe functions and types.
 //!
 //! This crate exists because the rest of Corelane forbids `unsafe`: every system call, every memory
-//! mapping and every hand-made atomic protocol lives here, behind an interface that cannot be misused
-//! into undefined behaviour. It knows nothing of CORBA.
+//! mapping and every hand-made atomic protocol lives here, behind an interface that cannot be
+//! misused into undefined behaviour. It knows nothing of CORBA.
 //!
 //! Two invariants hold throughout:
 //!
-//! * every system call is made through one private module, which counts it for the calling thread
-//!   ([`counters`]), so that "two system calls per invocation" is a test and not a claim;
-//! * protocols over atomics (`slots`, `published`, `mpsc`, `ring`, `roster`, `rush`, `lock::Exclusive`) are written against a shim
-//!   that is the standard library normally and `loom` under `--cfg loom`, where they are model-checked.
+//! * Every system call is made through one private module, which counts it for the calling thread
+//!   ([`counters`]). So "two system calls per invocation" is a test and not a claim.
+//! * Protocols over atomics (`slab`, `rcu_cell`, `mpsc`, `ring`, `idle_threads`, `burst`,
+//!   `lock::CheckoutCell`) are written against a shim. It is the standard library normally and
+//!   `loom` under `--cfg loom`, where they are model-checked.
+//!
+//! # Modules
+//! The source files are in five folders by purpose. The folders are not part of a module's path.
+//!
+//! | `sync/` | content |
+//! |---|---|
+//! | [`event_count`] | waiting for changes of lock-free state |
+//! | [`hash_index`] | a hash index from byte strings to slots, searched without waiting |
+//! | [`lock`] | counted locks: mutex, reader-writer lock, priority inheritance, checkout cell |
+//! | [`mpsc`] | a bounded queue with a descriptor to wake its receiver |
+//! | [`pending_lock`] | a try-lock with a flag for events that came while it was held |
+//! | [`rcu_cell`] | a value that is read without a lock while it is replaced |
+//! | `semaphore` | POSIX's counting semaphore; feature `bench` |
+//! | [`slab`] | values found by slot and generation without waiting |
+//! | [`wake_flag`] | waking one of several threads for listed work |
+//!
+//! | `thread/` | content |
+//! |---|---|
+//! | [`burst`] | one thread of a group works alone during a flood of short messages |
+//! | [`cpu_budget`] | lowering threads that have used up their processor time |
+//! | [`idle_threads`] | the idle threads of a group, and claims on them |
+//! | [`process`] | fork detection and properties of the process |
+//! | [`signal`] | termination requests through a descriptor |
+//! | [`thread`] | creating threads; scheduling classes, priorities and cores |
+//!
+//! | `io/` | content |
+//! |---|---|
+//! | [`bpf`] | maps and XDP programs in the kernel |
+//! | [`deferred_close`] | closing descriptors whose last close may sleep |
+//! | [`epoll`] | readiness of many descriptors |
+//! | [`eventfd`] | a descriptor that wakes a blocked thread |
+//! | [`poll`] | waiting for a few descriptors until a precise deadline |
+//! | [`socket`] | stream sockets: addresses, options, transfers, passed descriptors |
+//!
+//! | `memory/` | content |
+//! |---|---|
+//! | [`alloc`] | the system's allocator with a count |
+//! | [`buffer`] | receive buffers and the cache of their memory |
+//! | [`erased`] | references with an erased type |
+//! | [`memory`] | locking pages and touching the stack in advance |
+//! | [`ring`] | rings of bytes in shared memory; `ring::bare` with feature `bench` |
+//!
+//! | `observe/` | content |
+//! |---|---|
+//! | [`clock`] | the monotonic clock |
+//! | [`counters`] | counts of system calls, locks and allocations of a thread |
+//! | [`guarantees`] | real-time guarantees of this machine |
+//! | `older_kernel` | emulation of older kernels; feature `testing` |
+//! | [`mod@probe`] | time probes on the request path |
+//! | `ptrace_counter` | counts of another process's instructions; feature `bench` |
+//! | [`usage`] | processor time and memory used |
+//!
+//! # Features
+//! * `testing`: functions for tests of other crates.
+//! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare` and `ptrace_counter`.
 
-// What the other crates are told to take from here instead (clippy.toml) is made of these.
+// clippy.toml tells the other crates to use this crate's types instead of these; this crate wraps
+// them.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-mod call;
-mod shim;
+mod io;
+mod observe;
+mod sync;
+// Two folders have the names of public modules; their own modules need other names.
+#[path = "memory/mod.rs"]
+mod memory_folder;
+#[path = "thread/mod.rs"]
+mod thread_folder;
 
-pub mod alloc;
-pub mod buffer;
-pub mod clock;
-pub mod counters;
-pub mod epoll;
-pub mod erased;
-pub mod eventfd;
-pub mod gate;
-pub mod guarantees;
-pub mod index;
-pub mod lock;
-pub mod memory;
-pub mod mpsc;
-pub mod notice;
-pub mod overseer;
-pub mod poll;
-pub mod probe;
-pub mod process;
-pub mod published;
-pub mod ring;
-pub mod roster;
-pub mod rush;
-pub mod semaphore;
-pub mod signal;
-pub mod slots;
-pub mod socket;
-pub mod stepping;
-pub mod thread;
-pub mod turn;
-pub mod usage;
+use io::syscall;
+pub use io::{bpf, deferred_close, epoll, eventfd, poll, socket};
+pub use memory_folder::{alloc, buffer, erased, memory, ring};
+#[cfg(all(not(loom), feature = "testing"))]
+pub use observe::older_kernel;
+#[cfg(any(test, feature = "bench"))]
+pub use observe::ptrace_counter;
+pub use observe::{clock, counters, guarantees, probe, usage};
+#[cfg(any(test, feature = "bench"))]
+pub use sync::semaphore;
+use sync::shim;
+pub use sync::{event_count, hash_index, lock, mpsc, pending_lock, rcu_cell, slab, wake_flag};
+pub use thread_folder::{burst, cpu_budget, idle_threads, process, signal, thread};

@@ -1,4 +1,5 @@
-//! What a peer announces and does not send costs no memory. Alone in its process, whose memory is looked at.
+//! Announced message lengths cost no memory until the bytes arrive. Alone in its process, because
+//! it measures the process's memory.
 
 use corelane_sys::buffer::Buffer;
 
@@ -9,7 +10,7 @@ fn resident_kib() -> usize {
 }
 
 #[test]
-fn announced_lengths_cost_addresses_only() {
+fn announced_lengths_cost_only_addresses() {
     let before = resident_kib();
     let buffers: Vec<_> = (0..200).map(|_| Buffer::with_capacity(60 << 20).unwrap()).collect();
     let grown = resident_kib().saturating_sub(before);

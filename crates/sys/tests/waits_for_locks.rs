@@ -1,15 +1,16 @@
-//! A wait for a lock that another thread holds is between two points of a trace. Alone in its process: points are kept of all threads.
+//! Probes record the wait for a lock that another thread holds. Alone in its process, because
+//! points of all threads are kept.
 
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::probe;
 
-/// The points of the threads that wait, in order.
+/// Returns the points of the waiting threads, in order.
 fn points() -> Vec<&'static str> {
     probe::collect().into_iter().map(|record| record.point).collect()
 }
 
 fn while_held<G>(guard: G, wait: impl FnOnce() + Send) {
-    probe::on();
+    probe::enable();
     std::thread::scope(|scope| {
         scope.spawn(wait);
         while points() != ["lock wanted"] {
@@ -17,18 +18,18 @@ fn while_held<G>(guard: G, wait: impl FnOnce() + Send) {
         }
         drop(guard);
     });
-    probe::off();
+    probe::disable();
     assert_eq!(points(), ["lock wanted", "lock taken"]);
 }
 
 #[test]
-fn a_wait_for_a_lock_can_be_seen() {
+fn lock_wait_is_recorded_by_probes() {
     let lent = PiMutex::new("lent", Scope::Connection, ());
     while_held(lent.lock(), || drop(lent.lock()));
     let plain = Mutex::new("plain", Scope::Connection, ());
     while_held(plain.lock(), || drop(plain.lock()));
-    // Nobody waits: there is nothing to be seen.
-    probe::on();
+    // No thread waits, so nothing is recorded.
+    probe::enable();
     drop((lent.lock(), plain.lock()));
     assert_eq!(points(), [""; 0]);
 }

@@ -1,11 +1,13 @@
-//! Fixed-point decimal numbers: the values of IDL's `fixed<d,s>` (CORBA 3.0.3 sections 3.10.2 and 15.3.2.8).
+//! Fixed-point decimal numbers: the values of IDL's `fixed<d,s>` (CORBA 3.0.3 sections 3.10.2 and
+//! 15.3.2.8).
 //!
-//! A [`Fixed`] is a value of one IDL type: digits and scale are part of its Rust type, and a value that the type does not
-//! hold cannot be made. Arithmetic has [`Decimal`]s as results, because the scale of a result depends on the operands; the
-//! way back into a type says what becomes of digits for which it has no room: [`Fixed::truncate`] or [`Fixed::round`].
+//! A [`Fixed`] is a value of one IDL type. Digits and scale are part of its Rust type, which cannot
+//! hold other values. Arithmetic returns [`Decimal`]s, because the scale of a result depends on the
+//! operands. [`Fixed::truncate`] and [`Fixed::round`] convert back and treat excess digits
+//! differently.
 //!
-//! Results have at most 31 digits. Where exact ones would have more, fraction digits are dropped from the end, as the
-//! specification says; a whole part of more than 31 digits is [`DecimalError::Overflow`].
+//! Results have at most 31 digits. Excess fraction digits are dropped from the end, as the
+//! specification says. A whole part of more than 31 digits is [`DecimalError::Overflow`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,21 +15,21 @@ use std::str::FromStr;
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
-/// Digits that a fixed-point number has at most.
+/// Maximum number of digits of a fixed-point number.
 pub const MAX_DIGITS: u8 = 31;
 
-/// The first number with too many digits.
+/// The lowest number with too many digits.
 const LIMIT: u128 = 10u128.pow(MAX_DIGITS as u32);
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecimalError {
-    /// The whole part has more digits than the type, or than 31.
+    /// The whole part has more digits than the type permits, or more than 31.
     Overflow,
     /// The divisor is 0.
     DivisionByZero,
-    /// Text that is no decimal number.
+    /// The text is not a decimal number.
     NotANumber,
 }
 
@@ -58,14 +60,14 @@ impl std::error::Error for DecimalError {}
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Decimal {
-    /// The value times ten to the power of the scale, less than `LIMIT` either way.
+    /// The value times ten to the power of the scale. Its magnitude is less than `LIMIT`.
     unscaled: i128,
-    /// At most [`MAX_DIGITS`].
+    /// The number of fraction digits, at most [`MAX_DIGITS`].
     scale: u8,
 }
 
 impl Decimal {
-    /// The number `unscaled / 10^scale`.
+    /// Returns the number `unscaled / 10^scale`.
     ///
     /// # Errors
     /// [`DecimalError::Overflow`] for more than 31 digits or a scale above 31.
@@ -76,26 +78,26 @@ impl Decimal {
         Ok(Decimal { unscaled, scale })
     }
 
-    /// The value times ten to the power of the [scale](Decimal::scale).
+    /// Returns the value times ten to the power of the [scale](Decimal::scale).
     #[must_use]
     pub const fn unscaled(self) -> i128 {
         self.unscaled
     }
 
-    /// Digits behind the point.
+    /// Returns the number of fraction digits.
     #[must_use]
     pub const fn scale(self) -> u8 {
         self.scale
     }
 
-    /// The sum.
+    /// Returns the sum.
     ///
     /// # Errors
     /// [`DecimalError::Overflow`].
     pub fn checked_add(self, other: Decimal) -> Result<Decimal, DecimalError> {
         let scale = self.scale.max(other.scale);
-        let (left, right) = (Wide::of(self.unscaled).raised(scale - self.scale), other);
-        let right = Wide::of(right.unscaled).raised(scale - right.scale);
+        let (left, right) = (WideInteger::of(self.unscaled).raised(scale - self.scale), other);
+        let right = WideInteger::of(right.unscaled).raised(scale - right.scale);
         let negative = |number: Decimal| number.unscaled < 0;
         let (sum, minus) = match (negative(self), negative(other)) {
             (left_minus, right_minus) if left_minus == right_minus => (left.plus(right), left_minus),
@@ -107,7 +109,7 @@ impl Decimal {
         sum.decimal(minus, u32::from(scale))
     }
 
-    /// The difference.
+    /// Returns the difference.
     ///
     /// # Errors
     /// [`DecimalError::Overflow`].
@@ -115,17 +117,17 @@ impl Decimal {
         self.checked_add(-other)
     }
 
-    /// The product.
+    /// Returns the product.
     ///
     /// # Errors
     /// [`DecimalError::Overflow`].
     pub fn checked_mul(self, other: Decimal) -> Result<Decimal, DecimalError> {
-        let product = Wide::product(self.unscaled.unsigned_abs(), other.unscaled.unsigned_abs());
+        let product = WideInteger::product(self.unscaled.unsigned_abs(), other.unscaled.unsigned_abs());
         let minus = (self.unscaled < 0) != (other.unscaled < 0);
         product.decimal(minus, u32::from(self.scale) + u32::from(other.scale))
     }
 
-    /// The quotient, exact where 31 digits hold it, else with the digits that they hold.
+    /// Returns the quotient: exact if it has at most 31 digits, else its first 31 digits.
     ///
     /// # Errors
     /// [`DecimalError::DivisionByZero`], [`DecimalError::Overflow`].
@@ -137,7 +139,8 @@ impl Decimal {
         let dividend = self.unscaled.unsigned_abs();
         let (mut digits, mut rest) = (dividend / divisor, dividend % divisor);
         let (mut scale, taken) = (u32::from(self.scale), u32::from(other.scale));
-        // Each step is one more digit. A scale below that of the divisor is a number before the point that is not over.
+        // Each step adds a digit. While the scale is below the divisor's, the whole part is not
+        // complete.
         while scale < taken || (rest != 0 && digits < LIMIT / 10 && scale - taken < u32::from(MAX_DIGITS)) {
             if digits >= LIMIT / 10 {
                 return Err(DecimalError::Overflow);
@@ -148,10 +151,10 @@ impl Decimal {
             scale += 1;
         }
         let minus = (self.unscaled < 0) != (other.unscaled < 0);
-        Wide::of_magnitude(digits).decimal(minus, scale - taken)
+        WideInteger::of_magnitude(digits).decimal(minus, scale - taken)
     }
 
-    /// The number with `scale` digits behind the point at most; digits beyond are dropped.
+    /// Returns the number with at most `scale` fraction digits; further digits are dropped.
     #[must_use]
     pub const fn truncate(self, scale: u8) -> Decimal {
         if scale >= self.scale {
@@ -160,7 +163,8 @@ impl Decimal {
         Decimal { unscaled: self.unscaled / 10i128.pow((self.scale - scale) as u32), scale }
     }
 
-    /// The number with `scale` digits behind the point at most, the nearest one; halves go away from zero.
+    /// Returns the nearest number with at most `scale` fraction digits; halves are rounded away
+    /// from zero.
     #[must_use]
     pub const fn round(self, scale: u8) -> Decimal {
         if scale >= self.scale {
@@ -171,14 +175,14 @@ impl Decimal {
         Decimal { unscaled: (self.unscaled + half) / unit, scale }
     }
 
-    /// The nearest floating-point number.
+    /// Returns the nearest floating-point number.
     #[must_use]
     pub fn to_f64(self) -> f64 {
-        // The standard library reads decimal text exactly.
+        // The standard library parses decimal text exactly.
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// The number without zeros at the end of its fraction: what equal numbers have in common.
+    /// Returns the number without trailing zeros in its fraction, the same for equal numbers.
     fn canonical(self) -> (i128, u8) {
         let (mut unscaled, mut scale) = (self.unscaled, self.scale);
         while scale > 0 && unscaled % 10 == 0 {
@@ -213,7 +217,7 @@ impl std::hash::Hash for Decimal {
 impl Ord for Decimal {
     fn cmp(&self, other: &Decimal) -> Ordering {
         let scale = self.scale.max(other.scale);
-        let size = |number: &Decimal| Wide::of(number.unscaled).raised(scale - number.scale);
+        let size = |number: &Decimal| WideInteger::of(number.unscaled).raised(scale - number.scale);
         match (self.unscaled < 0, other.unscaled < 0) {
             (false, true) => Ordering::Greater,
             (true, false) => Ordering::Less,
@@ -241,8 +245,8 @@ impl From<u64> for Decimal {
     }
 }
 
-/// The number as it is printed, with the fewest digits that tell it from its neighbours: 0.1 is 0.1. Fraction digits beyond 31 in all
-/// are dropped.
+/// Converts the shortest decimal text that identifies the floating-point number: 0.1 becomes 0.1.
+/// Fraction digits beyond 31 digits in total are dropped.
 impl TryFrom<f64> for Decimal {
     type Error = DecimalError;
 
@@ -254,7 +258,8 @@ impl TryFrom<f64> for Decimal {
 impl FromStr for Decimal {
     type Err = DecimalError;
 
-    /// Reads `-12.50`, with or without the `d` of IDL's literals. Fraction digits beyond 31 digits in all are dropped.
+    /// Parses `-12.50`, with or without the `d` of IDL's literals. Fraction digits beyond 31 digits
+    /// in total are dropped.
     fn from_str(text: &str) -> Result<Decimal, DecimalError> {
         let text = text.strip_suffix(['d', 'D']).unwrap_or(text);
         let (minus, digits) = match text.strip_prefix('-') {
@@ -295,65 +300,65 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// A number without a sign, of up to 76 digits: what arithmetic passes through. `high * 10^38 + low`.
+/// An unsigned number of up to 76 digits for intermediate results: `high * 10^38 + low`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Wide {
+struct WideInteger {
     high: u128,
     low: u128,
 }
 
-impl Wide {
-    /// What carries from the low part to the high one.
+impl WideInteger {
+    /// The carry from the low part to the high part.
     const UNIT: u128 = 10u128.pow(38);
-    /// Half of its digits: products of two such parts fit.
+    /// The unit of half the digits of a part: products of two such halves fit.
     const PART: u128 = 10u128.pow(19);
 
-    fn of(number: i128) -> Wide {
-        Wide::of_magnitude(number.unsigned_abs())
+    fn of(number: i128) -> WideInteger {
+        WideInteger::of_magnitude(number.unsigned_abs())
     }
 
-    fn of_magnitude(number: u128) -> Wide {
-        Wide { high: number / Self::UNIT, low: number % Self::UNIT }
+    fn of_magnitude(number: u128) -> WideInteger {
+        WideInteger { high: number / Self::UNIT, low: number % Self::UNIT }
     }
 
-    fn product(left: u128, right: u128) -> Wide {
+    fn product(left: u128, right: u128) -> WideInteger {
         let (left_high, left_low) = (left / Self::PART, left % Self::PART);
         let (right_high, right_low) = (right / Self::PART, right % Self::PART);
         let middle = left_high * right_low + left_low * right_high;
-        // Neither factor has more than 31 digits, so the middle has at most 32 and nothing overflows.
-        let low = Wide::of_magnitude(left_low * right_low)
-            .plus(Wide { high: middle / Self::PART, low: middle % Self::PART * Self::PART });
-        low.plus(Wide { high: left_high * right_high, low: 0 })
+        // Neither factor has more than 31 digits, so `middle` has at most 32 and nothing overflows.
+        let low = WideInteger::of_magnitude(left_low * right_low)
+            .plus(WideInteger { high: middle / Self::PART, low: middle % Self::PART * Self::PART });
+        low.plus(WideInteger { high: left_high * right_high, low: 0 })
     }
 
-    fn plus(self, other: Wide) -> Wide {
+    fn plus(self, other: WideInteger) -> WideInteger {
         let low = self.low + other.low;
-        Wide { high: self.high + other.high + low / Self::UNIT, low: low % Self::UNIT }
+        WideInteger { high: self.high + other.high + low / Self::UNIT, low: low % Self::UNIT }
     }
 
-    /// The difference from a number that is not larger.
-    fn minus(self, other: Wide) -> Wide {
+    /// Returns the difference; `other` must not be larger.
+    fn minus(self, other: WideInteger) -> WideInteger {
         let borrow = u128::from(self.low < other.low);
-        Wide { high: self.high - other.high - borrow, low: self.low + borrow * Self::UNIT - other.low }
+        WideInteger { high: self.high - other.high - borrow, low: self.low + borrow * Self::UNIT - other.low }
     }
 
-    /// Times ten to a power of at most 31.
-    fn raised(self, power: u8) -> Wide {
+    /// Returns the number times ten to a power of at most 31.
+    fn raised(self, power: u8) -> WideInteger {
         let mut number = self;
         for _ in 0..power {
             let (carried, kept) = (number.low / (Self::UNIT / 10), number.low % (Self::UNIT / 10));
-            number = Wide { high: number.high * 10 + carried, low: kept * 10 };
+            number = WideInteger { high: number.high * 10 + carried, low: kept * 10 };
         }
         number
     }
 
-    /// A tenth, the rest dropped.
-    fn tenth(self) -> Wide {
+    /// Returns a tenth of the number, without its fraction.
+    fn tenth(self) -> WideInteger {
         let low = (self.high % 10 * (Self::UNIT / 10)) + self.low / 10;
-        Wide { high: self.high / 10, low }
+        WideInteger { high: self.high / 10, low }
     }
 
-    /// The number as a decimal of 31 digits.
+    /// Returns the number as a decimal of at most 31 digits.
     fn decimal(self, minus: bool, scale: u32) -> Result<Decimal, DecimalError> {
         let (mut number, mut scale) = (self, scale);
         while number.high != 0 || number.low >= LIMIT || scale > u32::from(MAX_DIGITS) {
@@ -366,7 +371,7 @@ impl Wide {
     }
 }
 
-/// A value of the IDL type `fixed<D,S>`: `D` digits, `S` of them behind the point.
+/// A value of the IDL type `fixed<D,S>`: `D` digits, `S` of them after the point.
 ///
 /// # Examples
 /// ```
@@ -385,9 +390,9 @@ pub struct Fixed<const D: u8, const S: u8> {
 }
 
 impl<const D: u8, const S: u8> Fixed<D, S> {
-    /// All its digits.
+    /// The number of digits.
     pub const DIGITS: u8 = D;
-    /// Those behind the point.
+    /// The number of fraction digits.
     pub const SCALE: u8 = S;
 
     const END: u128 = {
@@ -398,7 +403,7 @@ impl<const D: u8, const S: u8> Fixed<D, S> {
         10u128.pow(D as u32)
     };
 
-    /// The number `unscaled / 10^S`.
+    /// Returns the number `unscaled / 10^S`.
     ///
     /// # Errors
     /// [`DecimalError::Overflow`] for more than `D` digits.
@@ -406,10 +411,10 @@ impl<const D: u8, const S: u8> Fixed<D, S> {
         if unscaled.unsigned_abs() >= Self::END { Err(DecimalError::Overflow) } else { Ok(Fixed { unscaled }) }
     }
 
-    /// For constants of generated code: the same, where it is known that the number fits.
+    /// Returns the number `unscaled / 10^S`, for constants of generated code that are known to fit.
     ///
     /// # Panics
-    /// At compile time, if it does not.
+    /// At compile time, if the number does not fit.
     #[doc(hidden)]
     #[must_use]
     pub const fn constant(unscaled: i128) -> Self {
@@ -417,25 +422,25 @@ impl<const D: u8, const S: u8> Fixed<D, S> {
         Fixed { unscaled }
     }
 
-    /// The value times ten to the power of `S`.
+    /// Returns the value times ten to the power of `S`.
     #[must_use]
     pub const fn unscaled(self) -> i128 {
         self.unscaled
     }
 
-    /// The value, to calculate with.
+    /// Returns the value as a [`Decimal`], for arithmetic.
     #[must_use]
     pub const fn decimal(self) -> Decimal {
         Decimal { unscaled: self.unscaled, scale: S }
     }
 
-    /// The number, without digits behind the point for which the type has no room.
+    /// Returns the number without the fraction digits that exceed the type's scale.
     ///
     /// # Errors
     /// [`DecimalError::Overflow`] if the whole part does not fit.
     pub fn truncate(number: Decimal) -> Result<Self, DecimalError> {
         let number = number.truncate(S);
-        let raised = Wide::of(number.unscaled).raised(S - number.scale);
+        let raised = WideInteger::of(number.unscaled).raised(S - number.scale);
         if raised.high != 0 {
             return Err(DecimalError::Overflow);
         }
@@ -443,7 +448,7 @@ impl<const D: u8, const S: u8> Fixed<D, S> {
         Self::from_unscaled(if number.unscaled < 0 { -unscaled } else { unscaled })
     }
 
-    /// The nearest number of the type; halves go away from zero.
+    /// Returns the nearest number of the type; halves are rounded away from zero.
     ///
     /// # Errors
     /// [`DecimalError::Overflow`] if the whole part does not fit.
@@ -461,7 +466,7 @@ impl<const D: u8, const S: u8> From<Fixed<D, S>> for Decimal {
 impl<const D: u8, const S: u8> FromStr for Fixed<D, S> {
     type Err = DecimalError;
 
-    /// Reads `-12.50`; digits behind the point for which the type has no room are dropped.
+    /// Parses `-12.50`; fraction digits that exceed the type's scale are dropped.
     fn from_str(text: &str) -> Result<Self, DecimalError> {
         Self::truncate(text.parse()?)
     }

@@ -1,9 +1,10 @@
-//! Entry points for fuzzing: plain functions over octets that must come back whatever they are given. A panic is a finding, and
-//! so is a broken promise, which an assertion here turns into a panic. Found inputs live in `tests/corpus/<function>/`.
+//! Entry points for fuzzing: functions that must return for every input. A panic is a finding, and
+//! so is a broken promise, which an assertion turns into a panic. Inputs of past findings are in
+//! `tests/corpus/<function>/`.
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueSpace};
 use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
-use crate::connection::{Answered, FragmentPlan, Framer, Initiative, ProtocolFault, RequestTable, Step};
+use crate::connection::{ConnectionSide, FragmentPlan, Framer, FramingStep, ProtocolFault, ReplyMatch, RequestTable};
 use crate::dynamic::{AnyValue, Value};
 use crate::exception::SystemExceptionBody;
 use crate::giop::{
@@ -15,26 +16,26 @@ use crate::rt;
 
 /// Small limits, so that short inputs reach them.
 static LIMITS: Limits = Limits {
-    message_size: 4096,
-    string_length: 512,
-    sequence_length: 8192,
-    sequence_memory: 1 << 20,
-    nesting: 8,
-    values: 64,
-    repository_ids: 4,
-    repository_id: 64,
-    contexts: 8,
-    profiles: 4,
-    components: 8,
-    lane_endpoints: 16,
-    pending_fragmented: 4,
-    pending_octets: 8192,
-    fragments: 16,
-    outstanding_requests: 8,
-    reference_text: 4096,
+    max_message_size: 4096,
+    max_string_length: 512,
+    max_sequence_length: 8192,
+    max_decoded_bytes: 1 << 20,
+    max_nesting: 8,
+    max_values: 64,
+    max_repository_ids: 4,
+    max_repository_id_length: 64,
+    max_service_contexts: 8,
+    max_profiles: 4,
+    max_components: 8,
+    max_lane_endpoints: 16,
+    max_partial_messages: 4,
+    max_partial_bytes: 8192,
+    max_fragments: 16,
+    max_outstanding_requests: 8,
+    max_reference_text: 4096,
 };
 
-/// Every type of CDR, with settings that the first octet chooses.
+/// Decodes every type of CDR, with settings from the first byte.
 pub fn cdr(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let bit = |bit: u8| settings >> bit & 1 == 1;
@@ -59,10 +60,10 @@ pub fn cdr(input: &[u8]) {
         .with_scratch(&scratch)
         .with_owner(&owner);
     if bit(6) {
-        d = d.with_breaks(&breaks);
+        d = d.with_fragment_starts(&breaks);
     }
     each_type(&d);
-    // The same again as a script: each octet chooses what is read next.
+    // Decode again with the input as a script: each byte selects the next type.
     let mut steps = 0;
     while let Ok(step) = d.read_u8() {
         steps += 1;
@@ -72,8 +73,8 @@ pub fn cdr(input: &[u8]) {
     }
 }
 
-/// A value of any type: what was read can be written, and read again, within the same nesting; so can its parts. The first octet
-/// chooses settings.
+/// Decodes an `any`, with settings from the first byte. A decoded value can be written, and read
+/// again within the same nesting; so can its parts.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
@@ -92,8 +93,8 @@ pub fn any(input: &[u8]) {
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
-        // Text may be longer in another code set; nothing may lie deeper.
-        let limits = Limits { nesting: LIMITS.nesting, ..Limits::DEFAULT };
+        // Text may be longer in another code set; the nesting must not be deeper.
+        let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
         let space = ValueSpace::new();
         let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_values(&space);
         let again = AnyValue::decode(&mut d);
@@ -148,7 +149,7 @@ fn each_type(d: &Decoder<'_>) {
         let mut d = d.clone();
         if let Ok(value) = T::decode(&mut d) {
             let mut e = Encoder::new();
-            // What was read may hold characters that cannot be sent back, such as NUL.
+            // The value may hold characters that cannot be sent, such as NUL.
             if value.encode(&mut e).is_ok() {
                 assert!(e.len() >= T::MIN_SIZE);
                 let octets = e.to_vec();
@@ -181,21 +182,21 @@ fn each_type(d: &Decoder<'_>) {
             if let Ok(profile) = Profile::parse(tag, data, &LIMITS) {
                 let _ = (profile.endpoints(), profile.orb_type());
             }
-            let _ = TaoEndpoint::parse_all(tag, data);
+            let _ = TaoEndpoint::parse_all(tag, data, &LIMITS);
         }
         let _ = (rt::parse_priority_context(data), rt::parse_range_context(data), rt::parse_bands(data));
         let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data));
         let _ = (alternate_address(data), unix_transport(data), policies(data), CodeSetContext::parse(data));
         if let Ok(info) = CodeSetInfo::parse(data) {
-            let _ = negotiate(&CodeSetInfo::own(CharSet::Utf8), &info, WideOrder::Standard);
+            let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideOrder::Standard);
         }
     }
 }
 
-/// What came out of a framer: messages with their cuts, then perhaps a fault.
+/// The output of a framer: messages with their fragment starts, then an optional fault.
 type Framed = (Vec<(Vec<u8>, Vec<usize>)>, Option<ProtocolFault>);
 
-/// Feeds a stream in pieces of the given sizes (over and over).
+/// Feeds a stream to a framer in pieces of the given sizes, which repeat.
 fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
     let mut framer = Framer::new();
     let (mut read, mut arrived, mut messages) = (0, 0, Vec::new());
@@ -204,7 +205,7 @@ fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
         let unread = stream.get(read..arrived).unwrap_or_default();
         match framer.next(unread, &LIMITS) {
             Err(fault) => return (messages, Some(fault)),
-            Ok(Step::NeedMore(wanted)) => {
+            Ok(FramingStep::NeedMore(wanted)) => {
                 assert!(wanted > unread.len());
                 if arrived == stream.len() {
                     return (messages, None);
@@ -212,30 +213,30 @@ fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
                 let size = sizes.next().map_or(usize::MAX, |size| usize::from(*size) + 1);
                 arrived = arrived.saturating_add(size).min(stream.len());
             }
-            Ok(Step::Message { len, .. }) => {
+            Ok(FramingStep::Message { len, .. }) => {
                 messages.push((unread.get(..len).unwrap_or_default().to_vec(), Vec::new()));
                 read += len;
             }
-            Ok(Step::Absorbed(len)) => read += len,
-            Ok(Step::Assembled { message, breaks, len, .. }) => {
+            Ok(FramingStep::FragmentBuffered(len)) => read += len,
+            Ok(FramingStep::Assembled { message, fragment_starts: breaks, len, .. }) => {
                 messages.push((message, breaks));
                 read += len;
             }
         }
         assert!(read <= arrived);
-        assert!(framer.pending() <= LIMITS.pending_fragmented as usize);
-        assert!(framer.pending_octets() <= LIMITS.pending_octets as usize + Header::LEN);
+        assert!(framer.partial_count() <= LIMITS.max_partial_messages as usize);
+        assert!(framer.partial_bytes() <= LIMITS.max_partial_bytes as usize + Header::LEN);
     }
 }
 
-/// GIOP messages out of a stream that comes in arbitrary pieces: what comes out does not depend on them. The first octets
-/// are the sizes of the pieces.
+/// Frames a stream of GIOP messages that arrives in pieces; the output must not depend on the
+/// pieces. The first bytes of the input are their sizes.
 pub fn giop_framing(input: &[u8]) {
     let Some((sizes, stream)) = input.split_at_checked(4) else { return };
     let in_pieces = framed(stream, sizes);
     let at_once = framed(stream, &[]);
     assert_eq!(in_pieces.0, at_once.0);
-    // A fault may show before the rest of a header has come, with less to say.
+    // A fault may be found before the rest of a header has arrived, with fewer details.
     assert_eq!(in_pieces.1.is_some(), at_once.1.is_some());
     for (message, breaks) in &at_once.0 {
         view(message, breaks);
@@ -245,25 +246,26 @@ pub fn giop_framing(input: &[u8]) {
 /// Reads a whole message in every way.
 fn view(message: &[u8], breaks: &[usize]) {
     let Some(Ok(header)) = message.first_chunk().map(Header::parse) else { return };
-    assert_eq!(header.total(), message.len());
+    assert_eq!(header.total_len(), message.len());
     match header.kind {
         MessageKind::Request => {
             if let Ok(request) = Request::parse(message, &header, &LIMITS) {
                 assert!(request.body_at <= message.len());
                 assert_eq!(request.contexts.iter().count(), request.contexts.len());
-                each_type(&request.body().with_limits(&LIMITS).with_breaks(breaks));
+                each_type(&request.body().with_limits(&LIMITS).with_fragment_starts(breaks));
                 write_again(&header, &request);
             }
         }
         MessageKind::Reply => {
             if let Ok(reply) = Reply::parse(message, &header, &LIMITS) {
                 assert_eq!(reply.contexts.iter().count(), reply.contexts.len());
-                each_type(&reply.body().with_limits(&LIMITS).with_breaks(breaks));
+                each_type(&reply.body().with_limits(&LIMITS).with_fragment_starts(breaks));
             }
         }
         MessageKind::LocateRequest => drop(LocateRequest::parse(message, &header, &LIMITS)),
         MessageKind::LocateReply => {
-            let _ = LocateReply::parse(message, &header).map(|reply| reply.forward(&LIMITS));
+            let _ =
+                LocateReply::parse(message, &header).map(|reply| Ior::decode(&mut reply.body().with_limits(&LIMITS)));
         }
         MessageKind::CancelRequest => drop(CancelRequest::parse(message, &header)),
         MessageKind::CloseConnection | MessageKind::MessageError | MessageKind::Fragment => {}
@@ -282,7 +284,7 @@ fn write_again(header: &Header, request: &Request<'_>) {
         operation: request.operation,
         contexts: &contexts,
     };
-    // A reference may have been read in pieces that do not stand alone.
+    // A reference may have been read in pieces that are not valid alone.
     let plain = !matches!(request.target, Target::Reference { .. });
     let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish(&mut e));
     assert!(written.is_ok());
@@ -296,7 +298,7 @@ fn write_again(header: &Header, request: &Request<'_>) {
     }
 }
 
-/// References as text: what can be read can be written, and reads the same again.
+/// Parses references as text. A parsed reference can be written, and parses to an equal one.
 pub fn ior_text(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(read) = ObjectUrl::parse(&text, &LIMITS) else { return };
@@ -318,15 +320,16 @@ pub fn ior_text(input: &[u8]) {
         }
         ObjectUrl::Corbaname(corbaname) => corbaname.to_string(),
     };
-    let limits = Limits { reference_text: u32::MAX, ..LIMITS.clone() };
+    let limits = Limits { max_reference_text: u32::MAX, ..LIMITS.clone() };
     assert_eq!(ObjectUrl::parse(&written, &limits), Ok(read));
 }
 
-/// Operations on the requests of a connection, one per octet: waiting requests, and messages that leave in fragments.
+/// Performs one operation for each byte on the request table of a connection, or cuts a message
+/// into fragments.
 pub fn connection_ops(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
-    let initiative = if first & 4 == 0 { Initiative::Ours } else { Initiative::Theirs };
-    let mut table = RequestTable::new(initiative, LIMITS.outstanding_requests);
+    let initiative = if first & 4 == 0 { ConnectionSide::Initiator } else { ConnectionSide::Acceptor };
+    let mut table = RequestTable::new(initiative, LIMITS.max_outstanding_requests);
     let mut waiting: Vec<(u32, usize)> = Vec::new();
     let mut forgotten: Vec<u32> = Vec::new();
     for (step, octet) in rest.iter().enumerate() {
@@ -337,7 +340,7 @@ pub fn connection_ops(input: &[u8]) {
                     assert!(waiting.iter().all(|entry| entry.0 != id) && !forgotten.contains(&id));
                     waiting.push((id, step));
                 }
-                Err(_) => assert_eq!(table.len() + forgotten.len(), LIMITS.outstanding_requests as usize),
+                Err(_) => assert_eq!(table.len() + forgotten.len(), LIMITS.max_outstanding_requests as usize),
             },
             2 => {
                 if !waiting.is_empty() {
@@ -346,18 +349,24 @@ pub fn connection_ops(input: &[u8]) {
                     if number & 1 == 0 {
                         assert_eq!((table.remove(id), table.remove(id)), (Some(value), None));
                     } else {
-                        assert_eq!((table.answer(id), table.answer(id)), (Answered::Waiting(value), Answered::Unasked));
+                        assert_eq!(
+                            (table.match_reply(id), table.match_reply(id)),
+                            (ReplyMatch::Matched(value), ReplyMatch::Unknown)
+                        );
                     }
                 }
             }
             3 => {
                 if number & 1 == 0 && !waiting.is_empty() {
                     let (id, value) = waiting.swap_remove(usize::from(number) % waiting.len());
-                    assert_eq!((table.forget(id), table.forget(id), table.remove(id)), (Some(value), None, None));
+                    assert_eq!((table.abandon(id), table.abandon(id), table.remove(id)), (Some(value), None, None));
                     forgotten.push(id);
                 } else if !forgotten.is_empty() {
                     let id = forgotten.swap_remove(usize::from(number) % forgotten.len());
-                    assert_eq!((table.answer(id), table.answer(id)), (Answered::Forgotten, Answered::Unasked));
+                    assert_eq!(
+                        (table.match_reply(id), table.match_reply(id)),
+                        (ReplyMatch::Abandoned, ReplyMatch::Unknown)
+                    );
                 }
             }
             4 => {
@@ -372,27 +381,27 @@ pub fn connection_ops(input: &[u8]) {
             }
             _ => plan(number, step),
         }
-        assert_eq!((table.len(), table.forgotten()), (waiting.len(), forgotten.len()));
+        assert_eq!((table.len(), table.abandoned()), (waiting.len(), forgotten.len()));
     }
 }
 
-/// The pieces of a plan are the message, and come together again.
+/// The fragments of a plan assemble to the message.
 fn plan(number: u8, step: usize) {
     let size = u32::try_from(step * 37 % 600).unwrap_or(0).max(4);
     for version in [Version::GIOP_1_1, Version::GIOP_1_2] {
         let header = Header { version, endian: Endian::Little, more_fragments: false, kind: MessageKind::Reply, size };
-        let mut message = header.octets().to_vec();
-        message.resize(header.total(), number);
+        let mut message = header.to_bytes().to_vec();
+        message.resize(header.total_len(), number);
         let id = u32::from_le_bytes([number; 4]);
         let mut framer = Framer::new();
-        let limits = Limits { fragments: 100, ..LIMITS.clone() };
+        let limits = Limits { max_fragments: 100, ..LIMITS.clone() };
         let mut whole = None;
         for piece in FragmentPlan::new(&header, id, usize::from(number) * 16) {
             let octets = [piece.header(), message.get(piece.octets.clone()).unwrap_or_default()].concat();
             match framer.next(&octets, &limits) {
-                Ok(Step::Message { .. }) => whole = Some(octets),
-                Ok(Step::Assembled { message, .. }) => whole = Some(message),
-                other => assert!(matches!(other, Ok(Step::Absorbed(_)))),
+                Ok(FramingStep::Message { .. }) => whole = Some(octets),
+                Ok(FramingStep::Assembled { message, .. }) => whole = Some(message),
+                other => assert!(matches!(other, Ok(FramingStep::FragmentBuffered(_)))),
             }
         }
         assert_eq!(whole, Some(message));
@@ -411,7 +420,7 @@ mod tests {
     const TARGETS: [Target; 4] =
         [("cdr", cdr), ("giop_framing", giop_framing), ("ior_text", ior_text), ("connection_ops", connection_ops)];
 
-    /// A generator of which the seed is the whole state.
+    /// A random number generator whose only state is its seed.
     struct Xorshift(u64);
 
     impl Xorshift {
@@ -441,7 +450,7 @@ mod tests {
         }
     }
 
-    /// Messages and references of other ORBs, as inputs.
+    /// Returns messages and references of other ORBs, as inputs.
     fn seeds() -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         for product in ["omniorb", "tao"] {

@@ -1,23 +1,24 @@
-//! CORBA on the wire, as pure functions and state machines: IDL values to and from CDR octets, GIOP messages, object
-//! references and addresses, and the protocol state of one connection.
+//! CORBA on the wire: IDL values to and from CDR, GIOP messages, object references, and the
+//! protocol state of one connection. Everything is a pure function or a state machine.
 //!
-//! Nothing here opens a socket, reads a clock, starts a thread or blocks: octets, limits and time are arguments.
-//! Octets that come from outside never make a function of this crate panic, and a length that a peer declares never
-//! sizes an allocation before the octets it announces have arrived. Every bound is a field of [`Limits`].
+//! Nothing here opens a socket, reads a clock, starts a thread or blocks: received bytes, limits
+//! and time are arguments. Bytes from outside never make a function of this crate panic. A length
+//! that a peer declares never sizes an allocation before the bytes that it announces have arrived.
+//! Every bound is a field of [`Limits`].
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`cdr`] | the encoder, the decoder and what both need: primitive slices, owned octets, the arena |
+//! | [`cdr`] | encoder, decoder, primitive slices, owned octets, scratch memory |
 //! | [`codeset`] | transmission code sets, their negotiation and conversion |
 //! | [`decimal`] | fixed-point decimal numbers and their arithmetic |
 //! | [`giop`] | views of received messages and writers of messages, GIOP 1.0, 1.1 and 1.2 |
 //! | [`ior`] | object references, their profiles and components, and their text forms |
-//! | [`connection`] | framing, fragments, outstanding requests and orderly closing, without any input or output |
+//! | [`connection`] | framing, fragments and outstanding requests, without input or output |
 //! | [`exception`] | system exceptions: names, minor codes, wire form |
 //! | [`rt`] | service contexts and policies of Real-time CORBA |
-//! | [`typecode`] | types as values: TypeCodes |
-//! | [`dynamic`] | values of types that are known only at run time: `any`, and trees of values |
-//! | [`limits`] | every bound, with the attack that it stops |
+//! | [`typecode`] | TypeCodes: types as values |
+//! | [`dynamic`] | values whose types are known only at run time: `any` and value trees |
+//! | [`limits`] | every bound on received data, with the attack that it stops |
 #![forbid(unsafe_code)]
 #![deny(
     clippy::cast_possible_truncation,

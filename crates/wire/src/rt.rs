@@ -1,5 +1,6 @@
-//! Real-time CORBA on the wire: two service contexts, and the policies that references carry (Real-time CORBA 1.2; TAO's forms where
-//! the specification leaves them open). Numbers are as they travel; what they mean is the ORB's to say.
+//! Real-time CORBA on the wire: service contexts, and the policies in references. The forms are
+//! those of Real-time CORBA 1.2, or TAO's where the specification leaves them open. Numbers are
+//! passed as encoded; the ORB interprets them.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub mod policy_type {
     pub const PRIORITY_BANDED_CONNECTION: u32 = 45;
 }
 
-/// The data of an RTCorbaPriority context (id 10), in the order of this machine.
+/// Returns the data of an RTCorbaPriority context (id 10), in the byte order of this machine.
 ///
 /// ```text
 /// octet order | 1 octet of padding | short priority
@@ -30,10 +31,11 @@ pub fn priority_context(priority: i16) -> [u8; 4] {
     [Endian::NATIVE.flag(), 0, a, b]
 }
 
-/// The priority in an RTCorbaPriority context. TAO writes -1 for none; what else is negative means nothing.
+/// Returns the priority in an RTCorbaPriority context. TAO writes -1 for none; other negative
+/// numbers are meaningless.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 ///
 /// # Examples
 /// ```
@@ -46,7 +48,7 @@ pub fn parse_priority_context(data: &[u8]) -> Result<i16, CdrError> {
     Decoder::for_encapsulation(data)?.read_i16()
 }
 
-/// The data of an RTCorbaPriorityRange context (id 11), in the order of this machine.
+/// Returns the data of an RTCorbaPriorityRange context (id 11), in the byte order of this machine.
 ///
 /// ```text
 /// octet order | 1 octet of padding | short low | short high
@@ -57,16 +59,17 @@ pub fn range_context(low: i16, high: i16) -> [u8; 6] {
     [Endian::NATIVE.flag(), 0, a, b, c, d]
 }
 
-/// The two ends in an RTCorbaPriorityRange context.
+/// Returns the lowest and the highest priority in an RTCorbaPriorityRange context.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 pub fn parse_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
     let mut d = Decoder::for_encapsulation(data)?;
     Ok((d.read_i16()?, d.read_i16()?))
 }
 
-/// The data of a remaining-deadline context (docs/wire-extensions.md), in the order of this machine.
+/// Returns the data of a remaining-deadline context (docs/wire-extensions.md), in the byte order of
+/// this machine.
 ///
 /// ```text
 /// octet order | 7 octets of padding | unsigned long long nanoseconds
@@ -80,19 +83,20 @@ pub fn deadline_context(remaining: Duration) -> [u8; 16] {
     data
 }
 
-/// The time in a remaining-deadline context.
+/// Returns the time in a remaining-deadline context.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
     Decoder::for_encapsulation(data)?.read_u64().map(Duration::from_nanos)
 }
 
-/// How long the client waits from the sending of the request on, in an INVOCATION_POLICIES context (id 7), if that says it: the value of a
-/// RelativeRoundtripTimeoutPolicy, `unsigned long long` in units of 100 ns.
+/// Returns how long the client waits after sending the request, if an INVOCATION_POLICIES context
+/// (id 7) says it. The value of RelativeRoundtripTimeoutPolicy is an `unsigned long long` in units
+/// of 100 ns.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 pub fn parse_round_trip(data: &[u8]) -> Result<Option<Duration>, CdrError> {
     let Some(value) = policies(data)?.find(policy_type::RELATIVE_ROUND_TRIP_TIMEOUT) else { return Ok(None) };
     let time = Decoder::for_encapsulation(value)?.read_u64()?;
@@ -106,14 +110,14 @@ pub fn parse_round_trip(data: &[u8]) -> Result<Option<Duration>, CdrError> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriorityModelValue {
-    /// 0: client propagated, 1: server declared.
+    /// The priority model. 0: client propagated, 1: server declared.
     pub model: u32,
-    /// With a server-declared model the object's own.
+    /// The priority of the object, if the model is server declared.
     pub server_priority: i16,
 }
 
 impl PriorityModelValue {
-    /// Writes the value.
+    /// Encodes the value.
     ///
     /// # Errors
     /// None.
@@ -125,24 +129,24 @@ impl PriorityModelValue {
         })
     }
 
-    /// Reads the value.
+    /// Parses the value.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed, for a model that does not exist too.
+    /// [`CdrError`] if it is malformed or the model does not exist.
     pub fn parse(value: &[u8]) -> Result<Self, CdrError> {
         let mut d = Decoder::for_encapsulation(value)?;
         Ok(PriorityModelValue { model: d.read_enum(2)?, server_priority: d.read_i16()? })
     }
 }
 
-/// Writes the value of a PriorityBandedConnectionPolicy.
+/// Encodes the value of a PriorityBandedConnectionPolicy.
 ///
 /// ```text
 /// octet order | 3 octets of padding | unsigned long count | count x { short low | short high }
 /// ```
 ///
 /// # Errors
-/// [`CdrError::TooLong`].
+/// [`CdrError::LengthOverflow`].
 pub fn encode_bands(bands: &[(i16, i16)]) -> Result<Vec<u8>, CdrError> {
     encapsulated(|e| {
         e.write_len(bands.len())?;
@@ -154,40 +158,41 @@ pub fn encode_bands(bands: &[(i16, i16)]) -> Result<Vec<u8>, CdrError> {
     })
 }
 
-/// Reads the value of a PriorityBandedConnectionPolicy.
+/// Parses the value of a PriorityBandedConnectionPolicy.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
     let mut d = Decoder::for_encapsulation(value)?;
     let count = d.read_len(4)?;
     (0..count).map(|_| Ok((d.read_i16()?, d.read_i16()?))).collect()
 }
 
-/// One protocol of a ClientProtocolPolicy, by the profile that it belongs to. ORB protocol properties travel as nothing, and those of
-/// the transport have no length: a protocol whose properties are not known ends the reading.
+/// One protocol of a ClientProtocolPolicy, by its profile tag. ORB protocol properties have no
+/// encoding, and transport properties have no length. A protocol with unknown properties therefore
+/// ends the parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolValue {
     /// IIOP.
     Tcp {
-        /// Kernel's send buffer in octets.
+        /// Size of the kernel's send buffer in bytes.
         send_buffer: i32,
-        /// Kernel's receive buffer in octets.
+        /// Size of the kernel's receive buffer in bytes.
         receive_buffer: i32,
-        /// Idle connections are probed.
+        /// True if the kernel probes idle connections.
         keep_alive: bool,
-        /// Only hosts of the own network are reached.
+        /// True if only hosts of the local network are reached.
         dont_route: bool,
-        /// Small messages leave at once.
+        /// True if the kernel sends small messages at once.
         no_delay: bool,
     },
-    /// A Unix socket, as TAO's profile or our own.
+    /// A Unix socket, in TAO's profile or Corelane's.
     Unix {
-        /// The profile's tag.
+        /// The tag of the profile.
         tag: u32,
-        /// Kernel's send buffer in octets.
+        /// Size of the kernel's send buffer in bytes.
         send_buffer: i32,
-        /// Kernel's receive buffer in octets.
+        /// Size of the kernel's receive buffer in bytes.
         receive_buffer: i32,
     },
     /// Shared memory, which has no properties.
@@ -229,7 +234,7 @@ impl ProtocolValue {
     }
 }
 
-/// Writes the value of a ClientProtocolPolicy.
+/// Encodes the value of a ClientProtocolPolicy.
 ///
 /// ```text
 /// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag | properties }
@@ -239,7 +244,7 @@ impl ProtocolValue {
 /// ```
 ///
 /// # Errors
-/// [`CdrError::TooLong`].
+/// [`CdrError::LengthOverflow`].
 pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError> {
     encapsulated(|e| {
         e.write_len(protocols.len())?;
@@ -248,15 +253,17 @@ pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError
     })
 }
 
-/// Reads the value of a ClientProtocolPolicy.
+/// Parses the value of a ClientProtocolPolicy.
 ///
 /// # Errors
-/// [`CdrError::Unsupported`] for a protocol whose properties are not known, another where it is malformed.
+/// [`CdrError::Unsupported`] for a protocol with unknown properties; [`CdrError::LimitExceeded`]
+/// for more protocols than the default [`Limits::max_profiles`]; another error if the value is
+/// malformed.
 pub fn parse_protocols(value: &[u8]) -> Result<Vec<ProtocolValue>, CdrError> {
     let mut d = Decoder::for_encapsulation(value)?;
     let count = d.read_len(4)?;
-    if count > Limits::DEFAULT.profiles as usize {
-        return Err(CdrError::OverLimit);
+    if count > Limits::DEFAULT.max_profiles as usize {
+        return Err(CdrError::LimitExceeded);
     }
     (0..count).map(|_| ProtocolValue::decode(&mut d)).collect()
 }
@@ -272,7 +279,7 @@ fn encapsulated(contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>)
 mod tests {
     use super::*;
 
-    /// Bytes of the specification's examples, in both orders.
+    /// The octets of the specification's examples, in both byte orders.
     #[test]
     fn golden_octets() {
         let little = cfg!(target_endian = "little");
@@ -338,7 +345,7 @@ mod tests {
         }
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 2, 0, 0, 0, 0, 0]).is_err());
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0]).is_err());
-        // Counts that the octets do not hold never size anything.
+        // Counts that exceed the data never size an allocation.
         assert!(parse_bands(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
         assert!(parse_protocols(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0]).is_err());
         let unknown = [1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,4 +1,5 @@
-//! Custom values in `any`: kept whole by who does not know what is in them, wherever they go that their octets mean the same.
+//! Custom values in `any`: processes that do not know their state forward them unchanged wherever
+//! the bytes keep their meaning.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,12 +21,12 @@ fn member(name: &str, ty: TypeCode) -> ValueMember {
     ValueMember { name: name.into(), ty, public: true }
 }
 
-/// What the TypeCode says of the state is not what is written.
+/// A custom value type. Its written state differs from the state in the TypeCode.
 fn custom() -> TypeCode {
     TypeCode::value(CUSTOM[0], "Custom", 1, None, [member("anything", TypeCode::STRING)]).unwrap()
 }
 
-/// A value with a custom one in it.
+/// A value type with a custom value in its state.
 fn around() -> TypeCode {
     let state = [member("before", TypeCode::OCTET), member("custom", custom()), member("after", TypeCode::LONG_LONG)];
     TypeCode::value(AROUND[0], "Around", 3, None, state).unwrap()
@@ -38,7 +39,8 @@ fn encoder(endian: Endian, shift: usize) -> Encoder<'static> {
     e
 }
 
-/// Numbers of every alignment, values between chunks, an indirection within one, and what looks like one.
+/// Writes numbers of every alignment, values between chunks, an indirection within a chunk, and
+/// numbers that look like one.
 fn write_custom(e: &mut Encoder<'_>, graph: usize) -> Result<(), CdrError> {
     let inner = |e: &mut Encoder<'_>, at, number| {
         let Some(value) = e.begin_value((graph, at), keep, INNER, true)? else { return Ok(()) };
@@ -63,7 +65,7 @@ fn write_custom(e: &mut Encoder<'_>, graph: usize) -> Result<(), CdrError> {
 fn read_inner(d: &mut Decoder<'_>) -> u32 {
     match d.read_value_head().unwrap() {
         ValueHead::Null => 100,
-        ValueHead::Again(number, _) => 200 + number,
+        ValueHead::Indirection(number, _) => 200 + number,
         ValueHead::Value(start) => {
             assert!(start.ids.as_slice().iter().all(|id| *id == INNER[0].as_bytes()));
             let number = d.read_u16().unwrap();
@@ -93,8 +95,9 @@ fn read_around(d: &mut Decoder<'_>) {
     d.end_value(&start).unwrap();
 }
 
-/// Five `any`: two with a value each, whose ids in the second lead to the first; the first value again; a value around a custom one;
-/// and an `any` in an `any`.
+/// Encodes five `any`s. The first two hold a value each; the second's ids are indirections to the
+/// first's. The others hold the first value again, a value that contains a custom one, and an
+/// `any`.
 fn message(endian: Endian, shift: usize) -> Vec<u8> {
     let mut e = encoder(endian, shift);
     let write = |e: &mut Encoder<'_>| {
@@ -150,7 +153,7 @@ fn they_are_kept_in_either_byte_order_wherever_they_stand() {
         for shift in 0..9 {
             let first = decoded(&message(endian, shift), endian, shift);
             check(&first);
-            // On, each time standing elsewhere, one by one and all in one message.
+            // Forward them at every offset, one by one and all in one message.
             for further in 0..9 {
                 let mut all = encoder(endian, further);
                 for value in &first {
@@ -176,13 +179,13 @@ fn another_byte_order_takes_their_own_code() {
     let native = decoded(&message(Endian::NATIVE, 0), Endian::NATIVE, 0);
     for (value, other) in values.iter().zip(&native) {
         assert_eq!(value.encode(&mut Encoder::new()), Err(CdrError::CustomValue));
-        // Nobody here knows whether these are the same.
+        // Without the custom code, equality in another form is unknown.
         assert!(value != other && value == &value.clone());
     }
     assert_eq!(CdrError::CustomValue.kind(), SystemExceptionKind::NoImplement);
     assert_eq!(native[0].value(), Err(CdrError::CustomValue));
     assert_eq!(AnyValue::from_value(&custom(), &Value::Null).unwrap().value(), Ok(Value::Null));
-    // An indirection to a value outside of what is kept cannot be kept.
+    // An `any` cannot contain an indirection to a value outside it.
     let mut e = Encoder::new();
     let outer = e.begin_value((9, 0), keep, INNER, true).unwrap().unwrap();
     e.write_u16(1);
@@ -200,7 +203,7 @@ fn another_byte_order_takes_their_own_code() {
 fn custom_values_that_are_none() {
     let decode = |octets: &[u8]| {
         let space = ValueSpace::new();
-        let limits = Limits { values: 1000, ..Limits::DEFAULT };
+        let limits = Limits { max_values: 1000, ..Limits::DEFAULT };
         let mut d = Decoder::new(octets, Endian::Big).with_values(&space).with_limits(&limits);
         AnyValue::decode_value(custom(), &mut d).err()
     };
@@ -211,17 +214,18 @@ fn custom_values_that_are_none() {
         octets
     };
     assert_eq!(decode(&with(&[4, 1, 0xffff_ffff])), None);
-    // Without chunks nobody knows where it ends.
+    // Without chunks the end of the value is unknown.
     assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[4, 1])), Some(CdrError::Truncated));
     assert_eq!(decode(&with(&[40, 1])), Some(CdrError::BadValue));
-    // The end of a value that has not begun; a value within it that is not chunked, or of no form.
+    // The end of a value that has not begun; a nested value that is not chunked, or has an invalid
+    // tag.
     assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::BadValue));
-    // One that ends with what is around it.
+    // A nested value that ends with the outer one.
     assert_eq!(decode(&with(&[0x7fff_ff08, 0xffff_ffff])), None);
-    // More of them than there may be.
+    // More nested values than allowed.
     let many: Vec<u32> = (0..1001).map(|_| 0x7fff_ff08).chain([0xffff_ffff]).collect();
-    assert_eq!(decode(&with(&many)), Some(CdrError::OverLimit));
+    assert_eq!(decode(&with(&many)), Some(CdrError::LimitExceeded));
 }

@@ -1,9 +1,10 @@
-//! Fixed-point arithmetic against plain integers, where those hold the result, and against its own laws everywhere.
+//! Fixed-point arithmetic compared with integers where they hold the result, and checked against
+//! its own laws everywhere.
 
 use corelane_wire::{Cdr, Decimal, DecimalError, Decoder, Encoder, Endian, Fixed};
 use proptest::prelude::*;
 
-/// Any number of 31 digits at most.
+/// Any number of at most 31 digits.
 fn number() -> impl Strategy<Value = Decimal> {
     let digits = (0..=31u32, any::<u128>()).prop_map(|(count, random)| random % 10u128.pow(count));
     (digits, any::<bool>(), 0..=31u8).prop_map(|(digits, minus, scale)| {
@@ -12,7 +13,7 @@ fn number() -> impl Strategy<Value = Decimal> {
     })
 }
 
-/// A number whose products and sums an `i128` holds.
+/// A number whose products and sums fit in an `i128`.
 fn small() -> impl Strategy<Value = (i64, u8)> {
     (any::<i32>().prop_map(i64::from), 0..=6u8)
 }
@@ -39,8 +40,7 @@ proptest! {
             Err(DecimalError::DivisionByZero) => prop_assert_eq!(right.unscaled(), 0),
             Err(error) => prop_assert_eq!(error, DecimalError::Overflow),
             Ok(quotient) => {
-                // |left| - |quotient * right| lies between 0 and |right| units of the last digit: compared as floating-point
-                // numbers, which is near enough to see a wrong digit or scale.
+                // |left| - |quotient * right| lies between 0 and |right| units of the last digit. The comparison as floating-point numbers is exact enough to detect a wrong digit or scale.
                 let error = left.to_f64() - quotient.to_f64() * right.to_f64();
                 let unit = 10f64.powi(-i32::from(quotient.scale()));
                 let slack = left.to_f64().abs() * 1e-14;
@@ -54,7 +54,7 @@ proptest! {
         prop_assert_eq!(left.to_string().parse::<Decimal>().unwrap(), left);
         prop_assert_eq!(left.cmp(&right), right.cmp(&left).reverse());
         if let Ok(difference) = left.checked_sub(right) {
-            // A difference of which digits were dropped may become 0.
+            // A difference whose digits were dropped may become 0.
             let sign = difference.unscaled().signum();
             let order = left.cmp(&right) as i128;
             prop_assert!(sign == order || sign == 0);

@@ -1,5 +1,5 @@
-//! Values of random types, as trees and inside `any`: what is written comes back, in both orders, at every alignment, in every
-//! code set, and by way of processes that do not know the types.
+//! Round trips of values of random types, as trees and inside `any`. They cover both orders, every
+//! alignment and every code set, and pass through processes that do not know the types.
 
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::ior::{Ior, TaggedProfile};
@@ -75,7 +75,7 @@ fn discriminator() -> impl Strategy<Value = TypeCode> {
     prop_oneof![select(kinds.to_vec()), Just(TypeCode::BOOLEAN), Just(enumeration(3, 255))]
 }
 
-/// A union with the labels 0, 1 and so on, as far as the discriminator has them.
+/// Creates a union with the labels 0, 1 and so on, up to the discriminator's maximum.
 fn union(discriminator: &TypeCode, arms: Vec<TypeCode>, default: bool) -> TypeCode {
     let most = if *discriminator == TypeCode::BOOLEAN { 2 } else { 3 };
     let count = arms.len().min(most);
@@ -88,7 +88,7 @@ fn union(discriminator: &TypeCode, arms: Vec<TypeCode>, default: bool) -> TypeCo
 
 // ---- values -----------------------------------------------------------------------------------------
 
-/// Text that every code set has.
+/// Text that every code set contains.
 fn text(bound: u32) -> impl Strategy<Value = String> {
     let most = if bound == 0 { 12 } else { bound as usize };
     vec(select(('a'..='z').collect::<Vec<_>>()), 0..=most).prop_map(String::from_iter)
@@ -178,7 +178,7 @@ fn typed() -> impl Strategy<Value = (TypeCode, Value)> {
     any_type().prop_flat_map(|type_code| (Just(type_code.clone()), value(&type_code)))
 }
 
-/// Where a value stands, and how it is written.
+/// The position and encoding of a value.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     before: usize,
@@ -236,7 +236,7 @@ proptest! {
         for place in places {
             let octets = written(&any, place);
             any = read(&octets, place).unwrap();
-            // The same again is the same octets: nothing is lost on the way.
+            // Writing it again yields the same bytes: nothing is lost.
             prop_assert_eq!(written(&any, place), octets);
         }
         prop_assert_eq!(any.value().unwrap(), value);
@@ -304,7 +304,7 @@ fn bounds_and_the_width_of_text_conform_and_nothing_else() {
     assert!(any.conforms(&TypeCode::sequence(TypeCode::STRING, 0).unwrap()));
     assert!(!any.conforms(&TypeCode::sequence(TypeCode::LONG, 0).unwrap()) && !any.conforms(&TypeCode::STRING));
     assert!(any.clone().with_type(&TypeCode::alias("IDL:A:1.0", "A", wide).unwrap()).is_ok());
-    assert_eq!(any.with_type(&TypeCode::LONG).err(), Some(CdrError::NotOfType));
+    assert_eq!(any.with_type(&TypeCode::LONG).err(), Some(CdrError::TypeMismatch));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn a_discriminator_is_converted_as_every_char_is() {
     assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::NotInCodeSet));
 }
 
-/// omniORB writes a byte-order mark, and compares values of its own with what comes back by their octets.
+/// omniORB writes a byte-order mark, and compares its values with received ones by their bytes.
 #[test]
 fn wide_text_stays_in_the_form_in_which_it_came() {
     let type_code = structure(vec![TypeCode::OCTET, TypeCode::wstring(0), TypeCode::DOUBLE, TypeCode::WCHAR], 1);
@@ -393,23 +393,23 @@ fn wide_text_stays_in_the_form_in_which_it_came() {
 #[test]
 fn values_that_are_not_of_their_type() {
     let refused = |type_code: &TypeCode, value| AnyValue::from_value(type_code, &value).err();
-    assert_eq!(refused(&TypeCode::LONG, Value::Short(1)), Some(CdrError::NotOfType));
-    assert_eq!(refused(&structure(vec![TypeCode::LONG], 0), Value::Struct(vec![])), Some(CdrError::NotOfType));
-    assert_eq!(refused(&enumeration(2, 0), Value::Enum(2)), Some(CdrError::EnumRange));
+    assert_eq!(refused(&TypeCode::LONG, Value::Short(1)), Some(CdrError::TypeMismatch));
+    assert_eq!(refused(&structure(vec![TypeCode::LONG], 0), Value::Struct(vec![])), Some(CdrError::TypeMismatch));
+    assert_eq!(refused(&enumeration(2, 0), Value::Enum(2)), Some(CdrError::EnumOutOfRange));
     let union = union(&TypeCode::SHORT, vec![TypeCode::LONG], false);
     let value = |discriminator, member| Value::Union(Box::new(UnionValue { discriminator, member }));
-    assert_eq!(refused(&union, value(0, None)), Some(CdrError::NotOfType));
-    assert_eq!(refused(&union, value(7, Some(Value::Long(1)))), Some(CdrError::NotOfType));
+    assert_eq!(refused(&union, value(0, None)), Some(CdrError::TypeMismatch));
+    assert_eq!(refused(&union, value(7, Some(Value::Long(1)))), Some(CdrError::TypeMismatch));
     assert_eq!(refused(&union, value(1 << 20, None)), Some(CdrError::BadDiscriminator));
     assert_eq!(refused(&union, value(7, None)), None);
     assert_eq!(refused(&TypeCode::string(1), Value::String("ab".into())), Some(CdrError::StringOverBound));
     let array = TypeCode::array(TypeCode::OCTET, 2).unwrap();
-    assert_eq!(refused(&array, Value::Octets(Octets::from(vec![1]))), Some(CdrError::NotOfType));
+    assert_eq!(refused(&array, Value::Octets(Octets::from(vec![1]))), Some(CdrError::TypeMismatch));
 }
 
 // ---- hostile ----------------------------------------------------------------------------------------
 
-/// An `any` of which the TypeCode is written by the encoder and the value is given as octets.
+/// Decodes an `any` whose TypeCode the encoder writes and whose value is given as bytes.
 fn with_octets(type_code: &TypeCode, value: &[u8]) -> Result<AnyValue, CdrError> {
     let mut e = Encoder::new();
     type_code.encode(&mut e).unwrap();
@@ -422,24 +422,24 @@ fn types_whose_values_take_steps_and_no_octets_end() {
     // An array of 2^32 - 1 empty structures, and arrays of arrays of them.
     let empty = structure(vec![], 0);
     let array = TypeCode::array(empty.clone(), u32::MAX).unwrap();
-    assert_eq!(with_octets(&array, &[]).err(), Some(CdrError::OverLimit));
+    assert_eq!(with_octets(&array, &[]).err(), Some(CdrError::LimitExceeded));
     let mut arrays = empty.clone();
     for _ in 0..20 {
         arrays = TypeCode::array(arrays, 1000).unwrap();
     }
-    assert_eq!(with_octets(&arrays, &[]).err(), Some(CdrError::OverLimit));
-    // Structures that have the one before twice.
+    assert_eq!(with_octets(&arrays, &[]).err(), Some(CdrError::LimitExceeded));
+    // Structures that contain the previous one twice.
     let mut shared = empty;
     for id in 1..100 {
         shared = structure(vec![shared.clone(), shared], id);
     }
-    assert_eq!(with_octets(&shared, &[]).err(), Some(CdrError::OverLimit));
-    assert_eq!(Value::initial(&shared).err(), Some(CdrError::OverLimit));
-    // A few are fine.
+    assert_eq!(with_octets(&shared, &[]).err(), Some(CdrError::LimitExceeded));
+    assert_eq!(Value::initial(&shared).err(), Some(CdrError::LimitExceeded));
+    // A few are accepted.
     assert!(with_octets(&TypeCode::array(structure(vec![], 0), 100).unwrap(), &[]).is_ok());
 }
 
-/// An `any` that was read is read again after it was written anew, whatever stands behind it.
+/// Decodes an `any`, rewrites it without the following data, and decodes it again.
 fn read_again(octets: &[u8], endian: Endian) -> AnyValue {
     let first = AnyValue::decode(&mut Decoder::new(octets, endian)).unwrap();
     let mut e = Encoder::new();
@@ -460,9 +460,9 @@ fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them(
         e.write_raw(&vec![7; behind]);
         assert_eq!(read_again(&e.to_vec(), e.endian()).value().unwrap(), value);
     }
-    assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::OverLimit));
-    assert_eq!(with_octets(&empties, &10_000u32.to_ne_bytes()).err(), Some(CdrError::OverLimit));
-    // The static path, too.
+    assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
+    assert_eq!(with_octets(&empties, &10_000u32.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
+    // The static path too.
     #[derive(Clone, Debug, PartialEq)]
     struct Empty;
     impl Cdr for Empty {
@@ -476,14 +476,15 @@ fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them(
     }
     assert_eq!(any.read(Vec::<Empty>::decode), Ok(vec![Empty; 300]));
     let many = u32::MAX.to_ne_bytes();
-    let limits = Limits { sequence_length: u32::MAX, ..Limits::DEFAULT };
+    let limits = Limits { max_sequence_length: u32::MAX, ..Limits::DEFAULT };
     let mut d = Decoder::new(&many, Endian::NATIVE).with_limits(&limits);
-    assert_eq!(Vec::<Empty>::decode(&mut d), Err(CdrError::OverLimit));
+    assert_eq!(Vec::<Empty>::decode(&mut d), Err(CdrError::LimitExceeded));
 }
 
 #[test]
 fn how_many_parts_have_no_octets_does_not_go_by_how_the_others_are_written() {
-    // 600 empty structures beside an any whose type was written with octets that mean nothing: they are not written again.
+    // 600 empty structures beside an `any` whose type was written with meaningless bytes, which are
+    // not written again.
     let array = TypeCode::array(structure(vec![], 0), 600).unwrap();
     let octets = |padded: bool| {
         let mut e = Encoder::new();
@@ -501,7 +502,7 @@ fn how_many_parts_have_no_octets_does_not_go_by_how_the_others_are_written() {
     };
     let read = |octets: &[u8]| AnyValue::decode(&mut Decoder::new(octets, Endian::NATIVE)).map(drop);
     assert_eq!(read(&octets(true)), read(&octets(false)));
-    // Each part with octets pays for some.
+    // Each part with bytes allows some steps.
     let few = structure(vec![TypeCode::OCTET, TypeCode::array(structure(vec![], 0), 10).unwrap()], 2);
     let list = TypeCode::sequence(few, 0).unwrap();
     let mut e = Encoder::new();
@@ -515,19 +516,19 @@ fn values_nest_as_deep_as_the_limits_say() {
     let node = TypeCode::sequence(TypeCode::recursive("IDL:N:1.0"), 0).unwrap();
     let node = TypeCode::structure("IDL:N:1.0", "N", [("kids", node)]).unwrap();
     let one = 1u32.to_ne_bytes();
-    assert_eq!(with_octets(&node, &one.repeat(1 << 16)).err(), Some(CdrError::TooDeep));
+    assert_eq!(with_octets(&node, &one.repeat(1 << 16)).err(), Some(CdrError::NestingTooDeep));
     assert!(with_octets(&node, &[one.repeat(100), vec![0; 4]].concat()).is_ok());
-    // An any in an any, and so on.
+    // Nested `any`s.
     let any = Kind::Any.number().to_ne_bytes();
     let octets = any.repeat(1 << 16);
-    assert_eq!(AnyValue::decode(&mut Decoder::new(&octets, Endian::NATIVE)).err(), Some(CdrError::TooDeep));
+    assert_eq!(AnyValue::decode(&mut Decoder::new(&octets, Endian::NATIVE)).err(), Some(CdrError::NestingTooDeep));
 }
 
 #[test]
 fn a_structure_that_holds_itself_has_no_value() {
     let node = TypeCode::structure("IDL:N:1.0", "N", [("self", TypeCode::recursive("IDL:N:1.0"))]).unwrap();
-    assert_eq!(with_octets(&node, &[0; 64]).err(), Some(CdrError::OverLimit));
-    assert_eq!(Value::initial(&node).err(), Some(CdrError::OverLimit));
+    assert_eq!(with_octets(&node, &[0; 64]).err(), Some(CdrError::LimitExceeded));
+    assert_eq!(Value::initial(&node).err(), Some(CdrError::LimitExceeded));
 }
 
 #[test]

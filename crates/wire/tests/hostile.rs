@@ -1,18 +1,18 @@
-//! What a peer may try: announcing much and sending little, never finishing, nesting without end.
+//! Hostile input: large announcements with little data, messages that never end, unbounded nesting.
 
 use std::fs;
 
-use corelane_wire::connection::{Framer, ProtocolFault, Step};
+use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, Decoder, Endian, Limits, Octets, Scratch, Version};
 
 fn message(kind: MessageKind, more_fragments: bool, size: u32, body: &[u8]) -> Vec<u8> {
     let header = Header { version: Version::GIOP_1_2, endian: Endian::Big, more_fragments, kind, size };
-    [&header.octets(), body].concat()
+    [&header.to_bytes(), body].concat()
 }
 
-/// Pages of this process that are in memory, in KiB.
+/// Returns the resident memory of this process in KiB.
 fn resident() -> usize {
     let text = fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4
@@ -24,8 +24,8 @@ fn two_hundred_headers_of_60_mib_hold_nothing() {
     let before = resident();
     let mut framers: Vec<Framer> = (0..200).map(|_| Framer::new()).collect();
     for framer in &mut framers {
-        assert_eq!(framer.next(&announced, &Limits::DEFAULT), Ok(Step::NeedMore((60 << 20) + 12)));
-        assert_eq!(framer.pending_octets(), 0);
+        assert_eq!(framer.next(&announced, &Limits::DEFAULT), Ok(FramingStep::NeedMore((60 << 20) + 12)));
+        assert_eq!(framer.partial_bytes(), 0);
     }
     assert!(resident() < before + 4096);
 }
@@ -39,21 +39,21 @@ fn six_thousand_unfinished_requests_end_at_the_limit() {
     for id in 0..6000u32 {
         let first = message(MessageKind::Request, true, 1004, &[&id.to_be_bytes()[..], &[0; 1000]].concat());
         match framer.next(&first, &limits) {
-            Ok(Step::Absorbed(_)) => accepted += 1,
+            Ok(FramingStep::FragmentBuffered(_)) => accepted += 1,
             other => {
                 fault = Some(other);
                 break;
             }
         }
     }
-    assert_eq!(accepted, limits.pending_fragmented);
-    assert_eq!(fault, Some(Err(ProtocolFault::TooManyPending { limit: limits.pending_fragmented })));
-    assert!(framer.pending_octets() <= 128 * 1016);
+    assert_eq!(accepted, limits.max_partial_messages);
+    assert_eq!(fault, Some(Err(ProtocolFault::TooManyPartialMessages { limit: limits.max_partial_messages })));
+    assert!(framer.partial_bytes() <= 128 * 1016);
 }
 
 #[test]
 fn large_unfinished_requests_end_at_the_octets() {
-    let limits = Limits { pending_octets: 1 << 20, ..Limits::default() };
+    let limits = Limits { max_partial_bytes: 1 << 20, ..Limits::default() };
     let mut framer = Framer::new();
     let body = vec![0; 100_000];
     let mut held = 0;
@@ -61,17 +61,17 @@ fn large_unfinished_requests_end_at_the_octets() {
         let mut body = body.clone();
         body[..4].copy_from_slice(&u32::to_be_bytes(held));
         match framer.next(&message(MessageKind::Reply, true, 100_000, &body), &limits) {
-            Ok(Step::Absorbed(_)) => held += 1,
+            Ok(FramingStep::FragmentBuffered(_)) => held += 1,
             other => break other,
         }
     };
-    assert!(matches!(fault, Err(ProtocolFault::TooMuchPending { .. })) && held == 10);
-    assert!(framer.pending_octets() <= (1 << 20) + 12);
+    assert!(matches!(fault, Err(ProtocolFault::PartialMessagesTooLarge { .. })) && held == 10);
+    assert!(framer.partial_bytes() <= (1 << 20) + 12);
 }
 
 #[test]
 fn fragments_without_data_end_at_their_number() {
-    let limits = Limits { fragments: 1000, ..Limits::default() };
+    let limits = Limits { max_fragments: 1000, ..Limits::default() };
     let mut framer = Framer::new();
     let first = message(MessageKind::Request, true, 4, &[0, 0, 0, 1]);
     framer.next(&first, &limits).unwrap();
@@ -85,11 +85,11 @@ fn counts_of_four_thousand_million_hold_nothing() {
     let octets = [0xff; 4096];
     let before = resident();
     let d = || Decoder::new(&octets, Endian::Big);
-    assert_eq!(Vec::<u64>::decode(&mut d()), Err(CdrError::CountOverRest));
-    assert_eq!(Vec::<String>::decode(&mut d()), Err(CdrError::CountOverRest));
-    assert_eq!(Octets::decode(&mut d()), Err(CdrError::CountOverRest));
-    assert_eq!(String::decode(&mut d()), Err(CdrError::OverLimit));
-    assert_eq!(Ior::decode(&mut d()), Err(CdrError::OverLimit));
+    assert_eq!(Vec::<u64>::decode(&mut d()), Err(CdrError::CountExceedsInput));
+    assert_eq!(Vec::<String>::decode(&mut d()), Err(CdrError::CountExceedsInput));
+    assert_eq!(Octets::decode(&mut d()), Err(CdrError::CountExceedsInput));
+    assert_eq!(String::decode(&mut d()), Err(CdrError::LimitExceeded));
+    assert_eq!(Ior::decode(&mut d()), Err(CdrError::LimitExceeded));
     assert!(d().read_slice::<u64>(1 << 40).is_err() && d().read_vec::<u8>(usize::MAX).is_err());
     let scratch = Scratch::new();
     let mut with = d().with_scratch(&scratch);
@@ -99,7 +99,8 @@ fn counts_of_four_thousand_million_hold_nothing() {
 
 #[test]
 fn a_count_that_fits_does_not_size_a_vector_of_large_elements() {
-    // One octet of the message per element, 4 KiB of memory each: 4 million of them would be 16 GiB.
+    // One byte of the message per element and 4 KiB of memory each: 4 million of them would be 16
+    // GiB.
     #[derive(Debug)]
     struct Large(#[expect(dead_code, reason = "gives the type its size")] [u8; 4096]);
     impl Cdr for Large {
@@ -129,18 +130,18 @@ fn elements_of_one_octet_do_not_become_gigabytes() {
             d.read_u8().map(|first| Large([first; 4096]))
         }
     }
-    // A thousand sequences, each small enough: what counts is all of them.
+    // Many sequences, each small enough: all of them together count.
     let one = [&[0, 0, 0, 100][..], &[0; 100]].concat();
     let mut octets = vec![0, 0, 0, 200];
     (0..200).for_each(|_| octets.extend(&one));
-    let limits = Limits { sequence_memory: 100 * 100 * 4096, ..Limits::default() };
+    let limits = Limits { max_decoded_bytes: 100 * 100 * 4096, ..Limits::default() };
     let scratch = Scratch::new();
     let decoder = |octets| Decoder::new(octets, Endian::Big).with_limits(&limits).with_scratch(&scratch);
-    assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&octets)).unwrap_err(), CdrError::OverLimit);
+    assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&octets)).unwrap_err(), CdrError::LimitExceeded);
     let fewer = [&[0, 0, 0, 99][..], &octets[4..]].concat();
     assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&fewer)).unwrap().len(), 99);
     let many = vec![0; 20_000];
-    assert_eq!(decoder(&many).read_slice_with(20_000, Large::decode).unwrap_err(), CdrError::OverLimit);
+    assert_eq!(decoder(&many).read_slice_with(20_000, Large::decode).unwrap_err(), CdrError::LimitExceeded);
     assert!(scratch.allocated() < 1 << 20);
 }
 
@@ -159,5 +160,5 @@ fn encapsulations_in_encapsulations_end_at_the_limit() {
         outer.append(&mut octets);
         octets = outer;
     }
-    assert_eq!(deep(&mut Decoder::new(&octets, Endian::Big).at(4)), Err(CdrError::TooDeep));
+    assert_eq!(deep(&mut Decoder::new(&octets, Endian::Big).at(4)), Err(CdrError::NestingTooDeep));
 }

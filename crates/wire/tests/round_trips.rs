@@ -1,7 +1,7 @@
-//! Values, messages and references that are made at random come back as they were: in both orders, in every version, through
+//! Round trips of random values, messages and references: in both orders, in every version, through
 //! streams that arrive in arbitrary pieces.
 
-use corelane_wire::connection::{FragmentPlan, Framer, Step};
+use corelane_wire::connection::{FragmentPlan, Framer, FramingStep};
 use corelane_wire::giop::{
     self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHead, ResponseExpected, ServiceContext, Target,
 };
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 static LIMITS: Limits = Limits::DEFAULT;
 
-/// One value of any type.
+/// A value of any type.
 #[derive(Clone, Debug, PartialEq)]
 enum Item {
     Octet(u8),
@@ -137,14 +137,14 @@ impl Item {
     }
 }
 
-/// A sequence as those read it who read its numbers singly: none of them is cut.
+/// Reads a sequence number by number: no number is cut.
 fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
     let mut d = d.clone();
     let len = d.read_len(1).unwrap();
     (0..len).map(|_| number(&mut d).unwrap()).collect()
 }
 
-/// Text of ISO 8859-1 without NUL, which both code sets for char have.
+/// Text of ISO 8859-1 without NUL, which both code sets for char contain.
 fn text() -> impl Strategy<Value = String> {
     vec(1u8..=255, 0..20).prop_map(|octets| octets.into_iter().map(char::from).collect())
 }
@@ -181,7 +181,8 @@ fn item(wide: bool) -> impl Strategy<Value = Item> {
             Item::Reference(Ior { type_id, profiles })
         }),
     ];
-    // Without the characters that are halves of pairs, and without those that look like a byte-order mark in front.
+    // Without halves of surrogate pairs, and without characters that look like a byte-order mark at
+    // the start.
     let plane = any::<u16>().prop_filter_map("no character", |unit| char::from_u32(u32::from(unit)));
     let wchar = plane.prop_filter("a mark", |unit| !matches!(unit, '\u{feff}' | '\u{fffe}'));
     let wtext = "[a-z€\u{10000}-\u{10ffff}]{0,9}".prop_map(Item::WText);
@@ -210,7 +211,7 @@ fn sets() -> impl Strategy<Value = CodeSets> {
     })
 }
 
-/// A message with its settings and what it holds.
+/// A message with its settings and content.
 #[derive(Clone, Debug)]
 struct Sent {
     version: Version,
@@ -237,7 +238,7 @@ fn sent() -> impl Strategy<Value = Sent> {
 }
 
 impl Sent {
-    /// The message.
+    /// Encodes the message.
     fn write(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         e.set_endian(self.endian);
@@ -263,7 +264,7 @@ impl Sent {
 
     fn check(&self, message: &[u8], breaks: &[usize]) {
         let header = Header::parse(message.first_chunk().unwrap()).unwrap();
-        assert_eq!((header.version, header.endian, header.total()), (self.version, self.endian, message.len()));
+        assert_eq!((header.version, header.endian, header.total_len()), (self.version, self.endian, message.len()));
         let (id, contexts, body) = if self.is_reply {
             let reply = Reply::parse(message, &header, &LIMITS).unwrap();
             (reply.request_id, reply.contexts, reply.body())
@@ -275,7 +276,7 @@ impl Sent {
         assert_eq!(id, self.request_id);
         assert!(contexts.iter().eq(self.contexts.iter().map(|(id, data)| (*id, data.as_slice()))));
         let scratch = Scratch::new();
-        let mut d = body.with_code_sets(self.sets).with_scratch(&scratch).with_breaks(breaks);
+        let mut d = body.with_code_sets(self.sets).with_scratch(&scratch).with_fragment_starts(breaks);
         let read: Vec<Item> = self.items.iter().map(|item| item.read(&mut d)).collect();
         assert_eq!((&read, d.remaining()), (&self.items, 0));
     }
@@ -288,17 +289,17 @@ fn messages(stream: &[u8], pieces: &[usize]) -> Vec<(Vec<u8>, Vec<usize>)> {
     let mut pieces = pieces.iter().cycle();
     loop {
         match framer.next(&stream[read..arrived], &LIMITS).unwrap() {
-            Step::NeedMore(_) if arrived == stream.len() => {
-                assert_eq!((read, framer.pending()), (arrived, 0));
+            FramingStep::NeedMore(_) if arrived == stream.len() => {
+                assert_eq!((read, framer.partial_count()), (arrived, 0));
                 return found;
             }
-            Step::NeedMore(_) => arrived = (arrived + pieces.next().unwrap()).min(stream.len()),
-            Step::Message { len, .. } => {
+            FramingStep::NeedMore(_) => arrived = (arrived + pieces.next().unwrap()).min(stream.len()),
+            FramingStep::Message { len, .. } => {
                 found.push((stream[read..read + len].to_vec(), Vec::new()));
                 read += len;
             }
-            Step::Absorbed(len) => read += len,
-            Step::Assembled { message, breaks, len, .. } => {
+            FramingStep::FragmentBuffered(len) => read += len,
+            FramingStep::Assembled { message, fragment_starts: breaks, len, .. } => {
                 found.push((message, breaks));
                 read += len;
             }
@@ -333,7 +334,7 @@ proptest! {
         }
     }
 
-    /// As omniORB sends them: each fragment aligned from its own header.
+    /// As omniORB sends them: each fragment is aligned from its own header.
     #[test]
     fn fragments_of_giop_1_1(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);
@@ -353,7 +354,7 @@ proptest! {
             let kind = if index == 0 { MessageKind::Reply } else { MessageKind::Fragment };
             let size = u32::try_from(fragment.len() - 12).unwrap();
             let header = Header { version, endian, more_fragments: index + 1 < groups.len(), kind, size };
-            stream.extend(header.octets());
+            stream.extend(header.to_bytes());
             stream.extend_from_slice(&fragment[12..]);
         }
         let found = messages(&stream, &pieces);
@@ -361,7 +362,7 @@ proptest! {
         let header = Header::parse(message.first_chunk().unwrap()).unwrap();
         let reply = Reply::parse(message, &header, &LIMITS).unwrap();
         let scratch = Scratch::new();
-        let mut d = reply.body().with_code_sets(sets).with_scratch(&scratch).with_breaks(breaks);
+        let mut d = reply.body().with_code_sets(sets).with_scratch(&scratch).with_fragment_starts(breaks);
         for group in &groups {
             for item in group {
                 prop_assert_eq!(&item.read(&mut d), item);

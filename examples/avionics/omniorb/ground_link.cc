@@ -1,7 +1,7 @@
 // ground_link COMPUTER RECORDER SECONDS
 //
-// A client of another ORB, omniORB, made from the same IDL: ten times a second it calls the mission computer, and once a second
-// it reports to the demo, as the other clients do.
+// A client of another ORB, omniORB, built from the same IDL. It calls the mission computer ten times a
+// second and, like the other clients, reports to the demo once a second.
 
 #include <chrono>
 #include <cstdlib>

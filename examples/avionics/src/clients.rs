@@ -1,27 +1,26 @@
-//! The clients: what each calls, how often, and by when it needs the answer.
+//! The clients: their calls, rates and deadlines.
 
 use std::time::Duration;
 
-use corelane::{ObjectRef, Orb, Reference, SystemException};
+use corelane::{ObjectRef, Orb, SystemException};
 
 use crate::avionics::{Attitude, Contact, Engines, MapStoreRef, MissionComputerRef};
 use crate::{Result, meter};
 
-/// A client process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) name: &'static str,
-    /// What it does, for people.
+    /// Description of the task for readers.
     pub(crate) task: &'static str,
-    /// Calls a second.
+    /// Calls per second.
     pub(crate) rate: u32,
-    /// From the moment a call is due to its result.
+    /// Maximum time from the moment a call is due to its result.
     pub(crate) deadline: Option<Duration>,
-    /// Its fixed priority; the shorter the period, the higher.
+    /// Fixed priority: the shorter the period, the higher.
     pub(crate) priority: Option<u8>,
 }
 
-/// Those of this ORB; the stage adds one of omniORB (omniorb/ground_link.cc).
+/// Clients of this ORB; the stage adds one of omniORB (omniorb/ground_link.cc).
 pub(crate) const CLIENTS: [Client; 5] = [
     Client { name: "inertial", task: "navigate", rate: 20, deadline: millis(5), priority: Some(30) },
     Client { name: "radar", task: "assess 32 contacts", rate: 10, deadline: millis(10), priority: Some(20) },
@@ -40,7 +39,7 @@ pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duratio
     let mut target: ObjectRef = orb.reference(target)?;
     target.validate_connection()?;
     if let Some(deadline) = client.deadline {
-        // The ORB gives up a call whose answer would be of no use any more.
+        // The ORB abandons a call at its deadline, when the answer would be useless.
         target = target.with_timeout(deadline);
     }
     let mut call = task(client.name, &target)?;
@@ -49,7 +48,7 @@ pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duratio
 
 type Task = Box<dyn FnMut(u32) -> Result<(), SystemException>>;
 
-/// What the client does each time, given how often it did before.
+/// Returns the call that the client makes each time. Its argument is the number of previous calls.
 fn task(name: &str, target: &ObjectRef) -> Result<Task> {
     if name == "bulk" {
         let (maps, block) = (MapStoreRef::from_object(target.clone()), vec![0x5a; 256 << 10]);
@@ -65,13 +64,13 @@ fn task(name: &str, target: &ObjectRef) -> Result<Task> {
     })
 }
 
-/// A slow roll from side to side.
+/// Returns the attitude in a slow roll from side to side.
 fn attitude(n: u32) -> Attitude {
     let phase = f64::from(n) / 40.0;
     Attitude { roll: 20.0 * phase.sin(), pitch: 2.0 * phase.cos(), heading: 90.0, altitude: 8_000.0 }
 }
 
-/// 32 contacts around the aircraft, half of them coming nearer.
+/// Returns 32 contacts around the aircraft, of which half approach.
 fn contacts(n: u32) -> Vec<Contact> {
     let contact = |i: u32| Contact {
         bearing: f64::from((i * 37 + n) % 360),
@@ -81,7 +80,7 @@ fn contacts(n: u32) -> Vec<Contact> {
     (0..32).map(contact).collect()
 }
 
-/// Fuel that runs out in about an hour.
+/// Returns fuel that runs out in about an hour.
 fn engines(n: u32) -> Engines {
     Engines { fuel: 4_000.0 - f64::from(n) * 0.22, burn: 1.1 }
 }

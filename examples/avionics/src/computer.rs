@@ -1,9 +1,10 @@
-//! The server: a mission computer, and beside it a store of maps.
+//! The server: a mission computer, and a store of maps.
 //!
-//! Each has an ORB of its own. ORBs share nothing, so a block of a map never stands between a sensor and its deadline: other
-//! connections, other threads, and another scheduling class where the machine permits that.
+//! Each has an ORB of its own. ORBs share nothing, so a block of a map never delays a sensor past
+//! its deadline. They have separate connections, threads, and, if the machine permits it,
+//! scheduling classes.
 
-use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Reference, Servant, SystemException};
+use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
 use corelane_sys::lock::{Mutex, Scope};
 
 use crate::avionics::{
@@ -62,18 +63,19 @@ impl MapStore for Maps {
     }
 }
 
-/// Serves until the standard input ends, so the server never outlives who started it.
+/// Serves until the standard input ends, so that the server never outlives the process that started
+/// it.
 pub(crate) fn run(recorder: &str) -> Result<()> {
     let calm = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
     let picture = Picture { aircraft: calm, threats: Vec::new(), endurance: 0.0 };
     let computer = Computer { picture: Mutex::new("picture", Scope::Orb, picture) };
     let maps = Maps { store: Mutex::new("maps", Scope::Orb, Store { newest: Vec::new(), taken: 0 }) };
 
-    // The threads of an ORB inherit the class of the thread that makes it.
+    // The threads of an ORB inherit the scheduling class of the thread that creates it.
     let scheduling = priority::raise(Some(priority::SERVER));
-    let (_flight_orb, flight) = serve("flight", computer.servant())?;
+    let (_flight_orb, flight) = serve("flight", MissionComputer::servant(computer))?;
     priority::lower();
-    let (bulk_orb, maps) = serve("bulk", maps.servant())?;
+    let (bulk_orb, maps) = serve("bulk", MapStore::servant(maps))?;
 
     let (flight, maps) = (MissionComputerRef::from_object(flight), MapStoreRef::from_object(maps));
     bulk_orb.reference::<RecorderRef>(recorder)?.serves(Some(&flight), Some(&maps), &scheduling)?;
@@ -81,10 +83,10 @@ pub(crate) fn run(recorder: &str) -> Result<()> {
     Ok(())
 }
 
-/// An ORB with one object.
+/// Creates an ORB with one object.
 fn serve(name: &str, servant: Servant) -> Result<(Orb, ObjectRef)> {
     let dispatch = Dispatch::LeaderFollowers { threads: 2 };
-    let pool = PoolConfig { name: name.into(), dispatch, ..PoolConfig::default() };
+    let pool = PoolConfig::default().name(name).dispatch(dispatch);
     let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").log_events().build()?;
     let object = orb.root_poa().activate(&servant)?;
     orb.root_poa().manager().activate()?;

@@ -1,8 +1,9 @@
-//! A mission computer and what calls it, modelled on avionics: the demo of Corelane.
+//! The demo of Corelane: a mission computer and its clients, modelled on avionics.
 //!
-//! Sensors call at 20, 10 and 5 Hz and need their answers before a deadline; a display, a bulk transfer and a client of another
-//! ORB take what is left. Each is a process. What a user of Corelane would write is in [`computer`] (the server), [`clients`],
-//! [`meter`] and [`priority`]; [`stage`] starts the processes, shows how they fare, and writes the report.
+//! Sensors call at 20, 10 and 5 Hz and need their answers before a deadline. A display, a bulk
+//! transfer and a client of another ORB use the remaining time. Each is a process. A user of
+//! Corelane would write [`computer`] (the server), [`clients`], [`meter`] and [`priority`].
+//! [`stage`] starts the processes, shows their progress, and writes the report.
 #![forbid(unsafe_code)]
 
 mod clients;
@@ -65,7 +66,7 @@ fn client(name: &str, target: &str, recorder: &str, seconds: &str) -> Result<()>
     clients::run(client, target, recorder, Duration::from_secs(seconds.parse()?))
 }
 
-/// What the options ask for; `None` if they make no sense.
+/// Parses the options; returns `None` if they are invalid.
 fn show(options: &[&str]) -> Option<Show> {
     let mut show = Show { seconds: 15, folder: PathBuf::from("target/demo") };
     let (pairs, rest) = options.as_chunks::<2>();

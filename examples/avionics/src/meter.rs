@@ -1,4 +1,5 @@
-//! Calls at a steady rate, measures, and reports once a second from a thread of its own, so that reporting delays no call.
+//! Steady calls with measurement. A separate thread reports once a second, so that reporting does
+//! not delay calls.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -13,22 +14,22 @@ use crate::avionics::{RecorderRef, Report};
 use crate::clients::Client;
 use crate::{Result, priority};
 
-/// How often a client reports.
+/// Interval of a client's reports.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// What came of a call.
 enum Sample {
-    /// It has a result, or none before its deadline.
+    /// The call has a result, or had none at its deadline.
     Done { latency: Duration, missed: bool },
-    /// It was not made: the one before still ran.
+    /// The call was not made because the previous one was still running.
     Skipped,
-    /// It failed.
+    /// The call failed.
     Failed(SystemException),
     /// There are no more calls.
     End,
 }
 
-/// Makes `call` as often as the client's rate says, for `length`, and reports to `recorder`. The argument of `call` counts.
+/// Makes `call` at the client's rate for `length`, and reports to `recorder`. The argument of
+/// `call` counts from 0.
 pub(crate) fn run(
     client: &Client,
     length: Duration,
@@ -44,13 +45,13 @@ pub(crate) fn run(
             report(&name, &scheduling, &samples, &recorder)
         })?
     };
-    // Without a reporter, or with one that is stuck for minutes, there is nobody to call for.
+    // Stop if the reporter has ended, or has been stuck for minutes.
     call_steadily(client, length, call, &|sample| !reporter.is_finished() && samples.send(sample).is_ok());
     let _ = samples.send(Sample::End);
     reporter.join().map_err(|_| "the reporter panicked")?
 }
 
-/// Calls until `length` has passed or `heard` says that nobody listens any more.
+/// Calls until `length` has passed or `heard` returns false because the reporter does not listen.
 fn call_steadily(
     client: &Client,
     length: Duration,
@@ -66,7 +67,7 @@ fn call_steadily(
         }
         sleep(due.remaining());
         let outcome = call(count);
-        // The caller's lateness counts too: what matters is when the result is there.
+        // A late start counts too: the time at which the result is available matters.
         let latency = due.elapsed();
         let late = client.deadline.is_some_and(|deadline| latency > deadline);
         let mut go_on = heard(match outcome {

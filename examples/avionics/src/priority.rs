@@ -1,14 +1,17 @@
-//! Scheduling classes: fixed priorities where the machine permits them, and an honest word where it does not.
+//! Scheduling classes: fixed priorities if the machine permits them, and a report of the class in
+//! force.
 
 use corelane_sys::thread::{Scheduling, scheduling, set_scheduling};
 
-/// The server's threads that have deadlines: above every client, so a call runs at once.
+/// Priority of the server's threads with deadlines. It is above every client, so that a call runs
+/// at once.
 pub(crate) const SERVER: u8 = 40;
 
-/// Gives the calling thread, and those it starts, a fixed priority if there is one to give. Returns what the kernel granted.
+/// Gives a fixed priority, if any, to the calling thread and the threads that it starts. Returns
+/// the class that the kernel granted.
 pub(crate) fn raise(wanted: Option<u8>) -> String {
     if let Some(priority) = wanted {
-        // A refusal is not hidden: what follows says what is in force.
+        // Ignore errors: the class in force is reported below.
         let _ = set_scheduling(None, Scheduling::Fifo(priority));
     }
     match scheduling(None) {
@@ -21,8 +24,8 @@ pub(crate) fn raise(wanted: Option<u8>) -> String {
     }
 }
 
-/// Gives the calling thread the ordinary class.
+/// Gives the calling thread the ordinary scheduling class.
 pub(crate) fn lower() {
-    // Nobody is refused less than they have.
+    // Ignore errors: the kernel does not refuse a lower class.
     let _ = set_scheduling(None, Scheduling::Other);
 }

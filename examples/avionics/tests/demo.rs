@@ -1,4 +1,4 @@
-//! The demo runs by itself, calls without a failure, and leaves its report.
+//! Runs the demo: it calls without a failure and writes its report.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_avionics")).args(arguments).output().unwrap()
 }
 
-/// Whether everything is here that the client of omniORB is made with: then it must not be left out.
+/// Returns true if the tools for omniORB's client are installed, so that it must not be left out.
 fn has_omniorb() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = |program| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -29,9 +29,9 @@ fn three_seconds_of_flight() {
     assert!(!left_out || !has_omniorb(), "the omniORB client is left out, and yet omniORB is here\n{said}");
     let (before, summary) = said.split_once("\nsummary ").expect(&said);
     let page = fs::read_to_string(&report).unwrap();
-    // While it flies, a line of each client is shown, without a terminal too.
+    // During the run, a line of each client is shown, without a terminal too.
     let (_, live) = before.split_once(" s of 3\n").expect(&said);
-    // Rates of a busy machine may be lower, but not by half.
+    // Rates on a busy machine may be lower, but not by half.
     let mut expected = vec![("inertial", 30), ("radar", 15), ("engines", 7), ("display", 37), ("bulk", 60)];
     expected.extend((!left_out).then_some(("omniorb", 15)));
     let mut missed = 0;
@@ -61,7 +61,7 @@ fn three_seconds_of_flight() {
 /// A client's line in a table.
 struct Row {
     calls: usize,
-    /// p50, p99 and the greatest.
+    /// p50, p99 and the maximum.
     latencies: [String; 3],
     deadline: Option<String>,
     missed: String,
@@ -69,12 +69,12 @@ struct Row {
 }
 
 impl Row {
-    /// The line of `client` in the first table of `text`.
+    /// Returns the line of `client` in the first table of `text`.
     fn of(client: &str, text: &str) -> Option<Row> {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(client))?;
-        // Numbers have their units behind them.
+        // Join numbers and their units.
         let line = line.replace(" us", "_us").replace(" ms", "_ms");
-        // The rate has the only slash; the scheduling class before it may be two words.
+        // Only the rate has a slash; the scheduling class before it may be two words.
         let words = line.split_whitespace().skip_while(|word| !word.contains('/')).map(|word| word.replace('_', " "));
         let [_, calls, p50, p99, most, deadline, missed, failed] = words.collect::<Vec<_>>().try_into().ok()?;
         Some(Row {
@@ -87,7 +87,7 @@ impl Row {
     }
 }
 
-/// A latency as the tables have it.
+/// Parses a latency as formatted in the tables.
 fn microseconds(latency: &str) -> f64 {
     let (number, unit) = latency.split_once(' ').unwrap_or_else(|| panic!("no latency: {latency}"));
     number.parse::<f64>().unwrap() * if unit == "ms" { 1e3 } else { 1.0 }

@@ -1,5 +1,5 @@
-//! What the hello example's server would be without an ORB: a line comes in over TCP, and goes back with an exclamation mark. The benchmark `footprint`
-//! takes its size off that of `hello-server`.
+//! The hello example's server without an ORB: returns each line over TCP with an exclamation mark.
+//! The benchmark `footprint` subtracts its size from that of `hello-server`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", listener.local_addr()?);
     for stream in listener.incoming() {
         let stream = stream?;
-        // A client that goes away in the middle of a line is no reason to end.
+        // Ignore errors: a client may disconnect in the middle of a line.
         std::thread::spawn(move || serve(stream).ok());
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Calls the echo whose reference is the argument.
+//! Calls the echo object whose reference is the argument.
 
 use corelane::Orb;
 use example::EchoRef;

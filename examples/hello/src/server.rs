@@ -1,4 +1,4 @@
-//! Serves an echo, and prints where: hand that to hello-client.
+//! Serves an echo object and prints its reference, the argument of hello-client.
 
 use corelane::{Orb, SystemException};
 use example::Echo;
@@ -16,7 +16,7 @@ impl Echo for Parrot {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
-    let echo = orb.root_poa().activate(&Parrot.servant())?;
+    let echo = orb.root_poa().activate(&Echo::servant(Parrot))?;
     orb.root_poa().manager().activate()?;
     println!("{echo}");
     orb.run();

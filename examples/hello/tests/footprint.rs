@@ -1,4 +1,5 @@
-//! How large a small server is: what the workspace promises of this example, of its release program and of its memory, and of its smallest form.
+//! Size of a small server: the workspace's limits for this example's release program, its memory,
+//! and its smallest form.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,17 +8,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const KIB: u64 = 1024;
-/// The program without symbols.
+/// Maximum size of the program without symbols.
 const MOST_PROGRAM: u64 = 2048 * KIB;
-/// Resident, serving and idle.
+/// Maximum resident memory of an idle server.
 const MOST_RESIDENT: u64 = 5120 * KIB;
 
-/// The smallest form is to be no larger than this.
+/// Maximum size of the smallest form.
 const MOST_MINIMAL: u64 = 700 * KIB;
-/// Linked statically it is at most so much larger than a networking program without an ORB.
+/// Maximum difference, linked statically, to a networking program without an ORB.
 const MOST_ABOVE_BARE: u64 = 450 * KIB;
 
-/// Builds the server as it would be shipped, in a folder of its own, so that neither other builds nor their profiles matter.
+/// Builds the server as it would be shipped, in a separate folder, independent of other builds and
+/// their profiles.
 fn shipped() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
     let mut build = Command::new(env!("CARGO"));
@@ -39,18 +41,18 @@ fn shipped() -> PathBuf {
     folder.join("release/hello-server")
 }
 
-/// Ends with its handle, whatever the test came to.
+/// A server that is killed on drop, whatever the test's result.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if it has ended by itself.
+        // Ignore errors: both fail only if the server has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Resident memory of a process in octets.
+/// Returns the resident memory of a process in bytes.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -67,15 +69,15 @@ fn the_server_is_small() {
     let mut reference = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut reference).unwrap();
     assert!(reference.starts_with("IOR:"), "{reference}");
-    // It has said where it is; what it still does before it waits takes no more memory if it is given time.
+    // The server has printed its address. Wait, so that the memory of its last steps counts too.
     std::thread::sleep(Duration::from_millis(200));
     let resident = resident(server.0.id());
     assert!(resident < MOST_RESIDENT, "{} KiB", resident / KIB);
     println!("program {} KiB, resident {} KiB", size / KIB, resident / KIB);
 }
 
-/// The sizes of the server in its smallest form and of the program without an ORB, built with these flags of the compiler. What is built for the
-/// building machine is built once for all flags.
+/// Returns the sizes of the smallest server and of the program without an ORB, for given compiler
+/// flags. Crates for the building machine are built once for all flags.
 fn minimal(flags: &str) -> [u64; 2] {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("minimal");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

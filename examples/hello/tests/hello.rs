@@ -1,4 +1,4 @@
-//! Hello world is short, is what the README shows, and works.
+//! Checks that hello world is short, equals the README's text, and works.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -35,7 +35,46 @@ fn the_readme_shows_these_very_files() {
     }
 }
 
-/// Ended with the test.
+/// Returns the sections of a manifest, each with its title and its lines.
+fn sections(manifest: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in manifest.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match sections.last_mut() {
+            Some((_, lines)) if !line.starts_with('[') => lines.push(line),
+            _ => sections.push((line, Vec::new())),
+        }
+    }
+    sections
+}
+
+#[test]
+fn the_readme_shows_a_manifest_for_these_files() {
+    let (readme, own) = (read("../../README.md"), read("Cargo.toml"));
+    let (_, shown) = readme.split_once("`Cargo.toml`\n```toml\n").expect("README.md shows a manifest");
+    let shown = sections(shown.split_once("```").unwrap().0);
+    let own = sections(&own);
+    let titles: Vec<&str> = shown.iter().map(|(title, _)| *title).collect();
+    assert_eq!(titles, ["[package]", "[[bin]]", "[[bin]]", "[dependencies]", "[build-dependencies]"]);
+    let edition = read("../../Cargo.toml").lines().find(|line| line.starts_with("edition = ")).unwrap().to_owned();
+    assert!(shown[0].1.contains(&edition.as_str()), "the workspace has {edition}");
+    for (title, lines) in &shown[1..] {
+        if *title == "[[bin]]" {
+            assert!(own.iter().any(|known| known == &(*title, lines.clone())), "{lines:?} are not in Cargo.toml");
+            continue;
+        }
+        let name = |line: &&str| line.split(['.', ' ']).next().unwrap().to_owned();
+        let names: Vec<String> = lines.iter().map(name).collect();
+        let known = own.iter().find(|(known, _)| known == title).unwrap();
+        assert_eq!(names, known.1.iter().map(name).collect::<Vec<_>>(), "{title}");
+        for (line, name) in lines.iter().zip(&names) {
+            let path = line.split('"').nth(1).unwrap().strip_prefix("../corelane/").unwrap();
+            let manifest = read(&format!("../../{path}/Cargo.toml"));
+            assert!(manifest.contains(&format!("name = \"{name}\"\n")), "{name} is not at {path}");
+        }
+    }
+}
+
+/// A server that is killed on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -58,7 +97,7 @@ fn the_client_hears_its_echo() {
     assert!(resident(server.0.id()) < 5 << 10, "the server has {} KiB resident", resident(server.0.id()));
 }
 
-/// Resident memory of a process in KiB.
+/// Returns the resident memory of a process in KiB.
 fn resident(process: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

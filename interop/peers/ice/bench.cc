@@ -1,8 +1,8 @@
 // bench --serve
 // bench PROXY
 //
-// Ice's side of `corelane bench`, with Cubit.ice. It speaks the lines that interop/peers/omniorb/bench.cc describes; where that prints
-// a reference, this prints a proxy.
+// Ice's side of `corelane bench`, with Cubit.ice. It uses the line protocol of
+// interop/peers/omniorb/bench.cc, but prints a proxy instead of a reference.
 
 #include <Ice/Ice.h>
 
@@ -55,7 +55,7 @@ struct Run {
   long long whole;
 };
 
-/// Template, so that the call stands in the loop itself.
+/// A template, so that the call is inlined in the loop.
 template <class Call, class Settle>
 Run measure(unsigned warm_up, unsigned count, Call call, Settle settle) {
   Run run;
@@ -79,7 +79,7 @@ void expect(bool holds) {
   if (!holds) throw std::runtime_error("the reply is not what was sent");
 }
 
-/// The number behind `prefix` in `word`, or -1.
+/// Returns the number after `prefix` in `word`, or -1.
 long length(const std::string& word, const std::string& prefix) {
   if (word.rfind(prefix, 0) != 0 || word.size() == prefix.size()) return -1;
   char* end = nullptr;
@@ -91,7 +91,8 @@ template <class Number>
 bool same(Number a, Number b) { return a == b; }
 bool same(const Cubit::Mixed& a, const Cubit::Mixed& b) { return a.o == b.o && a.l == b.l && a.s == b.s; }
 
-/// The first answer is compared in full, before anything is timed; those that are timed by length and last element.
+/// Compares the first reply in full before the measurement; timed replies by length and last
+/// element.
 template <class Sequence, class Echo>
 Run sequences(const Sequence& sent, unsigned warm_up, unsigned count, Echo echo) {
   Sequence first = echo();
@@ -184,7 +185,7 @@ int main(int argc, char** argv) {
   try {
     Ice::InitializationData settings;
     settings.properties = Ice::createProperties();
-    // Large sequences are measured.
+    // The benchmark uses large sequences.
     settings.properties->setProperty("Ice.MessageSizeMax", "0");
     settings.properties->setProperty("Ice.ACM.Close", "0");
     Ice::CommunicatorHolder communicator(settings);

@@ -1,5 +1,6 @@
-/* Preloaded into a program, this counts the locks that it takes, and the waits and signals of its condition variables, as far as they go through
- * the C library's thread functions. At the program's end it writes "LOCKS CONDITIONS" into the file that CORELANE_LOCKS names.
+/* Preloaded into a program, counts the locks that it takes, and the waits and signals of its condition
+ * variables, if they use the C library's thread functions. At the program's end, writes "LOCKS
+ * CONDITIONS" into the file that CORELANE_LOCKS names.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,7 +12,7 @@
 
 static atomic_ulong locks, conditions;
 
-/* The function of that name behind this one; looked up once. */
+/* The next function of that name; looked up once. */
 #define NEXT(result, name, parameters)                              \
   static result(*_Atomic next) parameters;                          \
   result(*call) parameters = next;                                  \
@@ -42,7 +43,7 @@ int pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
   return taken(call(lock));
 }
 
-/* Waiting gives the mutex back and takes it again, inside the library. */
+/* Waiting releases the mutex and takes it again, inside the library. */
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
   NEXT(int, "pthread_cond_wait", (pthread_cond_t *, pthread_mutex_t *));
   atomic_fetch_add_explicit(&conditions, 1, memory_order_relaxed);

@@ -5,11 +5,14 @@
 //
 // The server prints "ready IOR:..." and ends when its standard input does.
 // The client prints "ready", then reads commands, one a line, until its standard input ends:
-//   run OPERATION WARM-UP COUNT [dynamic]   answered by "times WHOLE T1 T2 ... Tcount": nanoseconds, WHOLE from the first call to the end of the
-//                                 last. Operations: nothing octet short long struct longsN structsN octetsN stringN take_longsN take_octetsN oneway. A oneway's times are those of the
-//                                 sending; WHOLE lasts until a two-way call after the last one has returned.
-//   call OPERATION COUNT          answered by "called": the same without a look at the clock between the calls.
-// Whatever it does not understand is answered by "error TEXT".
+//   run OPERATION WARM-UP COUNT [dynamic]
+//     answered by "times WHOLE T1 T2 ... Tcount" in nanoseconds; WHOLE is from the first call to the
+//     end of the last. Operations: nothing octet short long struct longsN structsN octetsN stringN
+//     take_longsN take_octetsN oneway. A oneway's times are those of sending; WHOLE lasts until a
+//     two-way call after the last one has returned.
+//   call OPERATION COUNT
+//     answered by "called": the same without reading the clock between the calls.
+// Other commands are answered by "error TEXT".
 
 #include <chrono>
 #include <cstdio>
@@ -49,7 +52,7 @@ class Target : public POA_Cubit::CountedTarget {
   CORBA::ULong take_octets(const Cubit::Octets& v) override { return v.length(); }
   Cubit::Tally counted() override { throw CORBA::NO_IMPLEMENT(); }
   CORBA::ULong work(CORBA::ULong rounds) override {
-    // The same computation as that of Corelane's servant.
+    // The same computation as in Corelane's servant.
     CORBA::ULong value = 1;
     for (CORBA::ULong round = 0; round < rounds; ++round) {
       value *= 0x9e3779b1u;
@@ -80,7 +83,7 @@ struct Run {
   long long whole;
 };
 
-/// Template, so that the call stands in the loop itself.
+/// A template, so that the call is inlined in the loop.
 template <class Call, class Settle>
 Run measure(unsigned warm_up, unsigned count, Call call, Settle settle) {
   Run run;
@@ -104,7 +107,7 @@ void expect(bool holds) {
   if (!holds) throw std::runtime_error("the reply is not what was sent");
 }
 
-/// The number behind `prefix` in `word`, or -1.
+/// Returns the number after `prefix` in `word`, or -1.
 long length(const std::string& word, const std::string& prefix) {
   if (word.rfind(prefix, 0) != 0 || word.size() == prefix.size()) return -1;
   char* end = nullptr;
@@ -116,7 +119,8 @@ template <class Number>
 bool same(Number a, Number b) { return a == b; }
 bool same(const Cubit::Mixed& a, const Cubit::Mixed& b) { return a.o == b.o && a.l == b.l && a.s == b.s; }
 
-/// The first answer is compared in full, before anything is timed; those that are timed by length and last element.
+/// Compares the first reply in full before the measurement; timed replies by length and last
+/// element.
 template <class Var, class Sequence, class Echo>
 Run sequences(const Sequence& sent, unsigned warm_up, unsigned count, Echo echo) {
   const CORBA::ULong length = sent.length();
@@ -180,7 +184,7 @@ Run run(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned c
   throw std::runtime_error("there is no operation " + op);
 }
 
-/// Sends `argument`, by dynamic invocation, and expects an answer of type `type` that `read` accepts.
+/// Sends `argument` by dynamic invocation, and expects a reply of type `type` that `read` accepts.
 template <class Read>
 void invoke(Cubit::Target_ptr t, const char* name, const CORBA::Any& argument, CORBA::TypeCode_ptr type, Read read) {
   CORBA::Request_var request = t->_request(name);
@@ -191,7 +195,7 @@ void invoke(Cubit::Target_ptr t, const char* name, const CORBA::Any& argument, C
   expect(read(request->return_value()));
 }
 
-/// As `run`, every request put together from names, types and values.
+/// Like `run`, with every request built from names, types and values.
 Run run_dynamic(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned count) {
   auto timed = [&](auto call) { return measure(warm_up, count, call, [] {}); };
   auto nothing = [&] {

@@ -4,7 +4,7 @@
 
 #include <sched.h>
 
-/// Pins the process, threads yet to come included. False if the system refuses.
+/// Pins the process, including future threads. Returns false if the kernel refuses.
 inline bool pin_to(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

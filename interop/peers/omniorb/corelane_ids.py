@@ -1,4 +1,4 @@
-"""A back end for omniidl: prints the repository id of each declaration, and the values of constants."""
+"""A back end for omniidl that prints the repository id of each declaration and the values of constants."""
 
 from omniidl import idlast, idltype
 
@@ -21,12 +21,12 @@ def shown(node):
 
 
 def parts(node):
-    """What is declared within a declaration, also the types that members have on the spot."""
+    """Returns the declarations within a declaration, including types that members define in place."""
     if getattr(node, "constrType", lambda: False)():
         for name in ("aliasType", "memberType", "caseType", "switchType", "boxedType"):
             if hasattr(node, name):
                 yield getattr(node, name)().decl()
-    # Members have no ids on the wire.
+    # Members have no id on the wire.
     if isinstance(node, (idlast.Member, idlast.UnionCase)):
         return
     for name in ("declarations", "definitions", "contents", "declarators", "members", "cases", "enumerators"):

@@ -1,4 +1,4 @@
-// The servants of interop.idl: the suite for the server, and the bouncer that both ends have.
+// The servants of interop.idl: the suite for the server, and the bouncer of both sides.
 #ifndef CORELANE_INTEROP_SERVANTS_H
 #define CORELANE_INTEROP_SERVANTS_H
 
@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "interop.hh"
+#include "product.h"
 
-/// Raises what Failures::fail describes; returns the code for FAIL_NOT.
+/// Raises the exception that Failures::fail describes; returns the code for FAIL_NOT.
 inline CORBA::Long fail_as_told(Interop::Failure kind, CORBA::Long code, const char* text) {
   switch (kind) {
     case Interop::FAIL_NOT:
@@ -69,7 +70,7 @@ class Bouncer_i : public POA_Interop::Bouncer {
     changed_.notify_all();
   }
 
-  /// The values received, sorted, once there are so many of them or the time is over.
+  /// Waits for `count` values, for at most `time`. Returns the values received so far, sorted.
   std::vector<CORBA::Long> await(size_t count, std::chrono::milliseconds time) {
     std::unique_lock<std::mutex> guard(lock_);
     changed_.wait_for(guard, time, [&] { return received_.size() >= count; });
@@ -120,7 +121,7 @@ class Bench_i : public POA_Interop::Bench {
 
 class Suite_i : public POA_Interop::Suite {
  public:
-  /// `stop` is called by the shutdown operation.
+  /// Creates the suite; its shutdown operation calls `stop`.
   Suite_i(PortableServer::POA_ptr poa, std::function<void()> stop)
       : poa_(PortableServer::POA::_duplicate(poa)), stop_(std::move(stop)) {}
 
@@ -150,7 +151,7 @@ class Suite_i : public POA_Interop::Suite {
 #define WIDE_ARRAY ARRAY
 #include "operations.def"
 
-  CORBA::Any* echo_any(const CORBA::Any& a, CORBA::Any& b, CORBA::Any_OUT_arg c) override {
+  CORBA::Any* echo_any(const CORBA::Any& a, CORBA::Any& b, product::AnyOut c) override {
     c = new CORBA::Any(b);
     b = a;
     return new CORBA::Any(a);
@@ -171,13 +172,21 @@ class Suite_i : public POA_Interop::Suite {
     return new Interop::Record(*record);
   }
 
+#ifdef WITHOUT_CONTEXTS
+  Interop::StringSeq* properties(const char* text) override {
+    Interop::StringSeq_var all = new Interop::StringSeq;
+    all->length(1);
+    all[0] = text;
+    return all._retn();
+  }
+#else
   Interop::StringSeq* properties(const char* text, CORBA::Context_ptr context) override {
     std::map<std::string, std::string> told;
     CORBA::NVList_var values;
     try {
       context->get_values("", 0, "*", values.out());
     } catch (const CORBA::BAD_CONTEXT&) {
-      // None came.
+      // No properties were received.
     }
     for (CORBA::ULong i = 0; !CORBA::is_nil(values) && i < values->count(); ++i) {
       const char* value = "";
@@ -194,6 +203,7 @@ class Suite_i : public POA_Interop::Suite {
     }
     return all._retn();
   }
+#endif
 
   void wide_constants(CORBA::WChar& letter, CORBA::WString_out text) override {
     letter = Interop::A_WCHAR;
@@ -243,10 +253,11 @@ class Suite_i : public POA_Interop::Suite {
   Interop::Bench_ptr server_bench() override { return bench_._this(); }
   Interop::Base_ptr gone() override {
     PortableServer::Servant_var<Bottom_i> servant = new Bottom_i;
-    PortableServer::ObjectId_var id = poa_->activate_object(servant);
-    CORBA::Object_var object = poa_->id_to_reference(id);
-    poa_->deactivate_object(id);
-    return Interop::Base::_narrow(object);
+    PortableServer::ObjectId_var id = poa_->activate_object(servant.in());
+    CORBA::Object_var object = poa_->id_to_reference(id.in());
+    poa_->deactivate_object(id.in());
+    // Not every ORB narrows a reference to a deactivated object.
+    return Interop::Base::_unchecked_narrow(object.in());
   }
   CORBA::Long call_back(Interop::Bouncer_ptr target, Interop::Failure kind, CORBA::Long code,
                         const char* text) override {

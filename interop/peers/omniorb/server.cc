@@ -1,7 +1,8 @@
 // server --ior FILE [--life SECONDS] [--until-eof] [--core C] [-ORB...]
 //
-// Serves Interop::Suite under the plain key "Interop", writes its reference to FILE, and runs until the shutdown operation, until
-// the life is over (300 s), or until the standard input ends if asked to watch it. Pinned to a core if one is named.
+// Serves Interop::Suite under the plain key "Interop" and writes its reference to FILE. Ends on the
+// shutdown operation, after its life (300 s), or, with --until-eof, at the end of standard input.
+// --core pins it to a core.
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,14 +12,12 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "product.h"
 #include "servants.h"
 
 int main(int argc, char** argv) {
   try {
-    // The defaults of 2 MiB and 5 connections are too small for the large messages, and for nested calls of many threads.
-    const char* settings[][2] = {
-        {"giopMaxMsgSize", "67108864"}, {"maxGIOPConnectionPerServer", "64"}, {nullptr, nullptr}};
-    CORBA::ORB_var orb = CORBA::ORB_init(argc, argv, "omniORB4", settings);
+    CORBA::ORB_var orb = product::orb(argc, argv);
     std::string ior_file;
     int life = 300;
     int core = -1;
@@ -44,19 +43,13 @@ int main(int argc, char** argv) {
     };
 
     CORBA::Object_var found = orb->resolve_initial_references("RootPOA");
-    PortableServer::POA_var root = PortableServer::POA::_narrow(found);
-    found = orb->resolve_initial_references("omniINSPOA");
-    PortableServer::POA_var named = PortableServer::POA::_narrow(found);
-    auto* suite = new Suite_i(root, stop);
-    PortableServer::ObjectId_var id = PortableServer::string_to_ObjectId("Interop");
-    named->activate_object_with_id(id, suite);
+    PortableServer::POA_var root = PortableServer::POA::_narrow(found.in());
     PortableServer::POAManager_var manager = root->the_POAManager();
     manager->activate();
-    manager = named->the_POAManager();
-    manager->activate();
-
-    CORBA::Object_var object = named->id_to_reference(id);
-    CORBA::String_var ior = orb->object_to_string(object);
+    auto* suite = new Suite_i(root.in(), stop);
+    CORBA::Object_var object = product::publish(orb.in(), root.in(), suite, "Interop");
+    CORBA::String_var ior = orb->object_to_string(object.in());
+    product::serve(orb.in());
     { std::ofstream(ior_file + ".part") << ior.in() << "\n"; }
     if (std::rename((ior_file + ".part").c_str(), ior_file.c_str()) != 0) { std::perror(ior_file.c_str()); return 1; }
     std::cout << "ready" << std::endl;

@@ -1,5 +1,7 @@
-// values --ior FILE [-ORB...]      serves InteropValues::ValueSuite until its shutdown operation, at most 240 s
-// values --call REFERENCE [-ORB...] calls it: prints `ok NAME` or `FAIL NAME ...` for each check and `N passed, M failed` at last
+// values --ior FILE [-ORB...]
+//   serves InteropValues::ValueSuite until its shutdown operation, at most 240 s
+// values --call REFERENCE [-ORB...]
+//   calls it: prints `ok NAME` or `FAIL NAME ...` for each check, and finally `N passed, M failed`
 
 #include <condition_variable>
 #include <cstdio>
@@ -56,7 +58,7 @@ static void register_factories(CORBA::ORB_ptr orb) {
   add("IDL:corelane/InteropValues/Note:1.0", new Factory<Note_i>);
 }
 
-// What a graph looks like from one of its nodes.
+// Returns the shape of a graph seen from one of its nodes.
 static std::string form(V::Node* start) {
   std::vector<V::Node*> met;
   std::map<V::Node*, size_t> numbers;
@@ -94,7 +96,8 @@ static std::string form(V::Base* base) {
 
 // ---- servant -------------------------------------------------------------------------------------------------------
 
-// c becomes b, b becomes a, a is the result; each has its count.
+// Rotates the parameters: c becomes b, b becomes a, a is the result. Each keeps its own reference
+// count.
 template <class T>
 static T* pass(T* a, T*& b, T*& c) {
   c = b;
@@ -218,7 +221,7 @@ static std::mt19937 generator(20);
 
 static unsigned below(unsigned limit) { return generator() % limit; }
 
-// A graph whose nodes refer to any of them, or to none.
+// Returns a graph with random references between its nodes, or nil ones.
 static V::Node* graph() {
   unsigned count = 1 + below(12);
   std::vector<V::Node*> nodes;
@@ -269,7 +272,7 @@ static void check(const char* name, const std::function<std::string()>& run) {
     try {
       trouble = run();
     } catch (const CORBA::SystemException& exception) {
-      // The minor codes of others have no name.
+      // Minor codes of other vendors have no name.
       const char* minor = exception.NP_minorString();
       trouble = std::string(exception._name()) + " " + (minor ? minor : std::to_string(exception.minor()));
     } catch (const CORBA::Exception& exception) {
@@ -282,14 +285,14 @@ static void check(const char* name, const std::function<std::string()>& run) {
   ++(trouble.empty() ? passed : failed);
 }
 
-// What cannot be shown: it would look alike at both ends.
+// Refuses a value that cannot be shown: it would look the same on both sides.
 static std::string wrong(const char* what) { throw std::runtime_error(what); }
 
 static std::string differs(const std::string& expected, const std::string& found) {
   return expected == found ? "" : "expected " + expected + ", found " + found;
 }
 
-// A value through any, and through any in any: what it is in the result, in the inout and in the out.
+// Checks a value in any, and in any in any, as result, inout and out.
 static std::string in_any(V::ValueSuite_ptr suite, const CORBA::Any& a, const std::function<std::string(const CORBA::Any&)>& show) {
   CORBA::Any within, nested;
   within <<= a;
@@ -359,7 +362,7 @@ static V::OnCard on_card() {
   return made;
 }
 
-// Each type in any: what goes in, and what is shown of what comes out.
+// Checks each type in any: the inserted value, and the text of the received one.
 static void anys(V::ValueSuite_ptr suite) {
   auto fixed = [](CORBA::UShort digits, CORBA::UShort scale) {
     return [=](const CORBA::Any& any) {

@@ -1,4 +1,4 @@
-// Test values for every type of interop.idl, and their comparison by the CDR octets they make.
+// Test values for every type of interop.idl, compared by the CDR octets that they make.
 #ifndef CORELANE_INTEROP_VALUES_H
 #define CORELANE_INTEROP_VALUES_H
 
@@ -8,21 +8,23 @@
 #include <vector>
 
 #include "interop.hh"
+#include "product.h"
 
-/// Which characters narrow strings may have.
+/// The characters of narrow strings.
 enum class Repertoire { Ascii, Latin1, Unicode };
 
-/// What this run may send.
+/// The values that this run may send.
 struct Options {
   Repertoire repertoire = Repertoire::Ascii;
-  /// Characters that stand alone are ASCII whatever the strings are.
+  /// Single characters are ASCII, whatever the strings are.
   bool ascii_letters = false;
-  /// The peer loses union discriminators that no label names (JacORB).
+  /// The peer loses union discriminators without a label (JacORB).
   bool plain_unions = false;
 };
 inline Options options;
 
-/// A reproducible source of values. In rounds 0 and 1 numbers are the least and the greatest of their type.
+/// A reproducible source of values. In rounds 0 and 1, numbers are the minimum and the maximum of
+/// their type.
 class Random {
  public:
   explicit Random(unsigned round) : round(round), state_(0x9e3779b97f4a7c15ull * (round + 1)) {}
@@ -80,7 +82,8 @@ inline void fill(Random& r, CORBA::LongDouble& v) {
   fill(r, nearby);
   v = nearby;
 }
-/// omniORB's CORBA::Char is CORBA::Octet, so characters need a name of their own here.
+/// Returns a narrow character. omniORB's CORBA::Char is CORBA::Octet, so characters need another
+/// function name.
 inline CORBA::Char letter(Random& r) {
   if (options.repertoire == Repertoire::Latin1 && !options.ascii_letters && r.round == 1) return 0xff;
   return r.round == 0 ? 0 : r.round == 1 ? 0x7f : static_cast<CORBA::Char>(r.below(128));
@@ -126,7 +129,7 @@ inline void fill(Random& r, Text& v) { v.s = text(r, 40); }
 inline void fill(Random& r, ShortText& v) { v.s = short_text(r); }
 inline void fill(Random& r, WideText& v) { v.s = wide_text(r, 40); }
 inline void fill(Random& r, ShortWideText& v) { v.s = wide_text(r, 6); }
-inline void fill(Random& r, CORBA::String_member& v) { v = text(r, 12).c_str(); }
+inline void fill(Random& r, product::StringMember& v) { v = text(r, 12).c_str(); }
 
 template <class E, size_t N>
 void fill(Random& r, E (&v)[N]) {
@@ -164,7 +167,7 @@ SEQUENCE(Interop::DoubleSeq, 9)
 STRINGS(Interop::StringSeq, 6, text(r, 10))
 STRINGS(Interop::ShortNameSeq, 6, short_text(r))
 SEQUENCE(Interop::ColourSeq, 9)
-// CustomerList is the same C++ type as CustomerIdSeq, which is a type of its own.
+// CustomerList is the same C++ type as CustomerIdSeq, a distinct type.
 SEQUENCE(Interop::CustomerIdSeq, 9)
 SEQUENCE(Interop::BoundedLongSeq, 4)
 SEQUENCE(Interop::BoundedOctetSeq, 16)
@@ -307,48 +310,45 @@ inline void fill(Random& r, CORBA::Any& v) {
 
 // ---- Comparison -----------------------------------------------------------------------------------------------------
 
-inline void put(cdrStream& s, const CORBA::Octet& v) { s.marshalOctet(v); }
-inline void put(cdrStream& s, const CORBA::Boolean& v) { s.marshalBoolean(v); }
-/// A value with a fraction of 64 bits is in ten octets of those that a long double takes.
-inline void put(cdrStream& s, const CORBA::LongDouble& v) {
+inline void put(product::Stream& s, const CORBA::Octet& v) { product::put_octets(s, &v, 1); }
+inline void put(product::Stream& s, const CORBA::Boolean& v) { put(s, static_cast<CORBA::Octet>(v)); }
+/// Writes the used octets of a long double: a value with a fraction of 64 bits has ten.
+inline void put(product::Stream& s, const CORBA::LongDouble& v) {
   constexpr int used = std::numeric_limits<CORBA::LongDouble>::digits == 64 ? 10 : sizeof v;
-  s.put_octet_array(reinterpret_cast<const _CORBA_Octet*>(&v), used);
+  product::put_octets(s, reinterpret_cast<const CORBA::Octet*>(&v), used);
 }
-inline void put(cdrStream& s, const Letter& v) { s.marshalOctet(v.c); }
-inline void put(cdrStream& s, const CORBA::WChar& v) { CORBA::ULong code = v; code >>= s; }
-inline void put(cdrStream& s, const std::string& v) {
-  for (unsigned char octet : v) s.marshalOctet(octet);
-  s.marshalOctet(0);
+inline void put(product::Stream& s, const Letter& v) { put(s, static_cast<CORBA::Octet>(v.c)); }
+inline void put(product::Stream& s, const CORBA::WChar& v) { CORBA::ULong code = v; product::put_value(s, code); }
+inline void put(product::Stream& s, const std::string& v) {
+  for (unsigned char octet : v) put(s, static_cast<CORBA::Octet>(octet));
+  put(s, CORBA::Octet{0});
 }
-inline void put(cdrStream& s, const std::wstring& v) {
+inline void put(product::Stream& s, const std::wstring& v) {
   for (wchar_t letter : v) put(s, letter);
   put(s, L'\0');
 }
-inline void put(cdrStream& s, const Text& v) { put(s, v.s); }
-inline void put(cdrStream& s, const ShortText& v) { put(s, v.s); }
-inline void put(cdrStream& s, const WideText& v) { put(s, v.s); }
-inline void put(cdrStream& s, const ShortWideText& v) { put(s, v.s); }
-inline void put(cdrStream& s, const CORBA::String_member& v) { put(s, std::string(v.in())); }
+inline void put(product::Stream& s, const Text& v) { put(s, v.s); }
+inline void put(product::Stream& s, const ShortText& v) { put(s, v.s); }
+inline void put(product::Stream& s, const WideText& v) { put(s, v.s); }
+inline void put(product::Stream& s, const ShortWideText& v) { put(s, v.s); }
+inline void put(product::Stream& s, const product::StringMember& v) { put(s, std::string(v.in())); }
 template <class T>
-void put(cdrStream& s, const T& v) { v >>= s; }
+void put(product::Stream& s, const T& v) { product::put_value(s, v); }
 template <class E, size_t N>
-void put(cdrStream& s, const E (&v)[N]) {
+void put(product::Stream& s, const E (&v)[N]) {
   for (const auto& element : v) put(s, element);
 }
 template <class A>
-void put(cdrStream& s, const Array<A>& v) { put(s, v.v); }
+void put(product::Stream& s, const Array<A>& v) { put(s, v.v); }
 
-/// The octets that a value makes, in hexadecimal.
+/// Returns the octets of a value in hexadecimal.
 template <class T>
 std::string octets(const T& v) {
-  cdrMemoryStream stream(512, true);
-  put(stream, v);
   static const char digits[] = "0123456789abcdef";
   std::string hex;
-  const auto* at = static_cast<const unsigned char*>(stream.bufPtr());
-  for (CORBA::ULong i = 0; i < stream.bufSize(); ++i) {
-    hex += digits[at[i] >> 4];
-    hex += digits[at[i] & 15];
+  for (unsigned char octet : product::written([&](product::Stream& s) { put(s, v); })) {
+    hex += digits[octet >> 4];
+    hex += digits[octet & 15];
   }
   return hex;
 }

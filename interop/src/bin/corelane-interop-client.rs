@@ -1,7 +1,9 @@
-//! `corelane-interop-client REFERENCE` with the options of the other ORBs' clients and of `corelane_interop::suite::options::Setup`.
+//! `corelane-interop-client REFERENCE` with the options of the other ORBs' clients and of
+//! `corelane_interop::suite::options::Setup`.
 //!
-//! Calls every operation of interop.idl on the Suite that REFERENCE (IOR:, corbaloc:, or a file with one of them) names, and verifies
-//! all that comes back. Prints `ok NAME` or `FAIL NAME ...` for each, and at last `N passed, M failed`.
+//! Calls every operation of interop.idl on the Suite at REFERENCE (IOR:, corbaloc:, or a file with
+//! one of them), and verifies all results. Prints `ok NAME` or `FAIL NAME ...` for each, and
+//! finally `N passed, M failed`.
 #![forbid(unsafe_code)]
 
 use std::env;

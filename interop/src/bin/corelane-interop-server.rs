@@ -1,7 +1,9 @@
-//! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]` and the options of `corelane_interop::suite::options::Setup`.
+//! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]` and the options of
+//! `corelane_interop::suite::options::Setup`.
 //!
-//! Serves Interop::Suite under the plain key "Interop", writes its reference to FILE, and runs until the shutdown operation, until
-//! the life is over (300 s), or until the standard input ends if asked to watch it.
+//! Serves Interop::Suite under the plain key "Interop" and writes its reference to FILE. Ends on
+//! the shutdown operation, after its life (300 s), or, with `--until-eof`, at the end of standard
+//! input.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -51,7 +53,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
         let end_of_input = orb.shutdown_handle();
         thread::spawn(move || {
             let mut octet = [0];
-            // An error is the end as well.
+            // An error also ends the server.
             while io::stdin().read(&mut octet).is_ok_and(|count| count > 0) {}
             end_of_input.shutdown();
         });

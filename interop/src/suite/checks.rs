@@ -1,6 +1,6 @@
-//! The client's checks: every operation of interop.idl is called, and all that comes back is verified.
+//! The client's checks: call every operation of interop.idl and verify all results.
 //!
-//! The names and their order are those of interop/peers/omniorb/client.cc.
+//! Their names and order are the same as in interop/peers/omniorb/client.cc.
 
 mod dynamics;
 mod echoes;
@@ -18,10 +18,10 @@ use super::servants::BouncerServant;
 use super::values::{Random, Repertoire};
 use crate::interop::*;
 
-/// What a check has to say; empty text is nothing.
+/// The result of a check; an empty text means success.
 pub(crate) type Verdict = Result<String, SystemException>;
 
-/// Counts and prints, one line per check.
+/// Counts the checks and prints one line for each.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     skipped: HashSet<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs a check; what it returns, or the exception that ends it, is the trouble.
+    /// Runs a check. It fails if it returns a text or an exception.
     pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> Verdict) {
         if self.skipped.contains(name) {
             return;
@@ -47,13 +47,13 @@ impl Report {
 }
 
 impl Report {
-    /// Passed and failed checks.
+    /// Returns the numbers of passed and failed checks.
     fn counts(&self) -> (usize, usize) {
         (self.passed.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst))
     }
 }
 
-/// The client's own side and the suite that it calls.
+/// The client's own objects and the suite that it calls.
 pub(crate) struct Client {
     report: Report,
     suite: SuiteRef,
@@ -69,10 +69,11 @@ impl Client {
     }
 }
 
-/// Runs all checks and returns whether they passed.
+/// Runs all checks. Returns true if they passed.
 ///
 /// # Errors
-/// The client could not begin.
+///
+/// The client could not start.
 pub fn run(options: ClientOptions) -> Result<bool, String> {
     let orb = options.setup.orb()?;
     let client = match Client::new(&orb, options) {
@@ -105,10 +106,11 @@ pub fn run(options: ClientOptions) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Runs the checks of the echo operations only; how many passed and how many failed.
+/// Runs only the checks of the echo operations. Returns the numbers of passed and failed checks.
 ///
 /// # Errors
-/// The client could not begin.
+///
+/// The client could not start.
 pub fn run_echoes(options: ClientOptions) -> Result<(usize, usize), String> {
     let orb = options.setup.orb()?;
     let client = Client::new(&orb, options)?;
@@ -133,7 +135,8 @@ fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
     orb.reference(reference).map_err(|exception| exception.to_string())
 }
 
-/// Says how two values differ. The text of a floating-point number tells what equality does not: -0 from 0.
+/// Describes the difference between two values. Their text distinguishes floating-point values that
+/// compare equal: -0 and 0.
 pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
     let shown = |value: &T| format!("{value:?}");
     if expected == got && shown(expected) == shown(got) {
@@ -142,7 +145,7 @@ pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) 
     format!("{place} expected {expected:?} got {got:?} ")
 }
 
-/// Says whether two references are to different objects, or one only is nil.
+/// Returns a message if two references denote different objects, or only one is nil.
 pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&ObjectRef>) -> String {
     let equal = match (expected, got) {
         (None, None) => true,
@@ -152,7 +155,7 @@ pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&Objec
     if equal { String::new() } else { format!("{place} is another object ") }
 }
 
-/// The untyped reference in a typed one that may be nil.
+/// Returns the untyped reference in a typed one that may be nil.
 pub(crate) fn plain<R: Reference>(reference: Option<&R>) -> Option<&ObjectRef> {
     reference.map(Reference::as_object)
 }

@@ -1,11 +1,12 @@
-//! The echo operations, which all follow one rule: the result is a, b becomes a, c becomes what b was.
+//! The echo operations. All follow one rule: the result is a, b becomes a, c becomes the old value
+//! of b.
 
 use corelane::{Any, Context, LongDouble, ObjectRef, Octets, SystemException, TypeCode};
 
 use super::servants::SuiteServant;
 use crate::interop::*;
 
-/// An argument as a result of the operation holds it.
+/// Converts an argument to the type of a result.
 trait Keep<T> {
     fn keep(self) -> T;
 }

@@ -1,6 +1,6 @@
-//! Corelane's own servants and checks for interop.idl, as the programs of the other ORBs have them.
+//! Corelane's servants and checks for interop.idl, matching the programs of the other ORBs.
 //!
-//! - [`servants`]: the suite for the server, and the bouncer that both ends have.
+//! - [`servants`]: the suite for the server, and the bouncer of both sides.
 //! - [`values`]: test values of every type.
 //! - [`checks`]: every check of the client, and its report.
 //! - [`options`]: the command lines of the two programs.

@@ -1,4 +1,4 @@
-//! The command lines of Corelane's two programs, which understand what the peers' programs do.
+//! The command lines of Corelane's two programs, compatible with those of the peers.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Version};
 
-/// Which characters narrow strings have.
+/// The characters of narrow strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Characters {
-    /// ASCII; the other ORBs' native code set is ISO 8859-1, Corelane's UTF-8.
+    /// ASCII. The other ORBs' native code set is ISO 8859-1, Corelane's is UTF-8.
     Ascii,
-    /// ISO 8859-1, which is the native code set too.
+    /// ISO 8859-1, also as native code set.
     Latin1,
-    /// ISO 8859-1 in strings, ASCII where a character stands alone: those beyond it are more than one octet in UTF-8.
+    /// ISO 8859-1 in strings, ASCII in single characters: others take more than one octet in UTF-8.
     Latin1Strings,
-    /// Any of Unicode; the native code set is UTF-8.
+    /// All of Unicode; the native code set is UTF-8.
     Unicode,
 }
 
 impl Characters {
-    /// The name on command lines.
+    /// Returns the name on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,12 +32,12 @@ impl Characters {
     }
 }
 
-/// How an ORB of these programs is set up.
+/// The configuration of the ORB of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// `--listen ADDRESS`, any number of times; a free port of the loopback interface without it.
+    /// `--listen ADDRESS`, repeatable. Default: a free port of the loopback interface.
     pub listen: Vec<String>,
-    /// `--giop 1.N`: the highest version spoken and published.
+    /// `--giop 1.N`: the highest version used and published.
     pub version: Version,
     /// `--native latin1|utf8`: the native code set.
     pub native: CharSet,
@@ -45,10 +45,10 @@ pub struct Setup {
     pub fragment: Option<usize>,
     /// `--dispatch reactive|thread-per-connection|leader-followers|half-sync`.
     pub dispatch: String,
-    /// `--pool N`: threads of the pool, or connections with a thread of their own.
+    /// `--pool N`: the threads of the pool, or the connections with their own thread.
     pub threads: usize,
-    /// `--nested DEPTH`: while a call of a servant waits, its thread serves, at most so many upcalls inside one another; 0: it waits.
-    /// The dispatch's own choice without it.
+    /// `--nested DEPTH`: maximum nested upcalls on a thread whose servant waits for a reply; 0: the
+    /// thread only waits. Default: the choice of the dispatch.
     pub nested: Option<u8>,
 }
 
@@ -63,7 +63,7 @@ impl Default for Setup {
             native: CharSet::Utf8,
             fragment: None,
             dispatch: "leader-followers".into(),
-            // Eight callers that each nest four upcalls deep, and one that listens.
+            // Eight callers that each nest four upcalls deep, and one listening thread.
             threads: 40,
             nested: None,
         }
@@ -71,7 +71,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Takes one option with its value from the command line; false if it is none of these.
+    /// Takes one option with its value from the command line. Returns false if the word is no such
+    /// option.
     fn take(&mut self, word: &str, words: &mut Words) -> Result<bool, String> {
         match word {
             "--listen" => self.listen.push(words.value(word)?),
@@ -99,10 +100,11 @@ impl Setup {
         Ok(true)
     }
 
-    /// The ORB as set up.
+    /// Creates the ORB.
     ///
     /// # Errors
-    /// An unknown dispatch, or an address that cannot be listened at.
+    ///
+    /// The dispatch is unknown, or listening at an address failed.
     pub fn orb(&self) -> Result<Orb, String> {
         self.builder()?.build().map_err(|error| error.to_string())
     }
@@ -110,19 +112,20 @@ impl Setup {
     fn builder(&self) -> Result<OrbBuilder, String> {
         let dispatch = match self.dispatch.as_str() {
             "reactive" => Dispatch::Reactive,
-            "thread-per-connection" => Dispatch::ThreadPerConnection { most: self.threads },
+            "thread-per-connection" => Dispatch::ThreadPerConnection { max_threads: self.threads },
             "leader-followers" => Dispatch::LeaderFollowers { threads: self.threads },
-            "half-sync" => Dispatch::HalfSyncHalfAsync { threads: self.threads, queue: 1000 },
+            "half-sync" => Dispatch::HalfSyncHalfAsync { threads: self.threads, max_queued: 1000 },
             other => return Err(format!("--dispatch {other} is unknown")),
         };
         let nested_wait = self.nested.map(|depth| match depth {
-            0 => NestedWait::InPlace,
-            depth => NestedWait::Serving { depth },
+            0 => NestedWait::Block,
+            depth => NestedWait::Serve { max_depth: depth },
         });
-        let pool = PoolConfig { dispatch, nested_wait, ..PoolConfig::default() };
+        let pool = PoolConfig::default().dispatch(dispatch).nested_wait(nested_wait);
         let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native);
-        // Nested calls of many threads, each with a connection of its own. A busy machine is slow; who runs the program ends it.
-        builder = builder.connections_per_server(64).call_timeout(LIFE);
+        // Nested calls of many threads need a connection each. The time-out is long because a busy
+        // machine is slow; the starting program enforces the end.
+        builder = builder.max_connections_per_server(64).call_timeout(LIFE);
         if let Some(octets) = self.fragment {
             builder = builder.fragment_size(octets);
         }
@@ -133,24 +136,26 @@ impl Setup {
     }
 }
 
-/// `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]`, and the options of [`Setup`].
+/// The command line of `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]`, and the
+/// options of [`Setup`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// Where the reference is written.
+    /// The file to which the reference is written.
     pub ior: String,
     /// Seconds until the server ends by itself.
     pub life: u64,
-    /// It ends with its standard input.
+    /// True if the server ends with its standard input.
     pub until_eof: bool,
-    /// Its ORB.
+    /// The configuration of its ORB.
     pub setup: Setup,
 }
 
 impl ServerOptions {
-    /// Reads the command line, the program's name not among the words.
+    /// Parses the command line, without the program's name.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// The command line is invalid.
     pub fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut words = Words(words.collect::<Vec<_>>().into_iter());
         let mut options = Self { life: 300, ..Self::default() };
@@ -167,40 +172,42 @@ impl ServerOptions {
     }
 }
 
-/// `corelane-interop-client REFERENCE` with the options that interop/peers/omniorb/client.cc lists, and those of [`Setup`].
+/// The command line of `corelane-interop-client REFERENCE`, with the options of
+/// interop/peers/omniorb/client.cc and of [`Setup`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
     /// `IOR:`, `corbaloc:`, or the name of a file with one of them.
     pub reference: String,
-    /// Wide characters are sent.
+    /// True if wide characters are sent.
     pub wide: bool,
-    /// Characters of narrow strings.
+    /// The characters of narrow strings.
     pub characters: Characters,
-    /// Only union discriminators that a label names.
+    /// True if unions may only have discriminators with a label.
     pub plain_unions: bool,
-    /// Checks left out.
+    /// The checks to leave out.
     pub skipped: HashSet<String>,
-    /// Values per operation.
+    /// Number of values for each operation.
     pub rounds: u64,
-    /// The greatest large message in octets; 0 leaves them out.
+    /// Size of the largest message in octets; 0 leaves large messages out.
     pub big: usize,
-    /// Concurrent callers.
+    /// Number of concurrent callers.
     pub threads: u32,
-    /// How long their slow operation takes, in milliseconds.
+    /// Duration of their slow operation, in milliseconds.
     pub slow: u32,
-    /// So many of them must be inside the server at once; 0: not checked.
+    /// Number of callers that must be inside the server at once; 0: not checked.
     pub meet: u32,
-    /// End the server at last.
+    /// True if the client finally shuts the server down.
     pub shutdown: bool,
-    /// Its ORB.
+    /// The configuration of its ORB.
     pub setup: Setup,
 }
 
 impl ClientOptions {
-    /// Reads the command line, the program's name not among the words.
+    /// Parses the command line, without the program's name.
     ///
     /// # Errors
-    /// What is wrong with it, or the file with the reference cannot be read.
+    ///
+    /// The command line is invalid, or the file with the reference cannot be read.
     pub fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut words = Words(words.collect::<Vec<_>>().into_iter());
         let mut meet = None;

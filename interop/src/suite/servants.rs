@@ -6,16 +6,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaError};
-use corelane::{
-    Completion, ObjectRef, Octets, Reference, Servant, ShutdownHandle, SystemException, SystemExceptionKind,
-};
+use corelane::{Completion, ObjectRef, Octets, Servant, ShutdownHandle, SystemException, SystemExceptionKind};
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 
 use crate::interop::*;
 
-/// What `Failures::fail` and `Bouncer::fail_back` raise for each kind but FAIL_NOT.
+/// The exceptions that `Failures::fail` and `Bouncer::fail_back` raise for each kind but FAIL_NOT.
 #[derive(Debug)]
 enum Told {
     Plain(Plain),
@@ -32,7 +30,7 @@ fn told(kind: Failure, code: i32, text: &str) -> Result<i32, Told> {
     }
 }
 
-/// The members of `Details` as interop.idl says them.
+/// Returns the members of `Details` that interop.idl prescribes.
 #[must_use]
 pub fn details(code: i32, text: &str) -> Details {
     Details {
@@ -56,12 +54,12 @@ macro_rules! told_is {
 }
 told_is!(failures::FailError bouncer::FailBackError);
 
-/// A reference that may not be nil.
+/// Returns the reference, or an exception if it is nil.
 pub(super) fn given<R>(reference: Option<&R>) -> Result<&R, SystemException> {
     reference.ok_or_else(|| SystemException::new(SystemExceptionKind::BadParam, 0, Completion::No))
 }
 
-/// The object whose operation is running.
+/// Returns the object whose operation is running.
 fn this_object() -> Result<ObjectRef, SystemException> {
     let current = corelane::current().ok_or_else(|| internal("no upcall is running"))?;
     current.poa.id_to_reference(&current.object_id).map_err(from_poa)
@@ -75,7 +73,7 @@ fn from_poa(error: PoaError) -> SystemException {
     internal(&error.to_string())
 }
 
-/// What several threads change, and a bell for those who wait for it.
+/// State that several threads change, and a condition variable for waiting threads.
 #[derive(Debug)]
 struct Shared<T> {
     state: Mutex<T>,
@@ -98,7 +96,7 @@ impl<T> Shared<T> {
         self.changed.notify_all();
     }
 
-    /// Waits until `enough`, at most for `time`.
+    /// Waits until `enough` returns true, for at most `time`.
     fn wait(&self, time: Duration, enough: impl Fn(&T) -> bool) -> MutexGuard<'_, T> {
         let until = Monotonic::now() + time;
         let mut state = self.lock();
@@ -109,14 +107,14 @@ impl<T> Shared<T> {
     }
 }
 
-/// A Bouncer: calls back, and remembers what it receives.
+/// A Bouncer: calls back, and records the values that it receives.
 #[derive(Debug, Default)]
 pub struct BouncerServant {
     received: Shared<Vec<i32>>,
 }
 
 impl BouncerServant {
-    /// The values received, sorted, once there are so many of them or the time is over.
+    /// Waits for `count` values, for at most `time`. Returns the values received so far, sorted.
     #[must_use]
     pub fn wait_for(&self, count: usize, time: Duration) -> Vec<i32> {
         let mut values = self.received.wait(time, |values| values.len() >= count).clone();
@@ -144,7 +142,7 @@ impl Bouncer for BouncerServant {
     }
 }
 
-/// The bottom of the diamond.
+/// The most derived interface of the diamond.
 #[derive(Debug, Default)]
 struct BottomServant {
     shared: AtomicI32,
@@ -188,7 +186,7 @@ impl Bottom for BottomServant {
     }
 }
 
-/// What benchmarks call.
+/// The operations for benchmarks.
 #[derive(Debug)]
 struct BenchServant;
 
@@ -226,7 +224,7 @@ impl Bench for BenchServant {
     }
 }
 
-/// What clients leave at the suite.
+/// The data that clients store in the suite.
 #[derive(Debug, Default)]
 struct State {
     noted: u32,
@@ -239,7 +237,8 @@ struct State {
     paint: Option<Colour>,
 }
 
-/// The suite: every interface of interop.idl in one object. Its echo operations are in `suite/echoes.rs`.
+/// The suite: every interface of interop.idl in one object. Its echo operations are in
+/// `suite/echoes.rs`.
 #[derive(Debug)]
 pub struct SuiteServant {
     poa: Poa,
@@ -251,7 +250,7 @@ pub struct SuiteServant {
     watch: Watch,
 }
 
-/// What is called in operations that every client calls.
+/// A callback in operations that every client calls.
 struct Watch(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Watch {
@@ -261,14 +260,15 @@ impl fmt::Debug for Watch {
 }
 
 impl SuiteServant {
-    /// A suite whose further objects live in `poa`, and whose shutdown operation pulls `stop`.
+    /// Creates a suite with its further objects in `poa`; its shutdown operation uses `stop`.
     ///
     /// # Errors
+    ///
     /// The POA refuses the objects.
     pub fn new(poa: &Poa, stop: ShutdownHandle) -> Result<Self, PoaError> {
-        let bouncer = poa.activate(&BouncerServant::default().servant())?;
+        let bouncer = poa.activate(&Bouncer::servant(BouncerServant::default()))?;
         let bottom = poa.activate(&bottom())?;
-        let bench = poa.activate(&BenchServant.servant())?;
+        let bench = poa.activate(&Bench::servant(BenchServant))?;
         Ok(Self {
             poa: poa.clone(),
             stop,
@@ -280,7 +280,8 @@ impl SuiteServant {
         })
     }
 
-    /// `watch` is called on the thread that serves, in some of the operations that every client calls.
+    /// Sets a callback, which runs on the serving thread in some operations that every client
+    /// calls.
     #[must_use]
     pub fn watched(self, watch: impl Fn() + Send + Sync + 'static) -> Self {
         Self { watch: Watch(Box::new(watch)), ..self }
@@ -310,7 +311,7 @@ impl SuiteServant {
     }
 }
 
-/// `servant` is a provided method of every interface, and the diamond has four of them.
+/// Disambiguates `servant`, a provided method of every interface; the diamond has four of them.
 fn bottom() -> Servant {
     Bottom::servant(BottomServant::default())
 }
@@ -439,7 +440,7 @@ impl Suite for SuiteServant {
     }
 }
 
-/// The constants of interop.idl.
+/// Returns the constants of interop.idl.
 #[must_use]
 pub fn constants() -> Constants {
     Constants {
@@ -462,7 +463,7 @@ pub fn constants() -> Constants {
     }
 }
 
-/// The servant behind `suite`, ready to be activated.
+/// Returns the servant for `suite`, ready for activation.
 #[must_use]
 pub fn suite(suite: SuiteServant) -> Servant {
     Suite::servant_of(Arc::new(suite))

@@ -7,17 +7,17 @@ use corelane::{LongDouble, Octets};
 use super::options::Characters;
 use crate::interop::*;
 
-/// What this run may send.
+/// The values that this run may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repertoire {
-    /// Which characters narrow strings have.
+    /// The characters of narrow strings.
     pub characters: Characters,
-    /// The peer loses union discriminators that no label names (JacORB).
+    /// True if the peer loses union discriminators without a label (JacORB).
     pub plain_unions: bool,
 }
 
-/// A reproducible source of values. In rounds 0 and 1 numbers are the least and the greatest of their type, and sequences and strings
-/// empty and of their greatest length.
+/// A reproducible source of values. In rounds 0 and 1, numbers are the minimum and the maximum of
+/// their type, and sequences and strings are empty and of maximum length.
 #[derive(Debug)]
 pub struct Random {
     round: u64,
@@ -28,13 +28,13 @@ pub struct Random {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// The values of a round.
+    /// Creates the source for a round.
     #[must_use]
     pub fn new(round: u64, repertoire: Repertoire) -> Self {
         Self { round, state: GOLDEN.wrapping_mul(round + 1), repertoire }
     }
 
-    /// The next number of SplitMix64.
+    /// Returns the next number of SplitMix64.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         let mut z = self.state;
@@ -43,13 +43,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Whether only such unions are wanted whose discriminator a label names.
+    /// Returns true if unions may only have discriminators with a label.
     #[must_use]
     pub fn plain_unions(&self) -> bool {
         self.repertoire.plain_unions
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -67,22 +67,22 @@ impl Random {
         }
     }
 
-    /// A sequence of at most `longest` values.
+    /// Returns a sequence of at most `longest` values.
     pub fn sequence<T>(&mut self, longest: u64, mut value: impl FnMut(&mut Self) -> T) -> Vec<T> {
         (0..self.count(longest)).map(|_| value(self)).collect()
     }
 
-    /// A sequence of at most `longest` octets.
+    /// Returns a sequence of at most `longest` octets.
     pub fn octets(&mut self, longest: u64) -> Octets {
         Octets::from(self.sequence(longest, u8::of))
     }
 
-    /// An array.
+    /// Returns an array.
     pub fn array<T, const N: usize>(&mut self, mut value: impl FnMut(&mut Self) -> T) -> [T; N] {
         array::from_fn(|_| value(self))
     }
 
-    /// A narrow character.
+    /// Returns a narrow character.
     pub fn letter(&mut self) -> char {
         match self.round {
             0 => '\0',
@@ -92,13 +92,13 @@ impl Random {
         }
     }
 
-    /// A wide character of the basic plane.
+    /// Returns a wide character of the basic plane.
     pub fn wide_letter(&mut self) -> char {
         const SOME: [char; 8] = ['a', '\u{e9}', '\u{20ac}', '\u{65e5}', '\u{672c}', '\u{fffd}', '\u{7f}', '\u{100}'];
         if self.round == 0 { '\u{1}' } else { self.one_of(&SOME) }
     }
 
-    /// A string of at most `longest` pieces, some of them of several octets.
+    /// Returns a string of at most `longest` pieces, some of several octets.
     pub fn text(&mut self, longest: u64) -> String {
         const ASCII: &[&str] = &["a", "Z", "7", " ", "~", "\u{1}", "\t", "\""];
         const LATIN1: &[&str] = &["a", "\u{e9}", "\u{ff}", "\u{a0}", "\u{df}", "Z"];
@@ -111,12 +111,12 @@ impl Random {
         self.sequence(longest, |random| random.one_of(pieces)).concat()
     }
 
-    /// A `ShortName`.
+    /// Returns a `ShortName`.
     pub fn short_text(&mut self) -> String {
         self.sequence(8, |random| char::from(b'a' + (random.next() % 26) as u8)).into_iter().collect()
     }
 
-    /// A wide string of at most `longest` characters.
+    /// Returns a wide string of at most `longest` characters.
     pub fn wide_text(&mut self, longest: u64) -> String {
         self.sequence(longest, Self::wide_letter).into_iter().collect()
     }
@@ -130,7 +130,7 @@ impl Random {
 
 /// A type that has test values.
 pub trait Sample: Sized {
-    /// The next value.
+    /// Returns the next value.
     fn of(random: &mut Random) -> Self;
 }
 
@@ -140,7 +140,7 @@ macro_rules! integers {
             match random.round {
                 0 => Self::MIN,
                 1 => Self::MAX,
-                // The low bits are as random as any.
+                // The low bits are as random as the others.
                 _ => random.next() as Self,
             }
         }

@@ -1,4 +1,4 @@
-//! Holds connections that it does not use: `idle-peer PORT COUNT`. Ends when its standard input does.
+//! Holds idle connections: `idle-peer PORT COUNT`. Ends when its standard input does.
 #![forbid(unsafe_code)]
 
 use std::io::Read;

@@ -1,4 +1,6 @@
-//! Serves a probe until its standard input ends: `probe-server`. Prints its port and the probe's reference.
+//! Serves a probe until its standard input ends: `probe-server`.
+//!
+//! Prints its port and the probe's reference.
 #![forbid(unsafe_code)]
 
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The engine: built with instrumented code, run once per target, what it says read from its output.
+//! The engine: built with instrumented code, run once per target. Figures are read from its output.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use super::Target;
 use crate::steps;
 
-/// Set while the engine is built: this program then stands before the compiler (cargo's workspace wrapper).
+/// Environment variable that is set while the engine is built. This program then runs as cargo's
+/// workspace wrapper in front of the compiler.
 const COMPILING: &str = "CORELANE_FUZZ_COMPILER";
 
-/// Counts the passes through every edge of the code, and tells the engine which code a counter belongs to. All of them
-/// are options that a stable compiler knows.
+/// Options that count the passes through every edge of the code, and map each counter to its code.
+/// The stable compiler supports all of them.
 const COVERAGE: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -24,51 +25,52 @@ const COVERAGE: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-pc-table",
 ];
 
-/// Tells the engine both sides of every comparison, so that it can write what is compared with into its inputs.
+/// Option that reports both operands of every comparison, so that the engine can put them into its
+/// inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Its inputs are text, and a dictionary has its words: telling every comparison would make it five times slower.
+/// Crate without reported comparisons: its inputs are text with a dictionary, and reporting makes
+/// it five times slower.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
-/// An input that takes longer is a finding.
+/// Time in seconds above which an input is a finding.
 const SECONDS_PER_INPUT: u32 = 5;
 
-/// A target that holds more is a finding.
+/// Memory in MB above which a run of a target is a finding.
 const MEGABYTES: u32 = 512;
 
-/// How long a finding is made smaller.
+/// Time for which a finding is minimised.
 const MINIMISING: Duration = Duration::from_secs(20);
 
-/// How often progress is shown where the output is no terminal.
+/// Interval of progress lines if the output is not a terminal.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// When a target's run ends, whichever comes first.
+/// End of a target's run: the limit that is reached first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) runs: Option<u64>,
     pub(crate) time: Option<Duration>,
 }
 
-/// What a run came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) executions: u64,
     pub(crate) took: Duration,
-    /// Edges between blocks of code that were passed.
+    /// Number of edges between blocks of code that were passed.
     pub(crate) edges: u64,
-    /// Edges by how often, and comparisons by how close.
+    /// Number of features: edges by their frequency, and comparisons by their distance.
     pub(crate) features: u64,
-    /// The size of the working corpus.
+    /// Number of inputs in the working corpus.
     pub(crate) inputs: u64,
-    /// The most memory the run held.
+    /// Peak memory of the run in MB.
     pub(crate) megabytes: u64,
     pub(crate) findings: Vec<PathBuf>,
-    /// It ended otherwise than an engine does that has run or found enough: a stack that overflows leaves no input.
+    /// True if the engine ended abnormally without an input, for example by a stack overflow.
     pub(crate) died: bool,
 }
 
-/// Where cargo has this program stand before the compiler, it adds the instrumentation and goes on as the compiler.
-/// `None` where it was started for anything else.
+/// Runs as the compiler with instrumentation, if cargo uses this program as the compiler's wrapper.
+/// Returns `None` otherwise.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
     std::env::var_os(COMPILING)?;
     let mut words = std::env::args_os().skip(1);
@@ -79,7 +81,8 @@ pub(crate) fn as_compiler() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// What is added to a call of the compiler: nothing for build scripts and macros, which are for the host.
+/// Returns the options to add to a call of the compiler. Build scripts and macros, which are for
+/// the host, get none.
 fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
     let after = |name: &str| words.iter().skip_while(|word| *word != name).nth(1).and_then(|word| word.to_str());
     if after("--target").is_none() {
@@ -89,7 +92,7 @@ fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
     COVERAGE.iter().copied().chain(compares.then_some(COMPARISONS)).collect()
 }
 
-/// The programs of fuzz/engine, built.
+/// The built programs of fuzz/engine.
 pub(crate) struct Engine {
     root: PathBuf,
     programs: PathBuf,
@@ -113,7 +116,7 @@ impl Engine {
         Ok(Self { root: root.to_owned(), programs: folder.join(host).join("fuzz") })
     }
 
-    /// Runs a target until the limit, or until something is found.
+    /// Runs a target until the limit or the first finding.
     pub(crate) fn run(&self, target: &Target, limit: &Limit) -> Result<Ran, String> {
         let findings = self.made(&format!("fuzz/findings/{}", target.name))?;
         let before = files(&findings)?;
@@ -142,7 +145,7 @@ impl Engine {
         Ok(ran)
     }
 
-    /// Starts the engine and follows what it says, which also goes to a file.
+    /// Starts the engine, and reads its output, which is also copied to a file.
     fn watched(&self, target: &Target, mut command: Command) -> Result<Ran, String> {
         let log = self.made("target/fuzz/log")?.join(format!("{}.txt", target.name));
         let wrong = |error: std::io::Error| format!("{}: {error}", target.name);
@@ -173,7 +176,7 @@ impl Engine {
         Ok(ran)
     }
 
-    /// Cuts a finding down, in place, as long as the target fails.
+    /// Minimises a finding in place, as long as the target fails.
     fn minimise(&self, target: &Target, path: &Path) -> Result<(), String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if !name.starts_with("crash-") {
@@ -199,7 +202,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges the working corpus into the committed one; how many inputs that has now.
+    /// Merges the working corpus into the committed one, and returns the number of inputs in it.
     pub(crate) fn keep(&self, target: &Target) -> Result<usize, String> {
         let corpus = self.made(&format!("fuzz/corpus/{}", target.name))?;
         let fresh = self.root.join("target/fuzz/kept").join(target.name);
@@ -209,7 +212,7 @@ impl Engine {
         }
         fs::create_dir_all(&fresh).map_err(wrong)?;
         let mut command = self.program(target);
-        // Which edges, not how often: that is what keeps the corpus small.
+        // Only the edges, not their frequency, keeps the corpus small.
         command.args(["-set_cover_merge=1", "-use_counters=0"]).arg(&fresh).arg(self.work(target)?);
         command.args(self.inputs(target)).stdout(Stdio::null()).stderr(Stdio::null());
         steps::status(&mut command)?;
@@ -229,12 +232,12 @@ impl Engine {
         command
     }
 
-    /// The folder into which the engine writes what leads to new paths.
+    /// Returns the folder to which the engine writes inputs that reach new paths.
     fn work(&self, target: &Target) -> Result<PathBuf, String> {
         self.made(&format!("target/fuzz/found/{}", target.name))
     }
 
-    /// The folders that are read besides.
+    /// Returns the further folders that the engine reads.
     fn inputs(&self, target: &Target) -> Vec<PathBuf> {
         let folders =
             ["fuzz/corpus", "fuzz/regressions", "fuzz/seeds", "crates/wire/tests/corpus", super::seeds::FOLDER];
@@ -253,7 +256,7 @@ fn program(target: &Target) -> String {
     format!("fuzz_{}", target.name)
 }
 
-/// The triple of this machine, as the compiler names it.
+/// Returns the host triple as the compiler names it.
 fn host() -> Result<String, String> {
     let said =
         steps::output(Command::new(std::env::var_os("RUSTC").as_deref().unwrap_or(OsStr::new("rustc"))).arg("-vV"))?;
@@ -266,7 +269,7 @@ fn files(folder: &Path) -> Result<BTreeSet<PathBuf>, String> {
     fs::read_dir(folder).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path()).map_err(wrong)).collect()
 }
 
-/// Takes the figures out of a line such as `#1024 NEW cov: 12 ft: 30 corp: 4/16b ... rss: 28Mb`.
+/// Parses the figures of a line such as `#1024 NEW cov: 12 ft: 30 corp: 4/16b ... rss: 28Mb`.
 fn read(line: &str, ran: &mut Ran) {
     if let Some((name, value)) = line.strip_prefix("stat::").and_then(|rest| rest.split_once(':')) {
         let value = value.trim().parse().unwrap_or(0);
@@ -306,7 +309,7 @@ fn progress(ran: &Ran, took: Duration, terminal: bool) {
         ran.inputs,
         ran.megabytes
     );
-    // Progress that cannot be shown is no reason to stop.
+    // Ignore errors: a run does not depend on its progress output.
     let _ = std::io::stdout().flush();
 }
 

@@ -1,11 +1,11 @@
-//! What `cargo xtask fuzz` is asked for.
+//! Command line of `cargo xtask fuzz`.
 
 use std::time::Duration;
 
 use super::engine::Limit;
 use super::{TARGETS, Target};
 
-/// How long a target runs where nothing is said.
+/// Default time of a target's run.
 const TIME: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +18,8 @@ pub(crate) enum Work {
 
 pub(crate) struct Options {
     pub(crate) work: Work,
-    /// Those named, or all.
+    /// The named targets, or all.
     pub(crate) targets: Vec<&'static Target>,
-    /// Of each target.
     pub(crate) limit: Limit,
 }
 

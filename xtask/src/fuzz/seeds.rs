@@ -1,4 +1,4 @@
-//! First inputs: real messages, references and IDL, cut to what a target takes.
+//! First inputs: real messages, references and IDL, cut to the size of a target.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::Target;
 
-/// A folder for each target, written anew by each run.
+/// Folder with a folder for each target, rewritten by each run.
 pub(crate) const FOLDER: &str = "target/fuzz/seeds";
 
-/// Messages and references that other ORBs wrote.
+/// Folder of messages and references that other ORBs wrote.
 const VECTORS: &str = "crates/wire/tests/vectors";
 
-/// Folders with IDL, the last one of other people's where it is there.
+/// Folders with IDL. The last one holds IDL of other projects, if it exists.
 const IDL: [&str; 4] = ["crates/idl/tests/accepted", "crates/idl/tests/refused", "interop/idl", "/usr/share/idl"];
 
 const CORBALOC: [&str; 6] = [
@@ -26,7 +26,6 @@ const CORBALOC: [&str; 6] = [
     "IOR:000000000000000100000000000000",
 ];
 
-/// Writes the seeds of every target.
 pub(crate) fn write(root: &Path, targets: &[Target]) -> Result<(), String> {
     let vectors = Vectors::read(&root.join(VECTORS))?;
     for target in targets {
@@ -53,14 +52,15 @@ pub(crate) fn write(root: &Path, targets: &[Target]) -> Result<(), String> {
     Ok(())
 }
 
-/// A value of each basic kind, of a string, and of a sequence of octets, all in big-endian order.
+/// Returns a value of each basic kind, of a string, and of a sequence of octets, all in big-endian
+/// order.
 fn anys() -> BTreeSet<Vec<u8>> {
     let kinds = (0..=27).map(|kind| [&[0, 0, 0, 0, kind][..], &[0; 24]].concat());
     let octets = [0, 0, 0, 0, 19, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 2, 7, 8];
     kinds.chain([[&[0][..], &octets].concat()]).collect()
 }
 
-/// What other ORBs wrote.
+/// Messages and references that other ORBs wrote.
 #[derive(Default)]
 struct Vectors {
     messages: Vec<Vec<u8>>,
@@ -81,7 +81,8 @@ impl Vectors {
         Ok(vectors)
     }
 
-    /// Each message as a stream in pieces of two sizes, and the message with a part of the next one.
+    /// Returns two streams for each message, with different piece sizes: the message alone, and
+    /// with half of the next one.
     fn streams(&self) -> BTreeSet<Vec<u8>> {
         let mut seeds = BTreeSet::new();
         for (message, next) in self.messages.iter().zip(self.messages.iter().skip(1)) {
@@ -91,7 +92,7 @@ impl Vectors {
         seeds
     }
 
-    /// The bodies of messages and of references, behind an octet of settings.
+    /// Returns the bodies of messages and references, after an octet of settings.
     fn values(&self) -> BTreeSet<Vec<u8>> {
         let mut seeds = BTreeSet::new();
         let references = self.references.iter().filter_map(|text| octets(text.strip_prefix("IOR:")?));
@@ -119,7 +120,7 @@ fn octets(hex: &str) -> Option<Vec<u8>> {
     digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-/// IDL cut between lines, comments and indentation left out.
+/// Returns IDL cut between lines, without comments and indentation.
 fn pieces(root: &Path, longest: usize) -> Result<BTreeSet<Vec<u8>>, String> {
     let mut seeds = BTreeSet::new();
     for path in IDL.iter().flat_map(|folder| below(&root.join(folder), "idl")) {
@@ -139,7 +140,8 @@ fn pieces(root: &Path, longest: usize) -> Result<BTreeSet<Vec<u8>>, String> {
     Ok(seeds)
 }
 
-/// Every file with that extension in the folder and below it, none where it is not there.
+/// Returns every file with an extension in the folder and below it, or nothing if there is no
+/// folder.
 fn below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -1,22 +1,21 @@
-//! Which folders a file's includes are found in.
+//! Search for the include folders of a file.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// The files of a corpus.
 pub(super) struct Folders {
     root: PathBuf,
-    /// Paths within the corpus of what is compiled.
+    /// Paths, within the corpus, of the files to compile.
     files: Vec<PathBuf>,
-    /// All that can be included, by file name.
+    /// All files that can be included, by file name.
     by_name: HashMap<String, Vec<PathBuf>>,
-    /// What each file includes, as written.
+    /// Included names of each file, as written.
     includes: HashMap<PathBuf, Vec<String>>,
     given: Vec<PathBuf>,
 }
 
 impl Folders {
-    /// Looks at everything below `root`.
+    /// Reads everything below `root`.
     pub(super) fn of(root: &Path, given: &[PathBuf]) -> Result<Self, String> {
         let mut folders = Self {
             root: root.to_owned(),
@@ -58,7 +57,7 @@ impl Folders {
         self.files.iter().filter_map(|path| path.iter().next()).collect::<BTreeSet<_>>().len()
     }
 
-    /// The folders that make every include of a file right, and those of what it includes.
+    /// Returns the folders that resolve every include of a file and of the files that it includes.
     pub(super) fn include(&self, file: &Path) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut seen = BTreeSet::from([file.to_owned()]);
@@ -84,7 +83,7 @@ impl Folders {
         folders
     }
 
-    /// The file of that name in the same project that is nearest to the one that includes it.
+    /// Returns the file with a name in the same project that is nearest to the including file.
     fn nearest(&self, from: &Path, name: &str) -> Option<PathBuf> {
         let project = from.iter().next();
         let candidates = self.by_name.get(Path::new(name).file_name()?.to_str()?)?;
@@ -94,7 +93,7 @@ impl Folders {
     }
 }
 
-/// The names in a text's `#include` lines.
+/// Returns the names in a text's `#include` lines.
 fn included(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();

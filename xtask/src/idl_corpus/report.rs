@@ -1,4 +1,4 @@
-//! What is printed and written of a comparison.
+//! Output of a comparison, to the terminal and to files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Row, Verdict};
 
-/// How a file's two verdicts go together.
+/// Relation of a file's two verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     BothAccept,
@@ -24,7 +24,7 @@ fn kind(row: &Row) -> Kind {
     }
 }
 
-/// One line for each project, and one for all.
+/// Returns a table with one line for each project, and one for all.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut projects: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
     let mut all = [0; 6];
@@ -47,7 +47,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// A line for each file, and a file for each kind of disagreement, sorted by reason.
+/// Writes a line for each file, and a file for each kind of disagreement, sorted by reason.
 pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     let mut files = String::new();
     let mut lists: BTreeMap<Kind, Vec<String>> = BTreeMap::new();
@@ -77,7 +77,8 @@ pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The line of a compiler's output that says why a file is refused, with its place where that is beside it.
+/// Returns the line of a compiler's output that gives the reason for a refusal, with its location
+/// if that follows.
 pub(super) fn reason(said: &str) -> String {
     let mut lines = said.lines();
     let message = lines.by_ref().find(|line| {

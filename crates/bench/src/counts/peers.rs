@@ -1,11 +1,12 @@
-//! Locks per call of other ORBs, counted by a library that is preloaded into their programs (interop/peers/locks).
+//! Locks per call of other ORBs, counted by a library that is preloaded into their programs
+//! (interop/peers/locks).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Failure;
-use crate::floor::Carrier;
+use crate::baseline::Transport;
 use crate::harness::{Label, Subject};
 use crate::operation::Operation;
 use crate::options::Options;
@@ -13,13 +14,14 @@ use crate::peer::{Counting, Invocation, Kind, Peer, Threads, output_folder};
 use crate::report::Value;
 use crate::sample::Samples;
 
-/// Calls of the two runs whose difference counts: what a program does at its beginning and end is in both.
+/// Calls of the two runs whose difference counts. Both include what a program does when it starts
+/// and ends.
 const RUNS: [usize; 2] = [1000, 3000];
 
-/// Locks and operations of condition variables.
+/// Locks, and operations on condition variables.
 type Counts = [f64; 2];
 
-/// Per call of `octet`, on both sides.
+/// Counts locks per call of `octet`, on both sides.
 pub(super) fn locks(kind: Kind, options: &Options) -> Result<Vec<Value>, Failure> {
     let peer = options.peer(kind)?;
     let library = build(&options.peers)?;
@@ -51,24 +53,24 @@ pub(super) fn locks(kind: Kind, options: &Options) -> Result<Vec<Value>, Failure
     Ok(values)
 }
 
-/// What client and server counted in a run of so many calls.
+/// Returns the counts of client and server in a run of `calls` calls.
 fn run(peer: &Peer, library: &Path, calls: usize, options: &Options) -> Result<[Counts; 2], Failure> {
     let files = ["client", "server"].map(|side| library.with_file_name(format!("{side}-{}", std::process::id())));
     let counting = |file: &PathBuf| Counting { library: library.to_path_buf(), file: file.clone() };
     let (server, reference) =
-        peer.clone().counting(counting(&files[1])).serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
+        peer.clone().counting(counting(&files[1])).serve(Transport::Tcp, Threads::Usual, &options.placement)?;
     let client = peer.clone().counting(counting(&files[0]));
     let mut client =
         client.client(&reference, Operation::Octet, server.pid(), Invocation::Stubs, &options.placement)?;
     client.run(0, calls, &mut Samples::with_room(calls))?;
-    // They write what they have counted when they end.
+    // The programs write their counts when they end.
     drop(client);
     drop(server);
     let read = |file: &PathBuf| {
         let text = fs::read_to_string(file);
         let _ = fs::remove_file(file);
         parse(&text.unwrap_or_default())
-            .ok_or_else(|| Failure::new(format!("{}'s program has counted nothing", peer.kind())))
+            .ok_or_else(|| Failure::new(format!("{}'s program has written no counts", peer.kind())))
     };
     Ok([read(&files[0])?, read(&files[1])?])
 }
@@ -87,7 +89,10 @@ fn build(peers: &Path) -> Result<PathBuf, Failure> {
         Ok(output) if output.status.success() => Ok(library),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Err(Failure::new(format!("what counts locks does not build: {}", said.lines().next().unwrap_or_default())))
+            Err(Failure::new(format!(
+                "the library that counts locks does not build: {}",
+                said.lines().next().unwrap_or_default()
+            )))
         }
         Err(error) => Err(Failure::new(format!("`make` cannot be run: {error}"))),
     }

@@ -1,19 +1,21 @@
-//! Atomic operations, instructions and entries into the kernel of a call, counted by running the client's or the server's process one
-//! instruction at a time (docs/decisions/0009-atomics-are-counted-by-stepping.md).
+//! Atomic operations, instructions and kernel entries of a call, counted by single-stepping the
+//! client's or the server's process (docs/decisions/0009-atomics-are-counted-by-stepping.md).
 //!
-//! The process that is stepped is asked for one thing at a time, and has settled when all its threads that take part in calls wait in the kernel. What these
-//! do from one such moment to the next is counted. No time is looked at, so the load of the machine does not matter, and slowness neither.
+//! The stepped process gets one request at a time. It has settled when all its threads that take
+//! part in calls wait in the kernel. The counts cover these threads' work from one such moment to
+//! the next. No time is measured, so neither the machine's load nor the slowness of stepping
+//! matters.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
 use corelane_sys::clock;
-use corelane_sys::stepping::{Counts, Stepped};
+use corelane_sys::ptrace_counter::{InstructionCounts, PtraceCounter};
 
 use crate::Failure;
+use crate::baseline::Transport;
 use crate::cost;
-use crate::floor::Carrier;
 use crate::harness::{Label, Progress};
 use crate::operation::Operation;
 use crate::options::Options;
@@ -24,32 +26,31 @@ use crate::report::{Report, Value};
 use crate::server::{start_caller, start_echo};
 use crate::service::Service;
 
-/// Calls of each operation before a process is stepped.
+/// Number of calls of each operation before a process is stepped.
 const WARM_UP: usize = 50;
 
-/// Calls by which the threads are found that take part in one.
+/// Number of calls that are made to find the threads that take part in calls.
 const LOOKED_AT: usize = 1000;
 
-/// How often the same is counted; the least is what is told.
+/// Number of times that the same calls are counted; the minimum is reported.
 const SAMPLES: usize = 9;
 
-/// How long one sample may take.
+/// Maximum time of one sample.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at whether the client has answered, while nothing runs.
+/// Time between two checks for the client's answer while no thread runs.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What is counted, in the order of the columns.
+/// The counted quantities, in the order of the columns.
 const COUNTED: [&str; 3] = ["atomic operations", "instructions", "kernel entries"];
 
-/// In the order of [`COUNTED`].
+/// Counts in the order of [`COUNTED`].
 type Figures = [f64; 3];
 
-/// Why nothing was counted.
+/// Reason why nothing was counted.
 enum Stop {
-    /// The kernel does not let us, or the processor is another one.
+    /// The kernel does not permit tracing, or the processor is not supported.
     Refused(io::Error),
-    /// Something broke.
     Failed(Failure),
 }
 
@@ -59,15 +60,16 @@ impl From<Failure> for Stop {
     }
 }
 
-/// A client, the server that it calls, and what labels say of them.
+/// A client, the server that it calls, and their labels.
 struct Pair {
     client: Service,
     server: Service,
     peer: &'static str,
     config: String,
-    /// Atomic operations that a call with plain arguments may take on the client's side and on the server's.
+    /// Maximum number of atomic operations of a call with plain arguments, on the client's side and
+    /// on the server's.
     most: [Option<f64>; 2],
-    /// Whether this client sends oneways and nothing else when it is asked for them.
+    /// True if this client sends oneways, and only these, when asked for them.
     oneways: bool,
 }
 
@@ -118,7 +120,7 @@ fn ours(architecture: Architecture, options: &Options) -> Result<Pair, Stop> {
 
 fn omniorb(options: &Options) -> Result<Pair, Stop> {
     let peer = options.peer(Kind::OmniOrb)?;
-    let (server, reference) = peer.serve(Carrier::Tcp, Threads::Usual, &options.placement)?;
+    let (server, reference) = peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?;
     let client = peer.caller(&reference, &options.placement)?;
     Ok(Pair {
         client,
@@ -147,13 +149,13 @@ impl Pair {
         Ok(sides.flat_map(|(&operation, (client, server))| self.told(operation, client, server)).collect())
     }
 
-    /// One call at a time.
+    /// Counts the server's work for one call of each operation.
     fn on_server(&mut self, threads: &[u32], operations: &[Operation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.server, threads)?;
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // Where the first answer is compared, that is the call.
+            // If the client compares the first answer, that comparison is the call.
             let asked = usize::from(!operation.compares_first());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
@@ -161,7 +163,7 @@ impl Pair {
         Ok(all)
     }
 
-    /// What one call more adds to what the client does when it is asked.
+    /// Returns the difference that one more call makes to the client's work for a request.
     fn on_client(&mut self, threads: &[u32], operations: &[Operation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;
@@ -185,7 +187,8 @@ impl Pair {
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
-            // Where memory is allocated for a result of variable size, the allocator may have atomic operations of its own.
+            // An allocation for a result of variable size may have atomic operations of the
+            // allocator's own.
             let bounded = !operation.is_oneway() && !operation.compares_first();
             let bounds = [most.filter(|_| bounded), None, None];
             values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| Value {
@@ -200,8 +203,9 @@ impl Pair {
     }
 }
 
-/// The threads of a process, and how often each gave up its processor or lost it: one that is preempted by whom it answers may find the next
-/// request there whenever it looks, and never wait.
+/// Returns the threads of a process with their number of context switches, voluntary and
+/// involuntary. A thread that is preempted by the thread it answers may always find its next
+/// request ready, and never wait.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
@@ -212,56 +216,58 @@ fn switches(process: u32) -> Vec<(u32, u64)> {
     tasks.filter_map(of_task).collect()
 }
 
-/// Who stopped running in more than a tenth of the calls between. What looks around now and then is not among them and is not stepped,
-/// but on a very slow machine, where it does no harm: the least of what it did in several calls is nothing.
+/// Returns the threads that stopped running in more than a tenth of the calls. Threads that only
+/// wake now and then are excluded. On a very slow machine one may be included; it adds nothing,
+/// since its minimum over several samples is zero.
 fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
     let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
     took_part.map(|(id, _)| *id).collect()
 }
 
-fn attach(service: &Service, threads: &[u32]) -> Result<Stepped, Stop> {
+fn attach(service: &Service, threads: &[u32]) -> Result<PtraceCounter, Stop> {
     if threads.is_empty() {
         return Err(Stop::Failed(Failure::new("no thread takes part in calls")));
     }
-    Stepped::attach(service.pid(), threads).map_err(|error| match error.kind() {
+    PtraceCounter::attach(service.pid(), threads).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => Stop::Refused(error),
         _ => Stop::Failed(Failure::new(format!("process {} cannot be stepped: {error}", service.pid()))),
     })
 }
 
-/// The first call finds threads in system calls that were interrupted when stepping began, and which are not seen to begin again.
-fn settle(stepped: &mut Stepped, client: &mut Service) -> Result<(), Failure> {
+/// Makes one call that is not counted. It finds threads in system calls that stepping interrupted;
+/// the counter does not see these begin again.
+fn settle(stepped: &mut PtraceCounter, client: &mut Service) -> Result<(), Failure> {
     sample(stepped, client, Operation::Nothing, 1).map(drop)
 }
 
-/// What each thread did in each of [`SAMPLES`] times that the client was asked for so many calls.
+/// Returns the work of each thread in each of [`SAMPLES`] requests to the client for `asked` calls.
 fn samples(
-    stepped: &mut Stepped,
+    stepped: &mut PtraceCounter,
     client: &mut Service,
     operation: Operation,
     asked: usize,
-) -> Result<Vec<Vec<Counts>>, Failure> {
+) -> Result<Vec<Vec<InstructionCounts>>, Failure> {
     (0..SAMPLES).map(|_| sample(stepped, client, operation, asked)).collect()
 }
 
 fn sample(
-    stepped: &mut Stepped,
+    stepped: &mut PtraceCounter,
     client: &mut Service,
     operation: Operation,
     asked: usize,
-) -> Result<Vec<Counts>, Failure> {
+) -> Result<Vec<InstructionCounts>, Failure> {
     let deadline = clock::now() + PATIENCE;
     let stuck = |error: io::Error| Failure::new(format!("a process that is stepped does not settle: {error}"));
-    stepped.until_all_wait(deadline).map_err(stuck)?;
-    let before: Vec<Counts> = stepped.counts().collect();
+    stepped.step_until_all_wait(deadline).map_err(stuck)?;
+    let before: Vec<InstructionCounts> = stepped.counts().collect();
     client.tell(&format!("call {operation} {asked}"))?;
     while client.answer(LOOK)?.is_none() {
-        stepped.until_all_wait(deadline).map_err(stuck)?;
+        stepped.step_until_all_wait(deadline).map_err(stuck)?;
     }
-    // Of a oneway the client knows only that it is sent.
+    // For a oneway the client knows only that it is sent.
     loop {
-        stepped.until_all_wait(deadline).map_err(stuck)?;
+        stepped.step_until_all_wait(deadline).map_err(stuck)?;
         if stepped.counts().ne(before.iter().copied()) {
             break;
         }
@@ -272,25 +278,27 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// The least that each thread did, all threads added up. A call does the same each time; what is above it is something that threads
-/// do once in a while, and which a slow machine lets happen more often than not.
-fn figures(samples: Vec<Vec<Counts>>) -> Figures {
+/// Returns the minimum of each thread's work, summed over all threads. A call does the same each
+/// time. Work above the minimum is occasional work of the threads, which a slow machine may let
+/// happen in most samples.
+fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
-    let sum = |of: &dyn Fn(&Counts) -> u64| {
+    let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {
         let least = |thread: usize| samples.iter().filter_map(|sample| sample.get(thread)).map(of).min().unwrap_or(0);
         (0..threads).map(least).sum::<u64>() as f64
     };
     [sum(&|counts| counts.atomics), sum(&|counts| counts.instructions), sum(&|counts| counts.system_calls)]
 }
 
-/// One line for each operation and ORB, with what each side did.
+/// Formats one line for each operation and ORB, with the counts of each side.
 fn table(title: &str, values: &[Value]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<9} {:<24}", "op", "", "");
     for side in ["client", "server"] {
         COUNTED.iter().for_each(|what| text.push_str(&format!(" {:>25}", format!("{side}: {what}"))));
     }
     let mut rows: Vec<&[Value]> = values.chunks(2 * COUNTED.len()).collect();
-    // By operation in the order in which these came first, so that ORBs stand beside each other.
+    // Sort by operation in the order of first appearance, so that the ORBs of an operation are
+    // adjacent.
     let first = |row: &[Value]| values.iter().position(|value| value.label.op == row[0].label.op);
     rows.sort_by_key(|row| first(row));
     for row in rows {
@@ -308,10 +316,10 @@ mod tests {
 
     #[test]
     fn what_a_thread_does_once_in_a_while_is_left_out() {
-        let counts = |atomics, instructions| Counts { atomics, instructions, system_calls: 1 };
+        let counts = |atomics, instructions| InstructionCounts { atomics, instructions, system_calls: 1 };
         let samples = vec![
-            vec![counts(3, 100), Counts::default()],
-            vec![counts(3, 101), Counts::default()],
+            vec![counts(3, 100), InstructionCounts::default()],
+            vec![counts(3, 101), InstructionCounts::default()],
             vec![counts(4, 102), counts(5, 5000)],
         ];
         assert_eq!(figures(samples), [3.0, 100.0, 1.0]);

@@ -1,11 +1,11 @@
-//! How much of a program each crate is, from the sizes of its symbols as `nm` tells them.
+//! Size of each crate in a program, from the sizes of its symbols as printed by `nm`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::Failure;
 
-/// Octets of code and constants by crate, the largest first.
+/// Returns the bytes of code and constants by crate, largest first.
 pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     let mut nm = Command::new("nm");
     nm.args(["--demangle", "--print-size", "--defined-only"]).arg(program).stdin(Stdio::null());
@@ -17,7 +17,7 @@ pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     Ok(sums)
 }
 
-/// Of lines `ADDRESS SIZE KIND NAME`.
+/// Adds up lines of the form `ADDRESS SIZE KIND NAME`.
 fn sums(lines: &str) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for line in lines.lines() {
@@ -27,7 +27,7 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
             continue;
         };
         let Ok(size) = u64::from_str_radix(size, 16) else { continue };
-        // What takes no room in the file is left out: zeroes and thread-local zeroes.
+        // Zeroes and thread-local zeroes take no room in the file and are left out.
         if !matches!(kind, "t" | "T" | "w" | "W" | "v" | "V" | "r" | "R" | "d" | "D") {
             continue;
         }
@@ -41,7 +41,8 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
     sums
 }
 
-/// The crate whose code it is: the first one named in a path. For code of a trait that is the implementing type's.
+/// Returns the crate that owns the code: the first one named in a path. Code of a trait belongs to
+/// the implementing type's crate.
 fn owner(name: &str) -> &str {
     const LIBRARY: [&str; 3] = ["std", "core", "alloc"];
     let name = name.strip_prefix("_<").unwrap_or(name);

@@ -1,63 +1,73 @@
-//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same server, by dispatch architecture and by how the
-//! clients, which are one process, use connections; lanes and omniORB beside them. All take turns in each repetition.
+//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
+//! server.
+//!
+//! It compares dispatch architectures and ways to use connections, for clients in one process, with
+//! lanes and omniORB. All variants take turns in each repetition.
 
 use corelane_sys::thread::Scheduling;
 
-use super::game::{Other, Pace, Seen};
-use super::served::{Connections, Served, laned, omniorb, single};
+use super::load_mix::{BackgroundClient, CallPace, Observations};
+use super::server_under_test::{Connections, ServerUnderTest, laned, omniorb, single};
 use super::{TOP, calls, has_priorities, repetitions};
 use crate::Failure;
-use crate::floor::Carrier;
+use crate::baseline::Transport;
 use crate::harness::{Compare, Figure, Label, Progress};
-use crate::idle::Busy;
+use crate::idle::BusyCores;
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
 use crate::report::{Report, Value};
 
-/// That of the lane in which floods are served.
+/// Native priority of the lanes that serve floods.
 const LOWEST: u8 = 1;
 
-/// How many floods there are, where there are any.
+/// Number of floods, if there are any.
 const FLOODS: usize = 4;
 
-/// With lanes, floods at the same server are to cost the high-priority client at most so many times what they cost at another one. Everything else
-/// is there to be seen beside that.
+/// Maximum ratio, with lanes, of the high-priority client's medians beside floods at the same and
+/// at another server. The other figures have no bound.
 const MOST: f64 = 1.5;
 
-/// Who else calls.
-struct Beside {
+/// The load beside the high-priority client.
+struct BackgroundLoad {
     name: &'static str,
-    /// What they call, and whether at the same server.
+    /// Operation of the floods, and whether they call the same server.
     floods: Option<(Operation, bool)>,
-    /// Which of the list this is compared with.
+    /// Indices of the loads that this one is compared with.
     against: &'static [usize],
 }
 
 const LARGE: Operation = Operation::Octets(64 * 1024);
 
-const BESIDE: [Beside; 5] = [
-    Beside { name: "nobody else", floods: None, against: &[] },
-    Beside { name: "4 floods of octets at another server", floods: Some((Operation::Octet, false)), against: &[0] },
-    Beside { name: "4 floods of octets", floods: Some((Operation::Octet, true)), against: &[0, 1] },
-    Beside { name: "4 floods of 64 KiB at another server", floods: Some((LARGE, false)), against: &[0] },
-    Beside { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
+const BESIDE: [BackgroundLoad; 5] = [
+    BackgroundLoad { name: "no other client", floods: None, against: &[] },
+    BackgroundLoad {
+        name: "4 floods of octets at another server",
+        floods: Some((Operation::Octet, false)),
+        against: &[0],
+    },
+    BackgroundLoad { name: "4 floods of octets", floods: Some((Operation::Octet, true)), against: &[0, 1] },
+    BackgroundLoad { name: "4 floods of 64 KiB at another server", floods: Some((LARGE, false)), against: &[0] },
+    BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
 ];
 
-/// Two servers alike, of which the clients call one and the floods one or the other.
-struct Pair {
-    one: Served,
-    other: Served,
-    /// The same with a connection for each call, if this is not that: its place among the pairs.
+/// Two equal servers. The client calls the first, and the floods call either.
+struct ServerPair {
+    one: ServerUnderTest,
+    other: ServerUnderTest,
+    /// Index of the pair with a connection for each call, if this pair shares connections.
     each: Option<usize>,
-    /// How many times the same floods at another server those at this one may cost.
+    /// Maximum ratio of the medians beside floods at the same and at the other server.
     most: Option<f64>,
-    seen: [Seen; BESIDE.len()],
+    seen: [Observations; BESIDE.len()],
 }
 
-impl Pair {
-    fn start(mut server: impl FnMut() -> Result<Served, Failure>, each: Option<usize>) -> Result<Self, Failure> {
-        Ok(Pair { one: server()?, other: server()?, each, most: None, seen: Default::default() })
+impl ServerPair {
+    fn start(
+        mut server: impl FnMut() -> Result<ServerUnderTest, Failure>,
+        each: Option<usize>,
+    ) -> Result<Self, Failure> {
+        Ok(ServerPair { one: server()?, other: server()?, each, most: None, seen: Default::default() })
     }
 }
 
@@ -67,10 +77,10 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
     }
     let (calls, repetitions) = (calls(options, [25, 100, 1000]), repetitions(options));
     let mut pairs = pairs(options, report)?;
-    let busy = Busy::start(&options.placement)?;
+    let busy = BusyCores::start(&options.placement)?;
     for repetition in 1..=repetitions {
         for (at, beside) in BESIDE.iter().enumerate() {
-            for Pair { one, other, seen, .. } in &mut pairs {
+            for ServerPair { one, other, seen, .. } in &mut pairs {
                 progress.show(&format!(
                     "inversion: {} {} beside {} ({repetition} of {repetitions})",
                     one.peer, one.config, beside.name
@@ -92,8 +102,9 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
     report.values("inversion: beside floods at the same server", &values)
 }
 
-/// Each dispatch architecture with each way to use connections, lanes, and omniORB, which has a connection for each call that is under way.
-fn pairs(options: &Options, report: &mut Report<'_>) -> Result<Vec<Pair>, Failure> {
+/// Starts a pair for each dispatch architecture and use of connections, for lanes, and for omniORB.
+/// In omniORB each call in progress has its own connection.
+fn pairs(options: &Options, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
         Architecture::PerConnection,
@@ -101,40 +112,40 @@ fn pairs(options: &Options, report: &mut Report<'_>) -> Result<Vec<Pair>, Failur
         Architecture::HalfSync(options.threads),
     ] {
         let each = pairs.len();
-        pairs.push(Pair::start(|| single(architecture, Connections::Each, options), None)?);
+        pairs.push(ServerPair::start(|| single(architecture, Connections::Each, options), None)?);
         for connections in [Connections::Shared, Connections::SharedByOthers] {
-            pairs.push(Pair::start(|| single(architecture, connections, options), Some(each))?);
+            pairs.push(ServerPair::start(|| single(architecture, connections, options), Some(each))?);
         }
     }
-    // One thread for all, however requests come.
-    pairs.push(Pair::start(|| single(Architecture::Reactive, Connections::Each, options), None)?);
-    let lanes = Pair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], Carrier::Tcp, options), None)?;
-    pairs.push(Pair { most: Some(MOST), ..lanes });
-    let peer = Pair::start(|| omniorb(FLOODS + 1, Carrier::Tcp, TOP, options), None);
+    // One thread serves all requests, however they arrive.
+    pairs.push(ServerPair::start(|| single(Architecture::Reactive, Connections::Each, options), None)?);
+    let lanes = ServerPair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], Transport::Tcp, options), None)?;
+    pairs.push(ServerPair { most: Some(MOST), ..lanes });
+    let peer = ServerPair::start(|| omniorb(FLOODS + 1, Transport::Tcp, TOP, options), None);
     pairs.extend(report.found("inversion", "omniORB", peer)?);
     Ok(pairs)
 }
 
 fn once(
-    one: &Served,
-    other: &Served,
-    beside: &Beside,
+    one: &ServerUnderTest,
+    other: &ServerUnderTest,
+    beside: &BackgroundLoad,
     calls: usize,
     options: &Options,
-    seen: &mut Seen,
+    seen: &mut Observations,
 ) -> Result<(), Failure> {
     let mut floods = Vec::new();
     if let Some((operation, same)) = beside.floods {
         let flooded = if same { one } else { other };
         for number in 1..=FLOODS {
-            let member = flooded.member(number, operation)?;
-            floods.push(Other { member, scheduling: Scheduling::Other, pace: Pace::Flood });
+            let member = flooded.client(number, operation)?;
+            floods.push(BackgroundClient { member, scheduling: Scheduling::Other, pace: CallPace::Flood });
         }
     }
     super::beside(one, floods, calls, options, seen)
 }
 
-fn label(one: &Served, beside: &Beside) -> Label {
+fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> Label {
     Label {
         bench: "inversion",
         peer: one.peer,
@@ -145,11 +156,12 @@ fn label(one: &Served, beside: &Beside) -> Label {
     }
 }
 
-/// Each against the same server without those floods, and against the same floods where each call has a connection for itself.
-fn figures(pair: &Pair, all: &[Pair]) -> Vec<Figure> {
+/// Returns the figures of a pair. Each is compared with the same server under other loads, and with
+/// the same load where each call has its own connection.
+fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
     let figures = BESIDE.iter().enumerate().filter_map(|(at, beside)| {
-        let mut against: Vec<(Label, &Seen)> =
+        let mut against: Vec<(Label, &Observations)> =
             beside.against.iter().map(|&other| (label(&pair.one, &BESIDE[other]), &pair.seen[other])).collect();
         against.extend(each.map(|each| (label(&each.one, beside), &each.seen[at])));
         let against: Vec<_> = against.iter().map(|(label, seen)| (label, &seen.high)).collect();
@@ -159,9 +171,9 @@ fn figures(pair: &Pair, all: &[Pair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// How much longer the high-priority client waits because the floods are at its server, where what they cost the processor alone is in both, and because
-/// of how it uses connections.
-fn inversions(pair: &Pair, all: &[Pair]) -> Vec<Value> {
+/// Returns the delay of the high-priority client due to floods at its server, and due to its use of
+/// connections. Floods at another server cost the same processor time, so the ratio excludes it.
+fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<Value> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));
     for (at, beside) in BESIDE.iter().enumerate() {

@@ -1,5 +1,8 @@
-//! The benchmark `lane`: what a lane adds to a call, beside a plain pool with the same thread at the same priority; and, counted, what real time
-//! costs otherwise: changing a thread's priority, and a mutex that lends priorities.
+//! The benchmark `lane`: the cost of a lane over a plain pool with the same thread at the same
+//! priority.
+//!
+//! It also counts the cost of other real-time features: changing a thread's priority, and a mutex
+//! with priority inheritance.
 
 use std::sync::Arc;
 
@@ -9,12 +12,12 @@ use corelane_sys::counters;
 use corelane_sys::thread::Scheduling;
 
 use super::has_priorities;
-use super::served::PATIENCE;
+use super::server_under_test::PATIENCE;
 use crate::Failure;
+use crate::baseline::Transport;
 use crate::call::{compare, message_sizes};
 use crate::counts::{CALLS, of_calls};
 use crate::cubit::extent;
-use crate::floor::Carrier;
 use crate::harness::{Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
@@ -25,10 +28,10 @@ use crate::placement::Placement;
 use crate::report::{Report, Value};
 use crate::server::{start_echo, start_laned, start_unlaned};
 
-/// Of the one thread that serves, in the pool and in the lane.
+/// Native priority of the one serving thread, in the pool and in the lane.
 const PRIORITY: u8 = 10;
 
-/// System calls of a thread that takes its turn at waiting, for each request.
+/// Number of system calls for each request of a thread that takes turns at waiting.
 const LEADER_FOLLOWERS: f64 = 3.0;
 
 pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -43,7 +46,7 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
     let mut values = Vec::new();
     for operation in options.operations_or(&[Operation::Octet, Operation::Longs(1024)]) {
         let (plain, reference) = start_echo(plain_pool, LOOPBACK, &at_priority)?;
-        let mut laned = start_laned(&[PRIORITY], Carrier::Tcp, &as_it_is)?;
+        let mut laned = start_laned(&[PRIORITY], Transport::Tcp, &as_it_is)?;
         let in_lane = laned.ask("references", PATIENCE)?;
         let variant = |config: String, reference: &str, server, against| {
             let label = Label { op: operation.to_string(), ..label(&config) };
@@ -72,12 +75,13 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
     report.records("lane: medians", &values)
 }
 
-/// System calls and such of the server's thread: in a lane; in a pool without lanes whose thread has the request's priority already, and where it
-/// does not; and of a mutex that nobody else wants.
+/// Counts the server thread's work for a call in a lane, and in a pool without lanes. The pool's
+/// thread has the request's priority already, or must change it. Also counts the work of an
+/// uncontended mutex.
 fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
-    let rt = RtConfig { mapping: Arc::new(Direct(NativeRange::FIXED)), ..RtConfig::default() };
+    let rt = RtConfig::default().mapping(Arc::new(Direct(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
-    let mut laned = start_laned(&[PRIORITY], Carrier::Tcp, placement)?;
+    let mut laned = start_laned(&[PRIORITY], Transport::Tcp, placement)?;
     let in_lane = laned.ask("references", PATIENCE)?;
     let (_unlaned, in_pool) = start_unlaned(PRIORITY, placement)?;
     let mut values = Vec::new();
@@ -87,7 +91,7 @@ fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // On a thread of its own, which takes the priority.
+        // The client thread takes the priority, so it is a thread of its own.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;
@@ -125,7 +129,7 @@ fn label(config: &str) -> Label {
     Label {
         bench: "lane",
         peer: "Corelane",
-        transport: Carrier::Tcp.name(),
+        transport: Transport::Tcp.name(),
         op: Operation::Octet.to_string(),
         config: config.to_owned(),
         along: None,

@@ -1,33 +1,34 @@
-//! The benchmark `saturation`: a high-priority client beside a client of low fixed priority that keeps nine tenths of the core busy, with
-//! servants that compute for 20 ms, or with sequences of 1 MiB.
+//! The benchmark `saturation`: a high-priority client beside a low fixed-priority client that keeps
+//! nine tenths of the core busy.
+//!
+//! The low-priority client calls servants that compute for 20 ms, or sends sequences of 1 MiB.
 
 use std::time::Duration;
 
 use corelane_sys::thread::Scheduling;
 
-use super::game::{Other, Pace, Seen};
-use super::served::{Served, laned, omniorb};
+use super::load_mix::{BackgroundClient, CallPace, Observations};
+use super::server_under_test::{ServerUnderTest, laned, omniorb};
 use super::{TOP, beside, calls, goes_on, has_priorities, repetitions, without};
 use crate::Failure;
+use crate::baseline::Transport;
 use crate::cpu::rounds_for;
-use crate::floor::Carrier;
 use crate::harness::{Compare, Figure, Label, Progress};
-use crate::idle::Busy;
+use crate::idle::BusyCores;
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::placement::Cores;
 use crate::report::{Report, Value};
 
-/// The low-priority clients' priority.
 const LOW: u8 = 10;
 
-/// From when on an answer is late: the kernel's fair server takes up to 50 ms of each second.
+/// Response time above which an answer is late. The kernel's fair server takes up to 50 ms of each
+/// second.
 const STALL: Duration = Duration::from_millis(5);
 
-/// How long a servant computes.
 const WORK: Duration = Duration::from_millis(20);
 
-/// What the low-priority clients do.
+/// Load of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     None,
@@ -46,13 +47,14 @@ impl Load {
         }
     }
 
-    /// The design's bounds of mean and 99th percentile, as ratios to those without load.
-    fn bounds(self, carrier: Carrier) -> [Option<f64>; 2] {
+    /// Returns the design's bounds of the mean and the 99th percentile, as ratios to those without
+    /// load.
+    fn bounds(self, carrier: Transport) -> [Option<f64>; 2] {
         match (self, carrier) {
             (Load::None, _) => [None, None],
             (Load::Work, _) => [None, Some(1.5)],
-            (Load::Bulk, Carrier::Tcp) => [Some(1.8), Some(2.5)],
-            (Load::Bulk, Carrier::Unix | Carrier::SharedMemory) => [Some(1.3), Some(1.3)],
+            (Load::Bulk, Transport::Tcp) => [Some(1.8), Some(2.5)],
+            (Load::Bulk, Transport::Unix | Transport::SharedMemory) => [Some(1.3), Some(1.3)],
         }
     }
 }
@@ -66,14 +68,14 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
     let loads = if options.placement.cores == Cores::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
-    for carrier in [Carrier::Tcp, Carrier::Unix] {
+    for carrier in [Transport::Tcp, Transport::Unix] {
         let mut served = vec![laned(&priorities, carrier, options)?];
-        // Its threads have one priority for all clients: the highest, or that of the load.
+        // omniORB's threads have one priority for all clients: the highest, or that of the load.
         for priority in [TOP, LOW] {
             served.extend(report.found("saturation", "omniORB", omniorb(loads + 1, carrier, priority, options))?);
         }
-        let mut all: Vec<[Seen; 3]> = served.iter().map(|_| Default::default()).collect();
-        let busy = Busy::start(&options.placement)?;
+        let mut all: Vec<[Observations; 3]> = served.iter().map(|_| Default::default()).collect();
+        let busy = BusyCores::start(&options.placement)?;
         let mut gone = Vec::new();
         for repetition in 0..repetitions {
             for (at, load) in Load::ALL.into_iter().enumerate() {
@@ -89,7 +91,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
                         one.transport,
                         repetition + 1
                     ));
-                    let played = once(one, load, Pace::NineTenths, (loads, rounds, calls), options, &mut seen[at]);
+                    let played = once(one, load, CallPace::NineTenths, (loads, rounds, calls), options, &mut seen[at]);
                     if !goes_on("saturation", one, played, report)? {
                         gone.push(index);
                     }
@@ -113,23 +115,23 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// The same at 100 % of the core, apart from the rest: the kernel's fair server then stops fixed priorities, the highest included, so that there
-/// is nothing that an ORB could be held to.
+/// Runs the load at 100 % of the core, apart from the other results. The kernel's fair server then
+/// stops all fixed priorities, so no bound applies to an ORB.
 fn apart(
-    one: &Served,
+    one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
-    carrier: Carrier,
+    carrier: Transport,
     options: &Options,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let _busy = Busy::start(&options.placement)?;
+    let _busy = BusyCores::start(&options.placement)?;
     let mut values = Vec::new();
     for load in [Load::Work, Load::Bulk] {
-        let mut seen = Seen::default();
+        let mut seen = Observations::default();
         for repetition in 1..=repetitions(options) {
             progress.show(&format!("saturation: {} at 100 % {} ({repetition})", load.name(), one.transport));
-            once(one, load, Pace::Whole, (loads, rounds, calls), options, &mut seen)?;
+            once(one, load, CallPace::Whole, (loads, rounds, calls), options, &mut seen)?;
         }
         let (Some(summary), Some(response)) = (seen.high.summary(), seen.responses()) else { continue };
         let mut label = label(one, load);
@@ -158,26 +160,26 @@ fn apart(
 }
 
 fn once(
-    one: &Served,
+    one: &ServerUnderTest,
     load: Load,
-    pace: Pace,
+    pace: CallPace,
     (loads, rounds, calls): (usize, u32, usize),
     options: &Options,
-    seen: &mut Seen,
+    seen: &mut Observations,
 ) -> Result<(), Failure> {
     let mut others = Vec::new();
     for number in 1..=loads {
         let member = match load {
             Load::None => continue,
             Load::Work => one.worker(number, rounds)?,
-            Load::Bulk => one.member(number, Operation::Octets(1 << 20))?,
+            Load::Bulk => one.client(number, Operation::Octets(1 << 20))?,
         };
-        others.push(Other { member, scheduling: Scheduling::Fifo(LOW), pace });
+        others.push(BackgroundClient { member, scheduling: Scheduling::Fifo(LOW), pace });
     }
     beside(one, others, calls, options, seen)
 }
 
-fn label(one: &Served, load: Load) -> Label {
+fn label(one: &ServerUnderTest, load: Load) -> Label {
     Label {
         bench: "saturation",
         peer: one.peer,
@@ -188,7 +190,7 @@ fn label(one: &Served, load: Load) -> Label {
     }
 }
 
-fn figures(one: &Served, seen: &[Seen; 3]) -> Vec<Figure> {
+fn figures(one: &ServerUnderTest, seen: &[Observations; 3]) -> Vec<Figure> {
     let alone = label(one, Load::None);
     let figures = Load::ALL.into_iter().zip(seen).filter_map(|(load, own)| {
         let against = [(&alone, &seen[0].high)];
@@ -197,7 +199,7 @@ fn figures(one: &Served, seen: &[Seen; 3]) -> Vec<Figure> {
     figures.collect()
 }
 
-fn ratios(one: &Served, seen: &[Seen; 3], carrier: Carrier) -> Vec<Value> {
+fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: Transport) -> Vec<Value> {
     let Some(alone) = seen[0].high.summary() else { return Vec::new() };
     let mut values = Vec::new();
     for (load, own) in Load::ALL.into_iter().zip(seen).skip(1) {
@@ -211,7 +213,8 @@ fn ratios(one: &Served, seen: &[Seen; 3], carrier: Carrier) -> Vec<Value> {
             values.push(Value { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
         }
     }
-    // A client that has to wait for the core begins its call late: its time alone would not show that.
+    // A client that waits for the core begins its call late, which the time of the call alone does
+    // not show.
     for (load, own) in Load::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
         for (what, value, unit) in [

@@ -2,7 +2,7 @@
 //!
 //! | line | answer |
 //! |---|---|
-//! | `call OPERATION N` | `called`, after so many calls, and one more where its result is compared in full |
+//! | `call OPERATION N` | `called`, after N calls, and one more if its result is compared in full |
 
 use super::client::{target, untimed};
 use super::client_orb;
@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::operation::Operation;
 use crate::service::serve_lines;
 
-/// Calls the object that `reference` names whenever it is told to.
+/// Calls the object that `reference` names, as requested by lines of input.
 pub(crate) fn serve(reference: &str) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let target = target(&orb, reference)?;

@@ -3,23 +3,22 @@
 use std::time::Duration;
 
 use corelane::rt::RtOrb;
-use corelane::{ObjectRef, Orb, Reference};
+use corelane::{ObjectRef, Orb};
 use corelane_sys::clock;
 
 use super::generated::cubit::{CountedTargetRef, Mixed};
 use super::servant::length;
 use crate::Failure;
-use crate::crowd::Member;
+use crate::client_group::GroupClient;
 use crate::harness::Subject;
 use crate::operation::Operation;
 use crate::sample::{Samples, timed};
 
-/// The object that a text refers to.
+/// Returns the object that a text refers to.
 pub(crate) fn object(orb: &Orb, text: &str) -> Result<ObjectRef, Failure> {
     orb.string_to_object(text)?.ok_or_else(|| Failure::new("the server's reference is nil"))
 }
 
-/// Calls of one operation.
 pub(crate) struct Calls {
     pub(crate) target: CountedTargetRef,
     pub(crate) operation: Operation,
@@ -48,7 +47,7 @@ impl Subject for Calls {
     }
 }
 
-/// So many calls, each timed.
+/// Makes `count` calls and times each.
 pub(crate) fn two_way(
     target: &CountedTargetRef,
     operation: Operation,
@@ -58,7 +57,8 @@ pub(crate) fn two_way(
     repeated(target, operation, &mut Timed { count, into })
 }
 
-/// So many calls and nothing beside them; one more where the first answer is compared in full, and no answer is waited for where there is none.
+/// Makes `count` calls without timing. It makes one more call first if that call's answer is
+/// compared in full. A oneway waits for no answer.
 pub(crate) fn untimed(target: &CountedTargetRef, operation: Operation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
@@ -66,7 +66,7 @@ pub(crate) fn untimed(target: &CountedTargetRef, operation: Operation, count: us
     repeated(target, operation, &mut Untimed { count }).map(|_| ())
 }
 
-/// A loop around a call; answers how long all took.
+/// A loop around a call that returns the total time.
 trait Repeat {
     fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure>;
 }
@@ -83,7 +83,7 @@ impl Repeat for Timed<'_> {
     }
 }
 
-/// Without a look at the clock.
+/// A loop that does not read the clock.
 struct Untimed {
     count: usize,
 }
@@ -98,7 +98,7 @@ impl Repeat for Untimed {
     }
 }
 
-/// The call stands in the loop itself for each operation.
+/// Calls the operation in a loop. Each operation has the call directly in its loop.
 fn repeated(target: &CountedTargetRef, operation: Operation, times: &mut impl Repeat) -> Result<Duration, Failure> {
     match operation {
         Operation::Nothing | Operation::Oneway => times.around(|| Ok(target.echo_nothing()?)),
@@ -137,7 +137,8 @@ fn repeated(target: &CountedTargetRef, operation: Operation, times: &mut impl Re
     }
 }
 
-/// The first answer is compared in full, before anything is timed; those that are timed by length and last element.
+/// Calls an operation that returns a sequence. The first answer is compared in full, before timing;
+/// later ones by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],
@@ -157,21 +158,21 @@ fn expect(holds: bool) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
 }
 
-/// Two-way calls of one operation on whatever thread they are made.
+/// Two-way calls of one operation, on any thread.
 pub(crate) struct Caller {
     pub(crate) target: CountedTargetRef,
     pub(crate) operation: Operation,
 }
 
-/// The same, of a thread that has a CORBA priority.
+/// Two-way calls of one operation, on a thread with a CORBA priority.
 pub(crate) struct Prioritised {
     pub(crate) caller: Caller,
     pub(crate) orb: RtOrb,
-    /// What the calling thread is to take, until it has it.
+    /// Priority that the calling thread takes; `None` once it has it.
     pub(crate) priority: Option<i16>,
 }
 
-impl Member for Prioritised {
+impl GroupClient for Prioritised {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         if let Some(priority) = self.priority.take() {
             self.orb.current()?.set_priority(priority)?;
@@ -180,19 +181,19 @@ impl Member for Prioritised {
     }
 }
 
-impl Member for Caller {
+impl GroupClient for Caller {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         two_way(&self.target, self.operation, count, into).map(|_| ())
     }
 }
 
-/// Calls that let the servant compute for so many rounds.
+/// Calls that let the servant compute for a number of rounds.
 pub(crate) struct Worker {
     pub(crate) target: CountedTargetRef,
     pub(crate) rounds: u32,
 }
 
-impl Member for Worker {
+impl GroupClient for Worker {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         timed(count, into, || Ok(self.target.work(self.rounds).map(|_| ())?)).map(|_: Duration| ())
     }
@@ -258,7 +259,7 @@ impl Names {
     }
 }
 
-/// The typed reference of a text.
+/// Returns the typed reference that a text names.
 pub(crate) fn target(orb: &Orb, text: &str) -> Result<CountedTargetRef, Failure> {
     Ok(CountedTargetRef::from_object(object(orb, text)?))
 }

@@ -1,8 +1,9 @@
-//! Corelane's client by dynamic invocation: every call puts its request together from names, types and values.
+//! Corelane's client by dynamic invocation: each call builds its request from names, types and
+//! values.
 
 use std::time::Duration;
 
-use corelane::dynamic::Response;
+use corelane::dynamic::DynamicResponse;
 use corelane::{Any, ObjectRef, Octets, TypeCode, Typed};
 use corelane_sys::clock;
 
@@ -13,7 +14,6 @@ use crate::harness::Subject;
 use crate::operation::Operation;
 use crate::sample::{Samples, timed};
 
-/// Dynamic calls of one operation.
 pub(crate) struct Dynamic {
     pub(crate) object: ObjectRef,
     pub(crate) operation: Operation,
@@ -86,7 +86,7 @@ impl Dynamic {
     }
 }
 
-fn answered<E: std::fmt::Display>(response: Result<Response, E>) -> Result<Response, Failure> {
+fn answered<E: std::fmt::Display>(response: Result<DynamicResponse, E>) -> Result<DynamicResponse, Failure> {
     response.map_err(|error| Failure::new(error.to_string()))
 }
 
@@ -96,7 +96,7 @@ impl Subject for Dynamic {
         if !self.operation.is_oneway() {
             return self.calls(count, into);
         }
-        // As with stubs: it is over when all have been dispatched.
+        // As with stubs, the run ends when all calls have been dispatched.
         self.nothing()?;
         let began = clock::now();
         self.calls(count, into)?;

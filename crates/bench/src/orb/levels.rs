@@ -1,21 +1,25 @@
-//! CORBA priorities and the native levels that serve them: 98 of these, one below the highest, with a lane and a priority band each.
+//! CORBA priorities and the 98 native levels that serve them, each with a lane and a priority band.
+//!
+//! The highest level, 98, is one below the highest native priority.
 
 use corelane::rt::{Linear, NativeRange, Priority, PriorityMapping};
 
-/// How many levels there are; the highest is the high-priority client's.
+/// Number of levels; the highest is the high-priority client's.
 pub(crate) const LEVELS: u8 = 98;
 
-/// Between CORBA priorities and levels, at either side.
+/// Mapping between CORBA priorities and levels, on both sides.
 pub(crate) const MAPPING: Linear = Linear(NativeRange { min: 1, max: LEVELS as i32 });
 
-/// The lowest and the highest CORBA priority of a level; none for a number that is no level.
+/// Returns the lowest and the highest CORBA priority of a level, or `None` if there is no such
+/// level.
 pub(crate) fn band(level: u8) -> Option<(i16, i16)> {
     let lowest = |level: i32| MAPPING.to_corba(level).map(Priority::get);
     let low = lowest(level.into())?;
     Some((low, lowest(i32::from(level) + 1).map_or(i16::MAX, |next| next - 1)))
 }
 
-/// The level of a CORBA priority; 0, which is none, for a number that is no priority.
+/// Returns the level of a CORBA priority. For an invalid priority it returns 0, which is not a
+/// level.
 pub(crate) fn level(priority: i16) -> u8 {
     let native = Priority::new(priority).and_then(|priority| MAPPING.to_native(priority));
     native.and_then(|native| u8::try_from(native).ok()).unwrap_or(0)

@@ -1,4 +1,5 @@
-//! Corelane as it is measured: servants and servers in processes of their own, the client in ours or in one of its own.
+//! Corelane as a subject of the benchmarks: servants, server processes, and clients in this or
+//! another process.
 
 pub(crate) mod caller;
 pub(crate) mod client;
@@ -9,7 +10,7 @@ pub(crate) mod servant;
 pub(crate) mod server;
 pub(crate) mod wide;
 
-/// The code that the IDL compiler makes from idl/cubit.idl.
+/// The code that the IDL compiler generates from idl/cubit.idl.
 pub(crate) mod generated {
     #![allow(clippy::all, clippy::too_many_lines, missing_docs, unreachable_pub)]
     corelane::include_idl!("cubit");
@@ -21,21 +22,21 @@ use corelane::{Dispatch, Limits, Orb, PoolConfig};
 
 use crate::Failure;
 
-/// How a server gives requests to threads; as text, a word of a command line.
+/// Dispatch architecture of a server; as text, one word of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
     /// A thread for each connection.
     PerConnection,
-    /// So many threads that take turns at waiting.
+    /// This number of threads that take turns at waiting.
     LeaderFollowers(usize),
-    /// One thread reads and fills a queue that so many empty.
+    /// One thread reads and fills a queue; this number of threads empty it.
     HalfSync(usize),
-    /// One thread for all.
+    /// One thread for everything.
     Reactive,
 }
 
 impl Architecture {
-    /// As labels say it.
+    /// Returns the name that labels use.
     pub(crate) fn config(self) -> String {
         match self {
             Architecture::PerConnection => "thread per connection".to_owned(),
@@ -58,12 +59,12 @@ impl Architecture {
 
     fn pool(self) -> PoolConfig {
         let dispatch = match self {
-            Architecture::PerConnection => Dispatch::ThreadPerConnection { most: 1000 },
+            Architecture::PerConnection => Dispatch::ThreadPerConnection { max_threads: 1000 },
             Architecture::LeaderFollowers(threads) => Dispatch::LeaderFollowers { threads },
-            Architecture::HalfSync(threads) => Dispatch::HalfSyncHalfAsync { threads, queue: 4096 },
+            Architecture::HalfSync(threads) => Dispatch::HalfSyncHalfAsync { threads, max_queued: 4096 },
             Architecture::Reactive => Dispatch::Reactive,
         };
-        PoolConfig { name: "bench".into(), dispatch, ..PoolConfig::default() }
+        PoolConfig::default().name("bench").dispatch(dispatch)
     }
 }
 
@@ -78,14 +79,14 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// Room for arguments of 64 MiB, header and all, which by default are a little too large.
+/// Returns limits that permit arguments of 64 MiB with their header; the default limits are
+/// slightly too small.
 pub(crate) fn limits() -> Limits {
-    Limits { message_size: 80 << 20, sequence_length: 80 << 20, ..Limits::DEFAULT }
+    Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }
 
-/// The ORB of a client.
 pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
-    let orb = Orb::builder().limits(limits()).connections_per_server(connections.max(32)).build();
+    let orb = Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)).build();
     orb.map_err(|error| Failure::new(error.to_string()))
 }
 

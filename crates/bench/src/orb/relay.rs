@@ -1,4 +1,4 @@
-//! How large the messages of a call are in truth: a relay between client and server counts octets in both directions.
+//! Measurement of message sizes: a relay between client and server counts bytes in both directions.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,29 +8,30 @@ use std::time::Duration;
 
 use corelane::{ObjectRef, Orb};
 use corelane_sys::clock;
-use corelane_sys::epoll::{Epoll, Event, Interest};
-use corelane_sys::socket::{self, Address, Options, Wait};
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
 use corelane_sys::thread::Builder;
 use corelane_wire::ior::{Endpoint, escape_key};
 
 use super::client::{target, two_way};
 use crate::Failure;
-use crate::floor::Sizes;
+use crate::baseline::MessageSizes;
 use crate::operation::Operation;
 use crate::sample::Samples;
 
-/// A relay that hears nothing for so long ends.
+/// Time without traffic after which a relay ends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Octets that went through.
+/// Bytes that passed the relay. The relay's thread adds with release, and the client loads with
+/// acquire.
 #[derive(Debug, Default)]
 struct Counts {
     requests: AtomicUsize,
     replies: AtomicUsize,
 }
 
-/// The message sizes of steady calls of `operation` on the object that `reference` names, which is served over TCP.
-pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> Result<Sizes, Failure> {
+/// Returns the message sizes of steady calls of `operation` on an object that is served over TCP.
+pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> Result<MessageSizes, Failure> {
     let counts = Arc::new(Counts::default());
     let text = {
         let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
@@ -42,7 +43,7 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
     let target = target(orb, &text)?;
     let mut samples = Samples::with_room(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
-    // The first call may carry what only first calls carry.
+    // The first call may carry additional data, such as service contexts.
     two_way(&target, Operation::Nothing, 2, &mut samples)?;
     let before = read();
     two_way(&target, Operation::Nothing, 1, &mut samples)?;
@@ -51,17 +52,20 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
         target.take_octet(7)?;
         two_way(&target, Operation::Nothing, 1, &mut samples)?;
         let after = read();
-        return Ok(Sizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
+        return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // There may be a call besides those that are asked for, whose answer is verified.
+    // There may be a call besides the requested ones, whose answer is verified.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
     let twice = read();
-    Ok(Sizes { request: (twice.0 - once.0) - (once.0 - nothing.0), reply: (twice.1 - once.1) - (once.1 - nothing.1) })
+    Ok(MessageSizes {
+        request: (twice.0 - once.0) - (once.0 - nothing.0),
+        reply: (twice.1 - once.1) - (once.1 - nothing.1),
+    })
 }
 
-/// Where the object of a reference is served over TCP.
+/// Returns the TCP address in a reference.
 pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     let endpoints = reference.ior().known_profiles().flat_map(|profile| profile.endpoints()).collect::<Vec<_>>();
     let address = endpoints.into_iter().find_map(|endpoint| match endpoint {
@@ -71,13 +75,13 @@ pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     address.ok_or_else(|| Failure::new("the reference has no TCP address"))
 }
 
-/// Relays one connection to `server` on a thread of its own; answers the port to connect to.
+/// Relays one connection to `server` on a thread of its own. Returns the port to connect to.
 fn start(server: SocketAddr, counts: Arc<Counts>) -> std::io::Result<u16> {
     let here = Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let listener = socket::listen(&here, &Options::default(), 1)?;
+    let listener = socket::listen(&here, &SocketOptions::default(), 1)?;
     let port = socket::local_address(listener.as_fd())?.as_inet().map_or(0, SocketAddr::port);
     Builder::new().name("bench/relay").spawn(move || {
-        // A failure ends the connection, which fails the call that is being looked at.
+        // Ignore errors: a failure ends the connection, and so fails the measured call.
         let _ = relay(&listener, server, &counts);
     })?;
     Ok(port)
@@ -88,12 +92,12 @@ fn relay(listener: &OwnedFd, server: SocketAddr, counts: &Counts) -> std::io::Re
     if !corelane_sys::poll::wait_readable(listener.as_fd(), Some(deadline))? {
         return Ok(());
     }
-    let (client, _) = socket::accept(listener.as_fd(), Wait::Now)?;
-    let server = socket::connect(&Address::Inet(server), &Options::default(), Some(deadline))?;
+    let (client, _) = socket::accept(listener.as_fd(), WaitMode::Now)?;
+    let server = socket::connect(&Address::Inet(server), &SocketOptions::default(), Some(deadline))?;
     let epoll = Epoll::new()?;
     epoll.add(client.as_fd(), 0, Interest::READABLE)?;
     epoll.add(server.as_fd(), 1, Interest::READABLE)?;
-    let mut events = [Event::EMPTY; 2];
+    let mut events = [EpollEvent::EMPTY; 2];
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let ready = epoll.wait(&mut events, Some(PATIENCE))?;
@@ -112,13 +116,14 @@ fn relay(listener: &OwnedFd, server: SocketAddr, counts: &Counts) -> std::io::Re
     }
 }
 
-/// Passes on what is there; false at the end of the stream. Counted first: whoever receives it sees the count.
+/// Passes on the available bytes. Returns false at the end of the stream. Counts before it sends,
+/// so that the receiver sees the count.
 fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &AtomicUsize) -> std::io::Result<bool> {
-    let read = socket::recv(from, buffer, Wait::Block)?;
+    let read = socket::recv(from, buffer, WaitMode::Block)?;
     count.fetch_add(read, Ordering::Release);
     let mut sent = 0;
     while sent < read {
-        sent += socket::send(to, &buffer[sent..read], Wait::Block)?;
+        sent += socket::send(to, &buffer[sent..read], WaitMode::Block)?;
     }
     Ok(read > 0)
 }

@@ -1,15 +1,16 @@
-//! The servant that all benchmarks of calls use: each operation returns its argument, or how long that was.
+//! The servant of all call benchmarks: each operation returns its argument or the argument's
+//! length.
 
 use corelane::{Octets, SystemException};
 use corelane_sys::{counters, probe};
 
 use super::generated::cubit::{CountedTarget, Longs, Mixed, Mixeds, Tally, Target};
 
-/// See idl/cubit.idl.
+/// Implementation of the interfaces in idl/cubit.idl.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo;
 
-/// Probes where the servant's own code begins and ends.
+/// Runs the servant's own code between two probes.
 #[inline]
 fn upcall<T>(body: impl FnOnce() -> T) -> T {
     probe!("arguments demarshalled");
@@ -68,12 +69,12 @@ impl Target for Echo {
     }
 }
 
-/// As the wire counts.
+/// Converts a number of elements to CORBA's unsigned long.
 pub(crate) fn length(elements: usize) -> u32 {
     u32::try_from(elements).unwrap_or(u32::MAX)
 }
 
-/// Something that takes a processor a while, in proportion to `rounds`, and touches no memory.
+/// Keeps a processor busy for a time proportional to `rounds`, without memory accesses.
 pub(crate) fn compute(rounds: u32) -> u32 {
     (0..rounds).fold(1_u32, |value, round| value.wrapping_mul(0x9e37_79b1).rotate_left(5) ^ round)
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `same N` | references of N objects, spread evenly over all of them |
 //! | `random N` | references of N objects, chosen at random, the same in every run |
-//! | `octets` | octets of resident memory that activating an object took |
+//! | `octets` | bytes of resident memory for each object, used by activating it |
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ use super::generated::cubit::CountedTarget;
 use super::servant::Echo;
 use super::{Architecture, levels, limits, wide};
 use crate::Failure;
-use crate::floor::Carrier;
+use crate::baseline::Transport;
 use crate::footprint;
 use crate::service::serve_lines;
 
@@ -32,10 +32,10 @@ pub(crate) fn echo(architecture: Architecture, address: &str) -> Result<(), Fail
     one(architecture, address, CountedTarget::servant(Echo))
 }
 
-/// The same of a real-time POA that declares one priority for all calls, in the pool of the ORB, whose threads stay as they are. Clients may have
-/// one band of priorities for all of them.
+/// Serves one object of a real-time POA that declares one priority for all calls. The ORB's pool
+/// runs them, and its threads keep their priority. Clients may use one band for all priorities.
 pub(crate) fn declared(architecture: Architecture) -> Result<(), Failure> {
-    let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
     let orb = orb.build().map_err(failed)?;
     let policies =
@@ -49,13 +49,14 @@ pub(crate) fn declared(architecture: Architecture) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-/// An ORB with an object in the highest of so many lanes, of the ordinary class, and its address and key at the ORB's own endpoint: what comes in there
-/// is handed over.
+/// Creates an ORB with an object in the highest of `number` lanes, all of the ordinary class.
+/// Returns the ORB and a reference with the object's key at the ORB's own endpoint, so that
+/// requests are handed over to the lane.
 pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
-    let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+    let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
-    let lanes = (1..=i16::from(number)).map(|lane| LaneConfig { priority: 100 * lane, ..LaneConfig::default() });
-    let config = LanesConfig { lanes: lanes.collect(), ..LanesConfig::default() };
+    let lanes = (1..=i16::from(number)).map(|lane| LaneConfig::default().priority(100 * lane));
+    let config = LanesConfig::default().lanes(lanes);
     let pool = orb.real_time().create_threadpool_with_lanes(&config).map_err(failed)?;
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, 100 * i16::from(number))),
@@ -74,20 +75,21 @@ pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
     Ok((orb, reference))
 }
 
-/// Serves one object with so many operations.
+/// Serves one object with `width` operations.
 pub(crate) fn operations(width: usize) -> Result<(), Failure> {
     let servant =
         wide::servant(width).ok_or_else(|| Failure::new(format!("there is no interface of {width} operations")))?;
     one(Architecture::PerConnection, LOOPBACK, servant)
 }
 
-/// Where benchmarks listen for TCP.
+/// TCP address at which benchmarks listen.
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
 
-/// The same by carrier: of Unix sockets and shared memory a path that no other server has.
-pub(crate) fn free_address(carrier: Carrier) -> String {
+/// Returns a free address of a transport. For Unix sockets and shared memory it is a path that no
+/// other server has.
+pub(crate) fn free_address(carrier: Transport) -> String {
     static USED: AtomicUsize = AtomicUsize::new(0);
-    if carrier == Carrier::Tcp {
+    if carrier == Transport::Tcp {
         return LOOPBACK.to_owned();
     }
     let number = USED.fetch_add(1, Ordering::Relaxed);
@@ -104,21 +106,22 @@ fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<()
     serve_lines(|_| None).map_err(failed)
 }
 
-/// How long the objects' keys live.
+/// Lifetime of the objects' keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// As long as the server: a place in its tables.
+    /// As long as the server: a slot in its tables.
     Transient,
-    /// Longer: the path of the POA and an id of ours, found by hashing.
+    /// Longer than the server: the POA's path and an id of the user, found by hashing.
     Persistent,
-    /// The same with the object's place in the table of keys, looked at first (the papers' active demultiplexing).
+    /// Longer than the server, with the object's slot as a hint that is tried first (the papers'
+    /// active demultiplexing).
     Hinted,
 }
 
 impl Keys {
     pub(crate) const ALL: [Keys; 3] = [Keys::Transient, Keys::Persistent, Keys::Hinted];
 
-    /// As labels and command lines say it.
+    /// Returns the name that labels and command lines use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Keys::Transient => "transient",
@@ -132,7 +135,7 @@ impl Keys {
         found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
     }
 
-    /// Of a POA whose objects have such keys.
+    /// Returns the policies of a POA whose objects have such keys.
     fn policies(self) -> PoaPolicies {
         let persistent =
             PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
@@ -144,7 +147,7 @@ impl Keys {
     }
 }
 
-/// Serves so many objects, each with its own servant.
+/// Serves `count` objects, each with its own servant.
 pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Result<(), Failure> {
     let orb = start(architecture, LOOPBACK)?;
     let root = orb.root_poa();
@@ -169,7 +172,7 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
         });
     }
     let with_ids = resident();
-    // The ids are the caller's: another copy of them shows how much they take.
+    // The ids belong to the caller; another copy of them shows their size.
     let copies = ids.clone();
     let of_ids = (resident() - with_ids).max(0.0);
     drop(copies);
@@ -187,13 +190,14 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
             "octets" => Some(format!("{octets:.1}")),
             "same" => Some(list((0..number).map(|index| reference(index * count / number)))),
             "random" => Some(list(Scatter::new().take(number).map(|index| reference(index as usize % count)))),
-            _ => Some(format!("error this server knows no `{word}`")),
+            _ => Some(format!("error this server does not know `{word}`")),
         }
     })
     .map_err(failed)
 }
 
-/// Serves an object in a POA so many levels below the root, at least one where its key is to outlive the server.
+/// Serves an object in a POA that is `depth` levels below the root. Persistent keys need at least
+/// one level.
 pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
     let orb = start(Architecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
@@ -216,19 +220,24 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Serves an object for each of these native priorities, each in the lane of its priority: threads of a priority of their own at a port of their own
-/// (Real-time CORBA's model SERVER_DECLARED), or, where `address` is that of a Unix socket, at a socket beside it.
+/// Serves an object for each native priority, in the lane of that priority (Real-time CORBA's
+/// SERVER_DECLARED). Each lane has threads of its priority and its own port, or, if `address` is
+/// that of a Unix socket, its own socket.
 pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
-    let rt = RtConfig { mapping: Arc::new(Direct(NativeRange::FIXED)), ..RtConfig::default() };
+    let rt = RtConfig::default().mapping(Arc::new(Direct(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
     lanes.sort_unstable();
     lanes.dedup();
     let lanes = lanes.iter().map(|&priority| {
         let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
-        LaneConfig { priority: priority.into(), listen: listen.into_iter().collect(), ..LaneConfig::default() }
+        // The clients may be on other machines.
+        let ceiling = Some(i16::MAX);
+        let mut lane = LaneConfig::default().priority(priority.into()).ceiling(ceiling);
+        lane.listen.extend(listen);
+        lane
     });
-    let config = LanesConfig { lanes: lanes.collect(), ..LanesConfig::default() };
+    let config = LanesConfig::default().lanes(lanes);
     let pool = orb.real_time().create_threadpool_with_lanes(&config).map_err(failed)?;
     let highest = priorities.iter().copied().max().unwrap_or(1);
     let policies = RtPolicies {
@@ -249,16 +258,16 @@ pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
     serve_lines(|_| Some(references.join(" "))).map_err(failed)
 }
 
-/// Serves an object for each of these CORBA priorities, which its client says (CLIENT_PROPAGATED): a lane, a port and a priority band for each
-/// native level that one of them is in.
+/// Serves an object for each CORBA priority, which its client propagates (CLIENT_PROPAGATED). Each
+/// native level in use has a lane, a port and a priority band.
 pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
-    let rt = RtConfig { mapping: Arc::new(levels::MAPPING), ..RtConfig::default() };
+    let rt = RtConfig::default().mapping(Arc::new(levels::MAPPING));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let used: BTreeSet<u8> = priorities.iter().map(|&priority| levels::level(priority)).collect();
     let bands: Vec<(i16, i16)> = used.into_iter().filter_map(levels::band).collect();
     let highest = bands.last().ok_or_else(|| Failure::new("there are no priorities to serve"))?.0;
-    let lanes = bands.iter().map(|&(priority, _)| LaneConfig { priority, ..LaneConfig::default() }).collect();
-    let config = LanesConfig { lanes, ..LanesConfig::default() };
+    let lanes = bands.iter().map(|&(priority, _)| LaneConfig::default().priority(priority));
+    let config = LanesConfig::default().lanes(lanes);
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, highest)),
         threadpool: Some(orb.real_time().create_threadpool_with_lanes(&config).map_err(failed)?),
@@ -275,11 +284,12 @@ pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
     serve_lines(|_| Some(references.clone())).map_err(failed)
 }
 
-/// Serves one object in a pool without lanes, whose one thread waits at this native priority and takes that of each request.
+/// Serves one object in a pool without lanes. Its one thread waits at this native priority and
+/// takes the priority of each request.
 pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
-    let rt = RtConfig { mapping: Arc::new(Direct(NativeRange::FIXED)), ..RtConfig::default() };
+    let rt = RtConfig::default().mapping(Arc::new(Direct(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
-    let config = ThreadpoolConfig { default_priority: priority.into(), ..ThreadpoolConfig::default() };
+    let config = ThreadpoolConfig::default().default_priority(priority.into());
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, priority.into())),
         threadpool: Some(orb.real_time().create_threadpool(&config).map_err(failed)?),
@@ -309,7 +319,8 @@ fn list(texts: impl Iterator<Item = String>) -> String {
     line
 }
 
-/// Numbers without a pattern that a processor could learn, the same in every run: splitmix64 of a counter.
+/// Numbers without a pattern that a processor could predict, the same in every run: splitmix64 of a
+/// counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scatter(u64);
 
@@ -326,7 +337,7 @@ impl Iterator for Scatter {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // Positive as any integer type.
+        // The sign bit is clear, so the number is positive in any 64-bit integer type.
         Some((mixed ^ (mixed >> 31)) >> 1)
     }
 }

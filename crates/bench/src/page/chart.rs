@@ -1,17 +1,17 @@
-//! Figures as SVG: bars with their spread, lines along an axis, distributions. Text in, text out.
+//! Figures as SVG: bars with their spread, lines along an axis, distributions. Pure functions over
+//! text.
 
 use std::fmt::Write;
 
-/// Width of every figure in units of its own.
+/// Width of every figure in its own units.
 const WIDTH: f64 = 980.0;
 
-/// A bar: its length is the value, a thin line leads on to `spread`.
+/// A bar. Its length is the value; a thin line extends to `spread`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) value: f64,
     pub(crate) spread: Option<f64>,
-    /// Which colour.
     pub(crate) colour: usize,
 }
 
@@ -24,19 +24,18 @@ pub(crate) struct Line {
     pub(crate) dashed: bool,
 }
 
-/// What an axis says and how it runs.
+/// Title and scale of an axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis<'a> {
     pub(crate) title: &'a str,
     pub(crate) logarithmic: bool,
 }
 
-/// Text for HTML and SVG.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A number for people: three or four digits that matter.
+/// Formats a number for readers, with three or four significant digits.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "-".to_owned(),
@@ -54,7 +53,7 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Horizontal bars from 0.
+/// Draws horizontal bars from 0.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     const NAMES: f64 = 400.0;
     const ROW: f64 = 22.0;
@@ -62,7 +61,7 @@ pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     if most <= 0.0 {
         return String::new();
     }
-    // A tail may be far out: it is cut where the figure ends, and drawn as cut.
+    // A spread may be far out. It is cut at the end of the figure, and drawn as cut.
     let end = bars.iter().filter_map(|bar| bar.spread).filter(|spread| spread.is_finite()).fold(most, f64::max);
     let end = nice_end(end.min(3.0 * most));
     let (left, right) = (NAMES + 8.0, WIDTH - 70.0);
@@ -124,15 +123,15 @@ pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     svg + "</svg>\n"
 }
 
-/// A row of dots: for each the number of its series and its time in microseconds.
+/// A row of dots, each with the index of its series and its time in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Dots {
     pub(crate) name: String,
     pub(crate) dots: Vec<(usize, f64)>,
 }
 
-/// Rows of dots along a logarithmic axis of microseconds, whose other side says how many there are in a second; a colour for each of `series`, with
-/// a legend beneath.
+/// Draws rows of dots along a logarithmic axis of microseconds. The opposite axis shows calls per
+/// second. Each of `series` has a colour in the legend beneath.
 pub(crate) fn dots(unit: &str, series: &[String], rows: &[Dots]) -> String {
     const NAMES: f64 = 150.0;
     const ROW: f64 = 22.0;
@@ -183,7 +182,7 @@ pub(crate) fn dots(unit: &str, series: &[String], rows: &[Dots]) -> String {
     svg + "</svg>\n"
 }
 
-/// Filled as long as there are colours, then hollow.
+/// Draws a dot: filled while there are unused colours, then hollow.
 fn dot(svg: &mut String, number: usize, x: f64, y: f64, title: &str) {
     let colour = number % COLOURS;
     let class =
@@ -192,7 +191,7 @@ fn dot(svg: &mut String, number: usize, x: f64, y: f64, title: &str) {
     let _ = write!(svg, "<circle {class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{title}</title></circle>");
 }
 
-/// Lines along x, with a legend beneath.
+/// Draws lines along x, with a legend beneath.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
     let Some((x_scale, y_scale)) =
@@ -265,7 +264,7 @@ fn draw(svg: &mut String, line: &Line, x_at: &dyn Fn(f64) -> f64, y_at: &dyn Fn(
         if line.dashed { " dashed" } else { "" },
         escaped(&line.name)
     );
-    // With many points the line says it all.
+    // With many points the line alone is drawn.
     if line.points.len() <= 16 {
         for &(x, y) in line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()) {
             let _ = write!(
@@ -282,14 +281,13 @@ fn draw(svg: &mut String, line: &Line, x_at: &dyn Fn(f64) -> f64, y_at: &dyn Fn(
     }
 }
 
-/// How many colours the style sheet has.
 pub(crate) const COLOURS: usize = 8;
 
 fn open(height: f64) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" preserveAspectRatio=\"xMinYMin\">")
 }
 
-/// At most so many letters, the end cut.
+/// Shortens a text to at most `most` characters.
 fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -297,7 +295,7 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// How numbers lie on an axis.
+/// Mapping of numbers to positions on an axis.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     low: f64,
@@ -355,7 +353,8 @@ impl Scale {
     }
 }
 
-/// The next number of the form 1, 2, 2.5, 5 or 10 times a power of ten that is not below.
+/// Returns the next round number that is not below `value`: a factor in the list times a power of
+/// ten.
 fn nice_end(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;
@@ -368,7 +367,7 @@ fn nice_end(value: f64) -> f64 {
         .unwrap_or(value)
 }
 
-/// About so many round numbers from `low` to `high`.
+/// Returns approximately `about` round numbers from `low` to `high`.
 fn ticks(low: f64, high: f64, about: usize) -> Vec<f64> {
     let rough = (high - low) / about as f64;
     if rough <= 0.0 || !rough.is_finite() {
@@ -423,7 +422,7 @@ mod tests {
         let row = |name: &str, dots| Dots { name: name.to_owned(), dots };
         let rows = [row("void", vec![(0, 5.0), (8, 50.0)]), row("<long>", vec![(0, f64::NAN)])];
         let svg = dots("us per call", &series, &rows);
-        // Two that are numbers, and the legend.
+        // Two dots with numbers, and the legend.
         assert_eq!(svg.matches("<circle").count(), 2 + 9, "{svg}");
         assert!(svg.contains("orb 8, void: 50 us per call, 20000 per second") && svg.contains("&lt;long&gt;"), "{svg}");
         assert!(svg.contains("class=\"l0\" fill=\"none\"") && !svg.contains("NaN"), "{svg}");

@@ -1,7 +1,7 @@
-//! `corelane bench report`: one HTML page from the JSON lines of one or more runs, with nothing outside itself: no script, no
-//! picture, no font. Every figure has its numbers beneath.
+//! `corelane bench report`: one self-contained HTML page from the JSON lines of one or more runs.
 //!
-//! Reading and drawing are pure functions over text; only the command touches files.
+//! The page has no scripts and no external pictures or fonts. Every figure has its numbers beneath.
+//! Reading and drawing are pure functions over text; only the command accesses files.
 
 mod chart;
 mod papers;
@@ -17,10 +17,10 @@ use crate::Failure;
 use chart::escaped;
 use read::Run;
 
-/// Makes the page of `files` at `out`; answers how many runs are in it.
+/// Writes the page of `files` to `out` and returns the number of runs in it.
 ///
 /// # Errors
-/// A file cannot be read or is none of ours, or the page cannot be written.
+/// A file cannot be read or has another format, or the page cannot be written.
 pub(crate) fn write(files: &[PathBuf], out: &Path) -> Result<usize, Failure> {
     let mut runs = Vec::new();
     for file in files {
@@ -37,25 +37,25 @@ pub(crate) fn write(files: &[PathBuf], out: &Path) -> Result<usize, Failure> {
     Ok(runs.len())
 }
 
-/// What a benchmark is, for the head of its section.
+/// Description of a benchmark, for the head of its section.
 struct Chapter {
     bench: &'static str,
     title: &'static str,
     about: &'static str,
 }
 
-/// In the order of the page.
+/// Chapters in the order of the page.
 const CHAPTERS: &[Chapter] = &[
     Chapter {
         bench: "switch",
         title: "Context switches",
-        about: "What the operating system takes to pass the processor from one \
-        thread to another. What the same work costs without a switch is subtracted, as the papers do; it stands in a row of its own.",
+        about: "The time that the operating system needs to switch the processor between \
+        threads. The time of the same work without a switch is subtracted, as in the papers, and has a row of its own.",
     },
     Chapter {
         bench: "floor",
         title: "The floor",
-        about: "Bare sockets that exchange as many octets as an ORB's messages have.",
+        about: "Bare sockets that exchange messages of the same sizes as an ORB's.",
     },
     Chapter {
         bench: "call",
@@ -77,24 +77,24 @@ const CHAPTERS: &[Chapter] = &[
     Chapter {
         bench: "mt-equal",
         title: "Latency and jitter, low priorities all equal",
-        about: "The same where all low-priority clients have one priority, as in paper 4.",
+        about: "MT_Cubit with one priority for all low-priority clients, as in paper 4.",
     },
     Chapter {
         bench: "saturation",
         title: "A saturated core",
-        about: "The high-priority client beside one of low priority that keeps nine tenths of the core busy, with servants that compute and \
+        about: "The high-priority client beside a low-priority client that keeps nine tenths of the core busy, with servants that compute and \
         with large arguments.",
     },
     Chapter {
         bench: "os",
         title: "The operating system",
-        about: "The same ORB and calls as the system runs them differently: scheduling class, cores, idle states, timers, preemption.",
+        about: "The same ORB and calls under different settings of the system: scheduling class, cores, idle states, timers, preemption.",
     },
     Chapter {
         bench: "inversion",
         title: "Priority inversion",
-        about: "The same high-priority client beside floods on the same server, \
-        by dispatch architecture and connections.",
+        about: "A high-priority client beside floods on the same server, \
+        by dispatch architecture and use of connections.",
     },
     Chapter {
         bench: "lane",
@@ -110,7 +110,7 @@ const CHAPTERS: &[Chapter] = &[
         bench: "cpu",
         title: "CPU utilization",
         about: "The same calls between two threads of one process and collocated: the \
-        difference is what ORB and system take. A thread of lower priority below them shows whether the processor was ever given away.",
+        difference is the cost of ORB and system. A thread of lower priority shows whether the processor was ever given to it.",
     },
     Chapter {
         bench: "stages",
@@ -120,21 +120,24 @@ const CHAPTERS: &[Chapter] = &[
     Chapter {
         bench: "demux",
         title: "Demultiplexing by number",
-        about: "Does finding object and operation take longer where there are \
-        more of them?",
+        about: "The time to find connection, POA, object and operation, by \
+        their number.",
     },
-    Chapter { bench: "protocol", title: "Marshalling", about: "The same octets with their structure and without." },
+    Chapter {
+        bench: "protocol",
+        title: "Marshalling",
+        about: "Messages of the same size, as typed arguments and as octet sequences.",
+    },
     Chapter {
         bench: "counts",
         title: "Counts per call",
         about: "System calls, locks, hand-offs and allocations of one call.",
     },
     Chapter { bench: "scale", title: "Scale", about: "Connections, threads and message sizes." },
-    Chapter { bench: "idl-front-end", title: "The IDL compiler", about: "How long it takes to read IDL." },
-    Chapter { bench: "footprint", title: "Footprint", about: "Sizes of programs and of what they keep in memory." },
+    Chapter { bench: "idl-front-end", title: "The IDL compiler", about: "The time to read IDL." },
+    Chapter { bench: "footprint", title: "Footprint", about: "Sizes of programs and of their memory." },
 ];
 
-/// The page.
 fn render(runs: &[Run]) -> String {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, \
@@ -169,7 +172,8 @@ fn render(runs: &[Run]) -> String {
     page
 }
 
-/// The benchmarks that these runs have, those that this program does not know last: name, title, what it is.
+/// Returns name, title and description of the benchmarks in these runs. Benchmarks that this
+/// program does not know come last.
 fn present(runs: &[Run]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
@@ -224,7 +228,7 @@ mod tests {
             assert!(page.contains(part), "{part}");
         }
         assert!(!page.contains("<octet>") && !page.contains("NaN") && !page.contains("<script"));
-        // Nothing is fetched from anywhere.
+        // The page loads nothing from elsewhere.
         assert!(!page.contains("http") && !page.contains("src="));
     }
 
@@ -255,7 +259,7 @@ mod tests {
             let title = format!("<title>Corelane {curve}</title>");
             assert_eq!(page.matches(&title).count(), 2, "{curve}: both clients");
         }
-        // Where there are no low-priority clients too.
+        // The curve includes the point without low-priority clients.
         assert!(page.contains("lanes, jitter: 1.5 at 0"), "{page}");
     }
 

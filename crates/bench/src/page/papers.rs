@@ -1,26 +1,28 @@
-//! What the papers measured, beside which ours are shown. Only numbers that stand in their texts: their curves are not read off. Where a figure has
-//! no numbers in the text, that is said.
+//! Results of the papers, shown beside Corelane's.
+//!
+//! Only numbers in the papers' texts are used; curves are not read off. A figure without numbers in
+//! the text is marked.
 
-/// A table of a paper that one of our benchmarks repeats.
+/// A table of a paper whose measurement a benchmark repeats.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The benchmark.
     pub(crate) bench: &'static str,
-    /// What it is, and where.
+    /// Title of the table, and its place in the paper.
     pub(crate) title: &'static str,
     pub(crate) columns: &'static [&'static str],
-    /// A row of one cell is a remark, or where the rows beneath are from.
+    /// Rows of the table. A row of one cell is a remark, or the source of the rows beneath.
     pub(crate) rows: &'static [&'static [&'static str]],
 }
 
-/// Levine, Flores-Gaitan, Schmidt: An Empirical Evaluation of OS Support for Real-time CORBA ORBs, 1999.
+/// Levine, Flores-Gaitan, Schmidt: An Empirical Evaluation of OS Support for Real-time CORBA ORBs,
+/// 1999.
 pub(crate) const FIRST: &str = "OS support for Real-time CORBA ORBs (1999), TAO 1.0, Pentium II 450 MHz";
 /// The follow-up with TAO 1.2.
 pub(crate) const SECOND: &str = "COTS operating systems for Real-time CORBA (2001), TAO 1.2, Pentium III 866 MHz";
 /// Schmidt: Real-time Middleware for Distributed and Embedded Systems, 1999.
 pub(crate) const SLIDES: &str = "Real-time middleware (slides, 1999), TAO";
 
-/// Of a figure that the text explains in words.
+/// Mark of a figure that the text explains only in words.
 const NO_NUMBERS: &str = "no numbers in the text";
 
 pub(crate) const TABLES: &[Table] = &[

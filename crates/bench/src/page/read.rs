@@ -1,32 +1,32 @@
-//! JSON lines of runs, back as records (docs/benchmarks.md has their schema).
+//! Parser for the JSON lines of runs (docs/benchmarks.md describes their schema).
 
 use serde_json::Value as Json;
 
 use crate::Failure;
 use crate::report::SCHEMA_VERSION;
 
-/// Everything that one run wrote.
+/// All records of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
-    /// What people call it: the name given, else the file's.
+    /// Name for readers: the given name, else that of the file.
     pub(crate) name: String,
     given_name: Option<String>,
-    /// The id that its lines share.
+    /// Id that all lines of the run share.
     pub(crate) id: String,
-    /// Members of its first and last line, as texts, in their order.
+    /// Members of the first and the last line, as texts, in their order.
     pub(crate) environment: Vec<(String, String)>,
-    /// The parts of the calls at which distributions were taken.
+    /// Fractions of the calls at which distributions were taken.
     pub(crate) cdf_parts: Vec<f64>,
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
     pub(crate) missing: Vec<Missing>,
-    /// Whether it came to its end.
+    /// True if the run came to its end.
     pub(crate) ended: bool,
-    /// Built for finding faults: its figures mean nothing.
+    /// True for a debug build, whose figures mean nothing.
     pub(crate) debug_build: bool,
 }
 
-/// What names a figure.
+/// Name of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Names {
     pub(crate) bench: String,
@@ -37,20 +37,19 @@ pub(crate) struct Names {
     pub(crate) config: String,
 }
 
-/// A place along an axis that the benchmark varies.
+/// Position on an axis that the benchmark varies.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct AxisPosition {
     pub(crate) series: String,
     pub(crate) axis: String,
     pub(crate) x: f64,
 }
 
-/// Statistics of one variant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultLine {
     pub(crate) names: Names,
-    pub(crate) place: Option<Place>,
-    /// Whether rates compare instead of medians.
+    pub(crate) place: Option<AxisPosition>,
+    /// True if rates are compared instead of medians.
     pub(crate) by_rate: bool,
     pub(crate) n: f64,
     pub(crate) min: f64,
@@ -67,12 +66,12 @@ pub(crate) struct ResultLine {
     pub(crate) involuntary: f64,
     pub(crate) steal: f64,
     pub(crate) cdf: Vec<f64>,
-    pub(crate) against: Vec<Against>,
+    pub(crate) against: Vec<ReferenceRatio>,
 }
 
 /// A comparison within a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Against {
+pub(crate) struct ReferenceRatio {
     pub(crate) who: String,
     pub(crate) ratio: f64,
     pub(crate) low: f64,
@@ -83,14 +82,13 @@ pub(crate) struct Against {
 #[derive(Clone, Debug)]
 pub(crate) struct ValueLine {
     pub(crate) names: Names,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<AxisPosition>,
     pub(crate) what: String,
     pub(crate) value: f64,
     pub(crate) unit: String,
     pub(crate) bound: Option<f64>,
 }
 
-/// What was not measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Missing {
     pub(crate) bench: String,
@@ -98,10 +96,10 @@ pub(crate) struct Missing {
     pub(crate) reason: String,
 }
 
-/// Adds the runs in `text`, which came from a file called `name`, to `runs`.
+/// Adds the runs in `text`, which comes from a file called `name`, to `runs`.
 ///
 /// # Errors
-/// A line is not of the schema, or of a later version than ours.
+/// A line does not have the schema, or has an unsupported version.
 pub(crate) fn add(runs: &mut Vec<Run>, name: &str, text: &str) -> Result<(), Failure> {
     let before = runs.len();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -159,12 +157,12 @@ fn take(run: &mut Run, line: &Json) {
             peer: text_of(line, "peer"),
             reason: text_of(line, "reason"),
         }),
-        // A later program may write more.
+        // A later program may write further records.
         _ => {}
     }
 }
 
-/// Members that tell about machine and run.
+/// Returns the members that describe machine and run.
 fn environment(line: &Json) -> Vec<(String, String)> {
     const OTHERS: [&str; 5] = ["schema", "version", "run", "record", "cdf_parts"];
     let members = line.as_object().into_iter().flatten();
@@ -186,7 +184,7 @@ fn as_text(value: &Json) -> String {
 }
 
 fn result(line: &Json) -> ResultLine {
-    let against = line["against"].as_array().into_iter().flatten().map(|other| Against {
+    let against = line["against"].as_array().into_iter().flatten().map(|other| ReferenceRatio {
         who: format!("{} {}", text_of(other, "peer"), text_of(other, "config")),
         ratio: number(other, "ratio"),
         low: number(other, "ratio_low"),
@@ -224,22 +222,26 @@ fn names(line: &Json) -> Names {
         op: text_of(line, "op"),
         config: text_of(line, "config"),
     };
-    // Lines written before groups had names.
+    // Lines of older programs have no group names.
     if names.group.is_empty() {
         names.group = format!("{} {} over {}", names.bench, names.op, names.transport);
     }
     names
 }
 
-fn place(line: &Json) -> Option<Place> {
-    Some(Place { series: line["series"].as_str()?.to_owned(), axis: text_of(line, "axis"), x: line["x"].as_f64()? })
+fn place(line: &Json) -> Option<AxisPosition> {
+    Some(AxisPosition {
+        series: line["series"].as_str()?.to_owned(),
+        axis: text_of(line, "axis"),
+        x: line["x"].as_f64()?,
+    })
 }
 
 fn text_of(line: &Json, name: &str) -> String {
     line[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Not a number where there is none.
+/// Returns a number, or NaN if it is absent.
 fn number(line: &Json, name: &str) -> f64 {
     line[name].as_f64().unwrap_or(f64::NAN)
 }

@@ -1,16 +1,16 @@
-//! The figures of one benchmark: group by group, with their numbers beneath.
+//! Figures of one benchmark: group by group, with their numbers beneath.
 
 use std::fmt::Write as _;
 
 use super::chart::{self, Axis, Bar, COLOURS, Line, escaped};
-use super::read::{Place, ResultLine, Run, ValueLine};
+use super::read::{AxisPosition, ResultLine, Run, ValueLine};
 use super::tables;
 use crate::report::PER_CALL;
 
-/// A line of a run, with the run and its place among the runs.
-type Of<'r, T> = (usize, &'r Run, &'r T);
+/// A line of a run, with the run and its index.
+type RunLine<'r, T> = (usize, &'r Run, &'r T);
 
-/// Everything that the runs have of a benchmark.
+/// Returns everything that the runs have of a benchmark.
 pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
     let has = |run: &&Run| {
         let names = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
@@ -19,10 +19,10 @@ pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
     let several = runs.iter().filter(has).count() > 1;
     let mut text = across_groups(runs, bench, several);
     for group in groups(runs, bench) {
-        let results: Vec<Of<'_, ResultLine>> = numbered(runs, |run| &run.results)
+        let results: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
             .filter(|(_, _, line)| line.names.bench == bench && line.names.group == group)
             .collect();
-        let values: Vec<Of<'_, ValueLine>> = numbered(runs, |run| &run.values)
+        let values: Vec<RunLine<'_, ValueLine>> = numbered(runs, |run| &run.values)
             .filter(|(_, _, line)| line.names.bench == bench && line.names.group == group)
             .collect();
         let _ = writeln!(text, "<h3>{}</h3>", escaped(&group));
@@ -40,9 +40,10 @@ pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
     text
 }
 
-/// Curves along axes of which each group has one place only: they are measured one after the other.
+/// Draws curves along axes on which each group has one position: the positions are measured one
+/// after the other.
 fn across_groups(runs: &[Run], bench: &str, several: bool) -> String {
-    let placed: Vec<Of<'_, ResultLine>> = numbered(runs, |run| &run.results)
+    let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.names.bench == bench && line.place.is_some())
         .collect();
     let mut axes: Vec<&str> = Vec::new();
@@ -66,11 +67,11 @@ fn across_groups(runs: &[Run], bench: &str, several: bool) -> String {
     text
 }
 
-fn numbered<'r, T: 'r>(runs: &'r [Run], lines: impl Fn(&'r Run) -> &'r [T]) -> impl Iterator<Item = Of<'r, T>> {
+fn numbered<'r, T: 'r>(runs: &'r [Run], lines: impl Fn(&'r Run) -> &'r [T]) -> impl Iterator<Item = RunLine<'r, T>> {
     runs.iter().enumerate().flat_map(move |(number, run)| lines(run).iter().map(move |line| (number, run, line)))
 }
 
-/// The groups of a benchmark in the order in which they were measured.
+/// Returns the groups of a benchmark in the order of their measurement.
 fn groups(runs: &[Run], bench: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for run in runs {
@@ -84,10 +85,10 @@ fn groups(runs: &[Run], bench: &str) -> Vec<String> {
     found
 }
 
-/// The benchmarks whose curves the papers draw.
+/// Benchmarks whose curves the papers draw.
 const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
-fn of_results(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let mut text = String::new();
     let along: Vec<_> = lines.iter().filter(|(_, _, line)| line.place.is_some()).copied().collect();
     if varies(along.iter().filter_map(|(_, _, line)| line.place.as_ref())) {
@@ -115,26 +116,27 @@ fn of_results(lines: &[Of<'_, ResultLine>], several: bool) -> String {
     text
 }
 
-/// Whether there is more than one place along the axis.
-fn varies<'p>(places: impl Iterator<Item = &'p Place>) -> bool {
+/// Returns true if there is more than one position on the axis.
+fn varies<'p>(places: impl Iterator<Item = &'p AxisPosition>) -> bool {
     let mut places = places.map(|place| place.x);
     let Some(first) = places.next() else { return false };
     places.any(|x| x != first)
 }
 
-/// A number of a line: what it is, where it is, and whether its curve is dashed.
+/// A number of a line: its name, its getter, and whether its curve is dashed.
 type Measure = (&'static str, fn(&ResultLine) -> f64, bool);
 
-/// Medians and 99th percentiles along the axis, or where rates compare these.
-fn curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+/// Draws medians and 99th percentiles along the axis, or times per call if rates are compared.
+fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     match lines.iter().all(|(_, _, line)| line.by_rate) {
         true => curves_of(&[("time per call over all", |line| 1e6 / line.per_s, false)], lines, several),
         false => curves_of(&[("median", |line| line.p50, false), ("p99", |line| line.p99, true)], lines, several),
     }
 }
 
-/// What the papers draw of clients of high and low priority: mean and standard deviation along the number of these.
-fn papers_curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+/// Draws the papers' curves of high- and low-priority clients: mean and standard deviation by the
+/// number of low-priority clients.
+fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let measures: [Measure; 2] = [("mean", |line| line.mean, false), ("jitter", |line| line.sd, false)];
     let mut text = String::new();
     for (title, measure) in ["Mean", "Jitter: standard deviation"].into_iter().zip(measures) {
@@ -143,8 +145,8 @@ fn papers_curves(lines: &[Of<'_, ResultLine>], several: bool) -> String {
     text
 }
 
-/// Curves of these numbers along the axis, one of each for each series and run.
-fn curves_of(measures: &[Measure], lines: &[Of<'_, ResultLine>], several: bool) -> String {
+/// Draws these numbers along the axis, with one curve of each for every series and run.
+fn curves_of(measures: &[Measure], lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let mut series: Vec<(usize, String, Vec<Line>)> = Vec::new();
     for &(number, run, line) in lines {
         let Some(place) = &line.place else { continue };
@@ -170,7 +172,8 @@ fn curves_of(measures: &[Measure], lines: &[Of<'_, ResultLine>], several: bool) 
     draw(axis, "us", series.into_iter().flat_map(|(_, _, lines)| lines).collect())
 }
 
-/// Sorts the points and chooses how the axes run: logarithmic where numbers span more than a factor of 30.
+/// Sorts the points and chooses the scales: logarithmic if the numbers span more than a factor of
+/// 30.
 fn draw(axis: &str, unit: &str, mut lines: Vec<Line>) -> String {
     for line in &mut lines {
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -180,13 +183,13 @@ fn draw(axis: &str, unit: &str, mut lines: Vec<Line>) -> String {
         let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
         high > 30.0 * low
     };
-    // 0 has no place on a logarithmic axis: "no client" must not lie where one does.
+    // A logarithmic axis has no 0: "no client" must not be drawn at another number.
     let from_zero = lines.iter().flat_map(|line| &line.points).any(|point| point.0 <= 0.0);
     let (wide, tall) = (!from_zero && spans(|point| point.0), spans(|point| point.1));
     chart::lines(Axis { title: axis, logarithmic: wide }, Axis { title: unit, logarithmic: tall }, &lines)
 }
 
-fn distributions(lines: &[Of<'_, ResultLine>], several: bool) -> String {
+fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let drawn = lines.iter().filter(|(_, run, line)| !line.cdf.is_empty() && line.cdf.len() == run.cdf_parts.len());
     let drawn: Vec<Line> = drawn
         .enumerate()
@@ -196,7 +199,7 @@ fn distributions(lines: &[Of<'_, ResultLine>], several: bool) -> String {
                 .cdf
                 .iter()
                 .zip(&run.cdf_parts)
-                // The last of a thousand would be most of the picture; they stand in the table.
+                // The highest thousandth would dominate the picture; the table contains it.
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),
@@ -208,7 +211,7 @@ fn distributions(lines: &[Of<'_, ResultLine>], several: bool) -> String {
     chart::lines(x, Axis { title: "% of calls", logarithmic: false }, &drawn)
 }
 
-fn of_values(lines: &[Of<'_, ValueLine>], several: bool) -> String {
+fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
     let mut kinds: Vec<(&str, &str)> = Vec::new();
     for (_, _, line) in lines {
         if !kinds.contains(&(line.what.as_str(), line.unit.as_str())) {
@@ -216,7 +219,7 @@ fn of_values(lines: &[Of<'_, ValueLine>], several: bool) -> String {
         }
     }
     let mut text = side_by_side(lines, several);
-    // Counts are read from their table; a picture of each would be noise.
+    // Counts are in the table only; a picture of each would be noise.
     let pictured = |unit: &str| !unit.is_empty() && unit != PER_CALL;
     for (what, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
         let of_kind: Vec<_> = lines.iter().filter(|(_, _, line)| line.what == what && line.unit == unit).collect();
@@ -239,8 +242,8 @@ fn of_values(lines: &[Of<'_, ValueLine>], several: bool) -> String {
     text
 }
 
-/// The papers' figure of throughput: everything that is called, in one picture.
-fn side_by_side(lines: &[Of<'_, ValueLine>], several: bool) -> String {
+/// Draws the papers' figure of throughput: all operations in one picture.
+fn side_by_side(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
     let (mut series, mut rows): (Vec<String>, Vec<chart::Dots>) = (Vec::new(), Vec::new());
     for &(_, run, line) in lines.iter().filter(|(_, _, line)| line.unit == PER_CALL) {
         let name = value_title(run, line, several);
@@ -257,7 +260,7 @@ fn side_by_side(lines: &[Of<'_, ValueLine>], several: bool) -> String {
     chart::dots(PER_CALL, &series, &rows)
 }
 
-fn value_curves(lines: &[&Of<'_, ValueLine>], unit: &str, several: bool) -> String {
+fn value_curves(lines: &[&RunLine<'_, ValueLine>], unit: &str, several: bool) -> String {
     let mut series: Vec<(usize, String, Line)> = Vec::new();
     for &&(number, run, line) in lines {
         let Some(place) = &line.place else { continue };
@@ -288,7 +291,7 @@ fn of_run(run: &Run, several: bool) -> String {
     if several { format!(" [{}]", run.name) } else { String::new() }
 }
 
-/// By run where there are several, else by peer.
+/// Returns a colour by run if there are several, else by peer.
 fn colour(run: usize, peer: &str, several: bool) -> usize {
     const PEERS: [&str; 4] = ["Corelane", "omniORB", "JacORB", "Ice"];
     if several {

@@ -1,12 +1,13 @@
-//! The page's tables: machine, what is missing, what changed between runs, the papers' values, numbers beneath figures.
+//! Tables of the page: machine, missing measurements, changes between runs, the papers' values,
+//! numbers beneath figures.
 
 use std::fmt::Write as _;
 
 use super::chart::{escaped, short};
 use super::papers;
-use super::read::{Names, Place, ResultLine, Run, ValueLine};
+use super::read::{AxisPosition, Names, ResultLine, Run, ValueLine};
 
-/// One column for each run; rows in which runs differ stand out.
+/// Returns a table with one column for each run. Rows in which runs differ are highlighted.
 pub(crate) fn environment(runs: &[Run]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
@@ -32,7 +33,7 @@ pub(crate) fn environment(runs: &[Run]) -> String {
     text + "</table></div>\n"
 }
 
-/// What was not measured, with reasons.
+/// Returns the table of missing measurements and their reasons.
 pub(crate) fn missing(runs: &[Run]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -65,7 +66,7 @@ pub(crate) fn missing(runs: &[Run]) -> String {
     )
 }
 
-/// How many goals each run has met, and those that it has not.
+/// Returns the number of goals that each run meets, and the list of missed goals.
 pub(crate) fn goals(runs: &[Run]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -99,7 +100,7 @@ pub(crate) fn goals(runs: &[Run]) -> String {
     if text.is_empty() { text } else { format!("<h3>Goals</h3>\n{text}") }
 }
 
-/// What the papers have for a benchmark.
+/// Returns the papers' tables for a benchmark.
 pub(crate) fn papers(bench: &str) -> String {
     let mut text = String::new();
     for table in papers::TABLES.iter().filter(|table| table.bench == bench) {
@@ -133,7 +134,7 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Statistics beneath a figure. The run's name is shown where there are several.
+/// Returns the statistics beneath a figure. With several runs, the run's name is shown.
 pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
     let mut text = String::from("<div class=\"scroll\"><table><tr>");
     if several {
@@ -189,7 +190,7 @@ pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
     text + "</table></div>\n"
 }
 
-/// Single numbers: one row for each thing looked at, one column for each number.
+/// Returns a table of single numbers: one row for each subject, one column for each number.
 pub(crate) fn values(rows: &[(&Run, &ValueLine)], several: bool) -> String {
     let mut columns: Vec<(&str, &str)> = Vec::new();
     let mut subjects: Vec<(&str, String)> = Vec::new();
@@ -246,16 +247,17 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// What several runs have in common: of each row the first run that has it is what the others are compared with.
+/// Compares lines that several runs have in common. The first run that has a line is the baseline
+/// of its row.
 pub(crate) fn comparison(runs: &[Run]) -> String {
     let results = compared(runs, |run| &run.results, result_key, worth, normalised);
     let values = compared(runs, |run| &run.values, value_key, |line| line.value, |_, _| "<td></td>".to_owned());
     if results.is_empty() && values.is_empty() {
         return String::new();
     }
-    let mut text = "<h2>Comparison</h2>\n<p>Each row's first run is what the others are compared with. Of calls medians (of oneways: time per call). \
-         <i>to baseline</i> is the ratio of the ratios to each run's own baseline: it leaves out what changed for the machine as a whole. It \
-         stands out where no repetition of one run was as any of the other.</p>\n"
+    let mut text = "<h2>Comparison</h2>\n<p>The other runs in a row are compared with its first one: calls by their medians, oneways by the time per call. \
+         <i>to baseline</i> is the ratio of the ratios to each run's own baseline, in which changes of the whole machine cancel out. It \
+         is highlighted if the ranges of the repetitions do not overlap.</p>\n"
         .to_owned();
     for (title, rows) in [("Calls", results), ("Numbers", values)] {
         if rows.is_empty() {
@@ -276,14 +278,14 @@ pub(crate) fn comparison(runs: &[Run]) -> String {
     text
 }
 
-/// Why the figures of a run are not to be trusted.
+/// Returns the reasons why the figures of a run are in doubt.
 fn doubts(run: &Run) -> impl Iterator<Item = &'static str> {
     let doubts = [(run.debug_build, "debug build"), (!run.ended, "broken off")];
     doubts.into_iter().filter(|(holds, _)| *holds).map(|(_, doubt)| doubt)
 }
 
-/// What tells a row from others: benchmark, operation, variant, and its place along an axis.
-type Key<'l> = ([&'l str; 5], Option<&'l Place>, [&'l str; 2]);
+/// Key of a row: benchmark, operation, variant, and position on an axis.
+type Key<'l> = ([&'l str; 5], Option<&'l AxisPosition>, [&'l str; 2]);
 
 fn result_key(line: &ResultLine) -> Key<'_> {
     (named(&line.names), line.place.as_ref(), [""; 2])
@@ -297,7 +299,7 @@ fn named(names: &Names) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// A row for each line that two runs have.
+/// Returns a row for each line that at least two runs have.
 fn compared<'r, T: 'r>(
     runs: &'r [Run],
     lines: impl Fn(&'r Run) -> &'r [T],
@@ -309,7 +311,8 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // What a benchmark tells of several files or settings alike is compared in its order.
+            // Lines with the same key, as for several files or settings, are compared in their
+            // order.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r Run| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
@@ -350,7 +353,7 @@ fn compared<'r, T: 'r>(
     rows
 }
 
-/// What compares: the median, or the time per call.
+/// Returns the compared value: the median, or the time per call.
 fn worth(line: &ResultLine) -> f64 {
     if line.by_rate { 1e6 / line.per_s } else { line.p50 }
 }
@@ -373,7 +376,6 @@ mod tests {
     use super::super::read;
     use super::*;
 
-    /// A line of the run `id`.
     fn line(id: &str, record: &str) -> String {
         format!("{{\"schema\":\"corelane-bench\",\"version\":1,\"run\":\"{id}\",\"record\":{record}}}\n")
     }
@@ -396,7 +398,8 @@ mod tests {
         line(id, &record)
     }
 
-    /// Three runs: the second has what the third has too, the first and the third another row.
+    /// Returns three runs. The second's lines are in the third too; the first and the third share
+    /// another line.
     fn runs() -> Vec<Run> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [
@@ -434,7 +437,7 @@ mod tests {
             ]
         );
         assert_eq!(comparison(&runs()[..1]), "");
-        // Nothing in common.
+        // The first two runs have nothing in common.
         assert_eq!(comparison(&runs()[..2]), "");
     }
 

@@ -1,5 +1,7 @@
-//! Other ORBs, whose programs stand in interop/peers and are built when a benchmark wants them. All speak the same lines, which
-//! interop/peers/omniorb/bench.cc describes, and run the same loop over the same interface.
+//! Other ORBs, whose programs in interop/peers are built when a benchmark needs them.
+//!
+//! All use the line protocol that interop/peers/omniorb/bench.cc describes, and run the same loop
+//! over the same interface.
 
 use std::fmt;
 use std::fs;
@@ -8,29 +10,29 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Failure;
-use crate::floor::Carrier;
+use crate::baseline::Transport;
 use crate::harness::Subject;
 use crate::operation::Operation;
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::service::Service;
 
-/// How long one turn may take.
+/// Maximum time of one turn.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Which ORB.
+/// The ORB of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// In C++.
+    /// omniORB, in C++.
     OmniOrb,
-    /// In Java.
+    /// JacORB, in Java.
     JacOrb,
-    /// ZeroC's, in C++: not CORBA, but what people use instead.
+    /// ZeroC Ice, in C++: not CORBA, but a common alternative.
     Ice,
 }
 
 impl Kind {
-    /// As labels say it.
+    /// Returns the name that labels use.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -40,13 +42,13 @@ impl Kind {
         }
     }
 
-    /// Whether its server can be reached like that.
+    /// Returns true if the ORB's server supports a transport.
     #[must_use]
-    pub(crate) fn carries(self, carrier: Carrier) -> bool {
-        carrier == Carrier::Tcp || (self == Kind::OmniOrb && carrier == Carrier::Unix)
+    pub(crate) fn carries(self, carrier: Transport) -> bool {
+        carrier == Transport::Tcp || (self == Kind::OmniOrb && carrier == Transport::Unix)
     }
 
-    /// Below interop/peers.
+    /// Returns the folder below interop/peers.
     fn folder(self) -> &'static str {
         match self {
             Kind::OmniOrb => "omniorb",
@@ -55,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// What its program is made of.
+    /// Returns the source file of the program.
     fn source(self) -> &'static str {
         match self {
             Kind::OmniOrb | Kind::Ice => "bench.cc",
@@ -63,7 +65,6 @@ impl Kind {
         }
     }
 
-    /// What make is asked for.
     fn target(self) -> &'static str {
         match self {
             Kind::OmniOrb | Kind::Ice => "bench",
@@ -71,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// What it needs, as Debian calls it.
+    /// Returns the required packages, by their Debian names.
     fn packages(self) -> &'static str {
         match self {
             Kind::OmniOrb => "make, g++, omniidl and libomniorb4-dev",
@@ -91,41 +92,42 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     kind: Kind,
-    /// The folder with what was built.
+    /// Folder of the build output.
     out: PathBuf,
     counting: Option<Counting>,
 }
 
-/// A library that is preloaded into a program, and the file into which it writes what it has counted.
+/// A library that is preloaded into a program, and the file to which it writes its counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Counting {
     pub(crate) library: PathBuf,
     pub(crate) file: PathBuf,
 }
 
-/// How an omniORB server gives connections to threads; the others have one way.
+/// Assignment of connections to threads in an omniORB server. The other ORBs have only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// What the ORB does unless it is told otherwise: omniORB has a thread for each connection.
+    /// The ORB's default: omniORB has a thread for each connection.
     Usual,
-    /// A pool; connections without a call are watched by one thread.
+    /// A pool; one thread watches connections without a call.
     Pool,
 }
 
-/// How a client calls.
+/// The way a client calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
-    /// By code that was made from the IDL.
+    /// By code that is generated from the IDL.
     Stubs,
-    /// By requests that are put together at run time; omniORB only.
+    /// By requests that are built at run time; omniORB only.
     Dynamic,
 }
 
 impl Peer {
-    /// Builds the program from `peers`, the folder with the peers' sources, if it is not up to date.
+    /// Builds the program from `peers`, the folder with the peers' sources, if it is not up to
+    /// date.
     ///
     /// # Errors
-    /// The sources, a tool or the library are missing; the text says what to do.
+    /// The sources, a tool or a library is missing; the text says what to do.
     pub(crate) fn build(kind: Kind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
@@ -150,30 +152,28 @@ impl Peer {
         }
     }
 
-    /// As if it were built.
+    /// Returns a peer without building it.
     #[cfg(test)]
     pub(crate) fn built(kind: Kind, out: impl Into<PathBuf>) -> Self {
         Peer { kind, out: out.into(), counting: None }
     }
 
-    /// Which ORB it is.
     #[must_use]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The program file, of those that are programs of the machine.
+    /// Returns the path of the program, for peers with a native one.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
     }
 
-    /// The same peer, whose programs count.
+    /// Returns the same peer with programs that count.
     pub(crate) fn counting(self, counting: Counting) -> Self {
         Peer { counting: Some(counting), ..self }
     }
 
-    /// The program without arguments.
     fn command(&self) -> Command {
         if self.kind != Kind::JacOrb {
             let mut command = Command::new(self.program());
@@ -183,19 +183,20 @@ impl Peer {
             return command;
         }
         let mut command = Command::new("java");
-        // One thread collects garbage, so that on one core it does not compete with others of its kind.
+        // One thread collects garbage, so that on one core several collector threads do not
+        // compete.
         command.args(["-XX:+UseSerialGC", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/bench:{0}/lib/*", self.out.display())).arg("Bench");
         command
     }
 
-    /// Starts a server; answers its object's reference.
+    /// Starts a server and returns it with its object's reference.
     ///
     /// # Errors
-    /// It does not start, or has no such carrier.
+    /// The server does not start, or does not support the transport.
     pub(crate) fn serve(
         &self,
-        carrier: Carrier,
+        carrier: Transport,
         threads: Threads,
         placement: &Placement,
     ) -> Result<(Service, String), Failure> {
@@ -206,9 +207,9 @@ impl Peer {
         command.arg("--serve");
         if self.kind == Kind::OmniOrb {
             let endpoint = match carrier {
-                // Without a path it takes one below /tmp/omni-USER, and removes it at its end.
-                Carrier::Unix => "giop:unix:",
-                Carrier::Tcp | Carrier::SharedMemory => "giop:tcp:127.0.0.1:",
+                // Without a path, omniORB makes one below /tmp/omni-USER and removes it at its end.
+                Transport::Unix => "giop:unix:",
+                Transport::Tcp | Transport::SharedMemory => "giop:tcp:127.0.0.1:",
             };
             command.args(["-ORBendPoint", endpoint]).args(LARGE_MESSAGES);
             if threads == Threads::Pool {
@@ -218,10 +219,10 @@ impl Peer {
         Service::start(&format!("{}'s server", self.kind), command, placement, Side::Server)
     }
 
-    /// Starts a client of that reference which calls `operation`.
+    /// Starts a client that calls `operation` on the object of a reference.
     ///
     /// # Errors
-    /// It does not start, or the server does not answer; or it does not call like that.
+    /// The client does not start, the server does not answer, or the peer has no such way to call.
     pub(crate) fn client(
         &self,
         reference: &str,
@@ -238,10 +239,10 @@ impl Peer {
         Ok(Calls { name, client, operation, how, server })
     }
 
-    /// Starts a client of that reference, which calls when it is told to.
+    /// Starts a client of a reference, which calls on request.
     ///
     /// # Errors
-    /// It does not start, or the server does not answer.
+    /// The client does not start, or the server does not answer.
     pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<Service, Failure> {
         let mut command = self.command();
         command.arg(reference);
@@ -252,17 +253,17 @@ impl Peer {
     }
 }
 
-/// omniORB refuses messages above 2 MiB unless it is told otherwise.
+/// Option that raises omniORB's default limit of 2 MiB for messages.
 const LARGE_MESSAGES: [&str; 2] = ["-ORBgiopMaxMsgSize", "134217728"];
 
-/// Beside our own program, where build output is; else among temporary files.
+/// Returns a folder for build output: next to this program, else among temporary files.
 pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
     let name = Path::new("bench-peers").join(name);
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(&name)));
     let temporary = std::env::temp_dir().join(format!("corelane-{}", std::process::id())).join(&name);
     let folders = beside.into_iter().chain([temporary]);
     let mut usable = folders.filter(|folder| fs::create_dir_all(folder).is_ok());
-    usable.next().ok_or_else(|| Failure::new("there is no folder to build it in"))
+    usable.next().ok_or_else(|| Failure::new("no folder for the build output can be made"))
 }
 
 /// Calls of one operation by a peer's client.
@@ -282,7 +283,7 @@ impl Subject for Calls {
             Invocation::Dynamic => " dynamic",
         };
         let answer = self.client.ask(&format!("run {} {warm_up} {count}{how}", self.operation), PATIENCE)?;
-        let broken = || Failure::new(format!("{} answers with something that is no list of times", self.name));
+        let broken = || Failure::new(format!("{} sent an answer that is not a list of times", self.name));
         let mut numbers = answer.strip_prefix("times ").ok_or_else(broken)?.split(' ').map(str::parse::<u64>);
         let whole = numbers.next().and_then(Result::ok).ok_or_else(broken)?;
         let before = into.len();

@@ -1,4 +1,4 @@
-//! The tests of `switch`: what the two threads do.
+//! The tests of `switch`: the work of the two threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 
-/// A second thread that needs longer than this to block is taken to be blocked: it has nothing else to do.
+/// Time after which the second thread is assumed to be blocked: it has no other work.
 const BLOCKED: Duration = Duration::from_micros(50);
 
-/// How long a thread of fixed priority rests after a turn, so that others have their share of the core.
+/// Pause of a thread of fixed priority after a turn, so that other threads get the core.
 const REST: Duration = Duration::from_millis(2);
 
 fn rest(stage: Stage) {
@@ -77,7 +77,7 @@ impl Subject for Yielders {
     }
 }
 
-/// One end of a pair: something that a thread waits for.
+/// One end of a pair: an object that a thread waits for.
 struct End {
     waker: Waker,
     semaphore: Semaphore,
@@ -89,7 +89,7 @@ impl End {
         End { waker, semaphore: Semaphore::new(), token: AtomicU32::new(0) }
     }
 
-    /// Wakes the thread that waits here, which is `thread`.
+    /// Wakes `thread`, which waits at this end.
     #[inline]
     fn wake(&self, thread: &Thread) {
         match self.waker {
@@ -114,7 +114,7 @@ impl End {
     }
 }
 
-/// A thread that wakes another; where that does not run at once, it wakes this one in turn.
+/// A thread that wakes another. If that one does not run at once, it wakes the first in turn.
 pub(crate) struct Pairs {
     pub(crate) stage: Stage,
     pub(crate) waker: Waker,
@@ -173,9 +173,9 @@ impl Subject for Pairs {
     }
 }
 
-/// Something that one thread at a time holds.
+/// A lock that one thread at a time holds.
 pub(crate) trait Lock: Send + Sync + 'static {
-    /// Releases it when dropped.
+    /// Releases the lock on drop.
     type Guard<'a>;
     fn take(&self) -> Self::Guard<'_>;
 }
@@ -204,11 +204,13 @@ struct Locked<L> {
     lock: L,
     /// Lets the second thread try to take the lock.
     begin: Semaphore,
-    /// The second thread has had the lock.
+    /// Posted after the second thread has held the lock.
     done: Semaphore,
-    /// The second thread is about to take the lock.
+    /// True when the second thread is about to take the lock. Stored with release by it, loaded
+    /// with acquire by the first thread.
     asks: AtomicBool,
-    /// When it had it, in nanoseconds.
+    /// Time in nanoseconds at which the second thread got the lock. Stored with release by it,
+    /// loaded with acquire by the first thread.
     had: AtomicU64,
     stop: AtomicBool,
 }
@@ -281,17 +283,16 @@ impl<L: Lock> Subject for Lockers<L> {
     }
 }
 
-/// Work done so many times.
+/// Work that is done a number of times.
 type Work = dyn FnMut(usize, &mut Samples) -> Result<Duration, Failure> + Send;
 
 /// The work of a test without a second thread.
-pub(crate) struct Alone {
+pub(crate) struct SingleThread {
     stage: Stage,
     work: Box<Work>,
 }
 
-impl Alone {
-    /// Yields to nobody.
+impl SingleThread {
     pub(crate) fn yielding(stage: Stage) -> Self {
         let work = |count, into: &mut Samples| {
             timed(count, into, || {
@@ -299,10 +300,9 @@ impl Alone {
                 Ok(())
             })
         };
-        Alone { stage, work: Box::new(work) }
+        SingleThread { stage, work: Box::new(work) }
     }
 
-    /// Wakes itself, then waits.
     pub(crate) fn waking(stage: Stage, waker: Waker) -> Self {
         let end = End::new(waker);
         let work = move |count, into: &mut Samples| {
@@ -313,10 +313,9 @@ impl Alone {
                 Ok(())
             })
         };
-        Alone { stage, work: Box::new(work) }
+        SingleThread { stage, work: Box::new(work) }
     }
 
-    /// Takes the lock and releases it.
     pub(crate) fn locking<L: Lock>(stage: Stage, lock: L) -> Self {
         let work = move |count, into: &mut Samples| {
             timed(count, into, || {
@@ -324,11 +323,11 @@ impl Alone {
                 Ok(())
             })
         };
-        Alone { stage, work: Box::new(work) }
+        SingleThread { stage, work: Box::new(work) }
     }
 }
 
-impl Subject for Alone {
+impl Subject for SingleThread {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         (self.work)(warm_up, &mut Samples::with_room(warm_up))?;
         let whole = (self.work)(count, into);

@@ -1,28 +1,29 @@
-//! When the kernel took a core from a thread that would have run on: from the tracepoint `sched_switch`, where tracefs is there and may be used.
+//! Preemptions of threads by the kernel, from the tracepoint `sched_switch`, if tracefs is present
+//! and permitted.
 //!
-//! A trace instance of our own is used and removed, so that nobody else's tracing is touched.
+//! The capture uses a trace instance of its own and removes it, so that other users' tracing is not
+//! affected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A stretch in which a thread was ready and did not run.
+/// A period in which a thread was ready and did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preemption {
     pub(super) thread: u32,
-    /// Nanoseconds of the monotonic clock; the kernel tells microseconds.
+    /// Start in nanoseconds of the monotonic clock, with the kernel's resolution of a microsecond.
     pub(super) from: u64,
     pub(super) until: u64,
-    /// Who ran instead.
+    /// Name of the thread that ran instead.
     pub(super) by: String,
 }
 
-/// A running capture.
 pub(super) struct Capture {
     instance: PathBuf,
 }
 
 impl Capture {
-    /// None where there is no tracefs or it may not be written to.
+    /// Starts a capture. Returns `None` if tracefs is missing or not writable.
     pub(super) fn start() -> Option<Self> {
         let instance = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].into_iter().find_map(|base| {
             let instance = Path::new(base).join("instances").join(format!("corelane-{}", std::process::id()));
@@ -35,7 +36,7 @@ impl Capture {
         begun.then_some(capture)
     }
 
-    /// What has been captured.
+    /// Stops the capture and returns the preemptions.
     pub(super) fn finish(self) -> Vec<Preemption> {
         let _ = fs::write(self.instance.join("tracing_on"), "0");
         preemptions(&fs::read_to_string(self.instance.join("trace")).unwrap_or_default())
@@ -44,7 +45,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // What is left ends with the instance.
+        // Removing the instance discards the rest.
         let _ = fs::write(self.instance.join("events/sched/sched_switch/enable"), "0");
         let _ = fs::remove_dir(&self.instance);
     }
@@ -54,7 +55,7 @@ impl Drop for Capture {
 struct Switch<'l> {
     at: u64,
     from: u32,
-    /// Whether the thread that was taken off could have run on.
+    /// True if the thread that was switched out could have continued.
     ready: bool,
     to: u32,
     to_name: &'l str,
@@ -75,7 +76,9 @@ fn preemptions(trace: &str) -> Vec<Preemption> {
     found
 }
 
-/// `NAME-TID [CORE] FLAGS SECONDS: sched_switch: prev_comm=... prev_pid=... prev_prio=... prev_state=... ==> next_comm=... next_pid=... next_prio=...`
+/// Parses a line of the form
+/// `NAME-TID [CORE] FLAGS SECONDS: sched_switch: prev_comm=... prev_pid=... prev_prio=...
+/// prev_state=... ==> next_comm=... next_pid=... next_prio=...`.
 fn switch(line: &str) -> Option<Switch<'_>> {
     let (head, event) = line.split_once(": sched_switch: ")?;
     let (before, after) = event.split_once(" ==> ")?;
@@ -90,7 +93,7 @@ fn switch(line: &str) -> Option<Switch<'_>> {
     })
 }
 
-/// Of seconds with a fraction.
+/// Converts seconds with a fraction to nanoseconds.
 fn nanoseconds(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 9)?;

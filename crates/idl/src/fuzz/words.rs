@@ -1,6 +1,7 @@
-//! What the fuzz target `idl_tokens` makes texts of.
+//! The vocabulary of the fuzz target `idl_tokens`.
 
-/// Single tokens, and beginnings, members and ends of declarations: of tokens alone hardly a declaration ever comes together.
+/// Single tokens, and beginnings, members and ends of declarations. Random single tokens hardly
+/// ever form a declaration.
 pub(super) const WORDS: &[&str] = &[
     // Beginnings.
     "module A {",

@@ -1,24 +1,24 @@
-//! The expressions of `#if` and `#elif`: C++ integer constant expressions on 64 bits.
+//! Evaluates `#if` and `#elif`: C++ integer constant expressions on 64 bits.
 
 use super::token::{Punctuation as P, Token, TokenKind};
 use crate::source::Span;
 use crate::symbol::Symbols;
 
-/// A number as the preprocessor computes: unsigned as soon as one operand is.
+/// A preprocessor number. An operation is unsigned if one operand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     bits: u64,
     unsigned: bool,
 }
 
-/// What is wrong with a condition, and where.
+/// An error in a condition, with its location.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) span: Span,
     pub(crate) message: &'static str,
 }
 
-/// Whether the condition holds. `defined` and macros are replaced already; names that are left are 0.
+/// Evaluates a condition. `defined` and macros are already replaced; remaining names are 0.
 pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, Fault> {
     let mut parser = Parser { tokens, at: 0, end, symbols, depth: 0 };
     let value = parser.conditional(true)?;
@@ -65,7 +65,8 @@ impl Parser<'_> {
         found
     }
 
-    /// `live` says whether the value counts: a division by zero on the idle side of `&&` is none.
+    /// Parses an expression. `live` is true if the value is used: a division by zero in an
+    /// unevaluated operand of `&&` is no error.
     fn conditional(&mut self, live: bool) -> Result<Number, Fault> {
         self.depth += 1;
         if self.depth > Self::DEPTH {
@@ -173,7 +174,7 @@ fn strength(mark: P) -> Option<u8> {
     })
 }
 
-/// `None`: division by zero.
+/// Applies an operator. `None` means division by zero.
 fn apply(mark: P, left: Number, right: Number) -> Option<Number> {
     let unsigned = left.unsigned || right.unsigned;
     let (l, r) = (left.bits, right.bits);

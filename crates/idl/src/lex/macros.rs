@@ -1,21 +1,20 @@
-//! Macros: their definitions, and what a use of one turns into.
+//! Macro definitions and the substitution of arguments.
 
 use super::token::{Punctuation, Token, TokenKind};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::sync::Arc;
 
-/// Octets of a token that `#` or `##` makes, at most: each use of a macro can double one.
+/// Maximum length in bytes of a token made by `#` or `##`: each macro use can double one.
 pub(crate) const LONGEST: usize = 64 << 10;
 
-/// A macro as defined.
 #[derive(Clone, Debug)]
 pub(crate) struct Macro {
-    /// Names of the parameters; `None` for a macro without a parameter list.
+    /// Parameter names; `None` for a macro without a parameter list.
     pub(crate) parameters: Option<Arc<[Symbol]>>,
-    /// Whether the last parameter takes all the arguments that are left.
+    /// True if the last parameter takes all remaining arguments.
     pub(crate) variadic: bool,
     pub(crate) body: Arc<[Token]>,
-    /// By token of the body: which parameter it is.
+    /// For each token of the body, the index of the parameter that it names.
     uses: Arc<[Option<usize>]>,
 }
 
@@ -25,7 +24,6 @@ impl Macro {
         Self { parameters: None, variadic: false, body: body.into(), uses }
     }
 
-    /// A macro with parameters.
     pub(crate) fn function(parameters: Vec<Symbol>, variadic: bool, body: &[Token]) -> Self {
         let places: SymbolMap<usize> = parameters.iter().copied().zip(0..).collect();
         let place = |token: &Token| match token.kind {
@@ -36,7 +34,7 @@ impl Macro {
         Self { parameters: Some(parameters.into()), variadic, body: body.into(), uses }
     }
 
-    /// Whether both mean the same, so that a redefinition does no harm.
+    /// Returns true if both have the same meaning, so that a redefinition is harmless.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         let same = |(one, two): (&Token, &Token)| one.kind == two.kind && one.text == two.text;
         self.parameters == other.parameters
@@ -45,7 +43,7 @@ impl Macro {
             && self.body.iter().zip(other.body.iter()).all(same)
     }
 
-    /// What is wrong with the body, and where: `#` and `##` have to have something to work on.
+    /// Returns the first misuse of `#` or `##` in the body: both need operands.
     pub(crate) fn fault(&self) -> Option<(&Token, &'static str)> {
         let marks = |token: &&Token| token.is(Punctuation::HashHash);
         let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));
@@ -58,19 +56,19 @@ impl Macro {
         Some((&self.body[at], "`#` has to be followed by a parameter of the macro"))
     }
 
-    /// Which parameter the token at a place of the body is.
+    /// Returns the index of the parameter named by a token of the body.
     fn parameter(&self, at: usize) -> Option<usize> {
         self.uses.get(at).copied().flatten()
     }
 
-    /// How many tokens the body has with these arguments in place, at most.
+    /// Returns the maximum number of tokens after substitution of these arguments.
     pub(crate) fn length_with(&self, raw: &[Vec<Token>], expanded: &[Vec<Token>]) -> usize {
         let length = |lists: &[Vec<Token>], index: usize| lists.get(index).map_or(0, Vec::len);
         let piece = |index: &Option<usize>| index.map_or(1, |index| length(raw, index).max(length(expanded, index)));
         self.uses.iter().map(piece).fold(0, usize::saturating_add)
     }
 
-    /// Which parameters the body uses other than next to `#` or `##`, so that their arguments have to be expanded.
+    /// Returns which parameters need expanded arguments: those used other than next to `#` or `##`.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {
@@ -84,9 +82,12 @@ impl Macro {
         needed
     }
 
-    /// The body with the arguments in place. `raw` are the arguments as written, `expanded` with their own
-    /// macros replaced. Every token gets the place of `site`. With the number of octets that `#` and `##` made; `None`: one
-    /// of their tokens would be longer than [`LONGEST`].
+    /// Returns the body with the arguments in place, and the number of bytes that `#` and `##`
+    /// made.
+    ///
+    /// `raw` holds the arguments as written, `expanded` those with their macros replaced. Every
+    /// token gets the location of `site`. Returns `None` if a token would be longer than
+    /// [`LONGEST`].
     pub(crate) fn substitute(
         &self,
         site: &Token,
@@ -141,14 +142,14 @@ impl Macro {
     }
 }
 
-/// `#parameter`: the argument's text as a string literal.
+/// Implements `#parameter`: turns the argument's text into a string literal.
 fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option<Token> {
     let mut text = String::from("\"");
     for (at, token) in argument.iter().enumerate() {
         if at > 0 && (token.spaced || token.starts_line) {
             text.push(' ');
         }
-        // A backslash may stand outside of literals too; C++ leaves open what becomes of it.
+        // A backslash may also stand outside of literals; C++ leaves the result undefined.
         text.push_str(&spelling(token, symbols).replace('\\', "\\\\").replace('"', "\\\""));
         if text.len() > LONGEST {
             return None;
@@ -158,7 +159,7 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option
     Some(Token { kind: TokenKind::String, text: symbols.intern(&text), ..*mark })
 }
 
-/// `left ## right`: one token out of two where that is one, else both.
+/// Implements `left ## right`: returns one token if the texts join to a valid one, else both.
 fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Option<Vec<Token>> {
     let text = spelling(&left, symbols) + &spelling(&right, symbols);
     if text.len() > LONGEST {
@@ -176,7 +177,6 @@ fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Option<Vec<Token>>
     })
 }
 
-/// The text of a token.
 pub(crate) fn spelling(token: &Token, symbols: &Symbols) -> String {
     use Punctuation as P;
     let TokenKind::Punctuation(mark) = token.kind else { return symbols.text(token.text).to_owned() };

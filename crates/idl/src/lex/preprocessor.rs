@@ -1,7 +1,7 @@
 //! The preprocessor: conditions, inclusion and macros, on tokens.
 //!
-//! One pass over the files makes one list of tokens. What the parser must know besides (pragmas, where an
-//! included file begins and ends, comments) is listed with the index of the token that follows it.
+//! One pass over the files makes one list of tokens. Pragmas, comments, and the beginning and end
+//! of included files are recorded with the index of the following token.
 
 use super::condition;
 use super::macros::{Macro, spelling};
@@ -17,12 +17,13 @@ use std::sync::Arc;
 
 mod expansion;
 
-/// Where included files come from.
+/// A source of included files.
 pub trait Files {
-    /// The content of a file, `None` when there is none.
+    /// Returns the content of a file, or `None` if it does not exist.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
 
-    /// The one name of a file that can be reached by several paths: what is guarded against being read twice goes by it.
+    /// Returns a unique name for a file that several paths may reach. Include guards and `#pragma
+    /// once` use it.
     fn identity(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for part in path.components() {
@@ -38,7 +39,7 @@ pub trait Files {
     }
 }
 
-/// No files at all: nothing can be included.
+/// A source without files: nothing can be included.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
 
@@ -48,29 +49,27 @@ impl Files for NoFiles {
     }
 }
 
-/// What comes out.
+/// The output of the preprocessor.
 #[derive(Debug, Default)]
 pub(crate) struct Preprocessed {
-    /// All tokens of the text, the last of them [`TokenKind::End`].
+    /// All tokens; the last one is [`TokenKind::End`].
     pub(crate) tokens: Vec<Token>,
-    /// What happens between tokens, each with the index of the token before which it happens.
+    /// Events between tokens, each with the index of the following token.
     pub(crate) events: Vec<(usize, Event)>,
-    /// Comments, each with the index of the token that follows it.
+    /// Comments, each with the index of the following token.
     pub(crate) comments: Vec<(usize, Comment)>,
 }
 
-/// Something that stands between tokens.
+/// An event between tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// An included file begins.
     Enter,
-    /// An included file ended.
     Leave,
     /// `#pragma` with the tokens of its line.
     Pragma(Span, Vec<Token>),
 }
 
-/// What the preprocessor works with.
+/// The inputs of the preprocessor.
 pub(crate) struct Environment<'e> {
     pub(crate) include: &'e [PathBuf],
     /// `NAME` or `NAME=VALUE`.
@@ -105,8 +104,11 @@ pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8
     preprocessor.output
 }
 
-/// Macros that are there without a definition. Files of CORBA services tell omniidl and us apart from compilers that know no escaped
-/// identifiers by the first two. The same text makes the same code on every day.
+/// Predefined macros.
+///
+/// IDL files of CORBA services use the first two to detect omniidl and this compiler, which support
+/// escaped identifiers. Date and time are constant, so that the same text always makes the same
+/// code.
 const OWN: [(&str, TokenKind, &str); 5] = [
     ("__CORELANE_IDL__", TokenKind::Number, "1"),
     ("__OMNIIDL__", TokenKind::Number, "1"),
@@ -115,7 +117,7 @@ const OWN: [(&str, TokenKind, &str); 5] = [
     ("__TIME__", TokenKind::String, "\"00:00:00\""),
 ];
 
-/// Names that the preprocessor knows.
+/// Symbols of the names that the preprocessor treats specially.
 struct Names {
     defined: Symbol,
     variadic: Symbol,
@@ -142,9 +144,8 @@ impl Names {
     }
 }
 
-/// A file being read.
 struct Frame {
-    /// As it was found, which is where files beside it are.
+    /// The path under which the file was found; its folder is searched for included files.
     path: PathBuf,
     identity: PathBuf,
     text: Arc<str>,
@@ -157,16 +158,16 @@ struct Frame {
 /// One `#if` ... `#endif`.
 struct Condition {
     span: Span,
-    /// Whether the text around it is taken.
+    /// True if the enclosing text is live.
     outer: bool,
-    /// Whether a group of it has been taken already.
+    /// True if a group of the condition was already taken.
     taken: bool,
-    /// Whether the current group is taken.
+    /// True if the current group is taken.
     live: bool,
     seen_else: bool,
 }
 
-/// Whether a file is wrapped in `#ifndef NAME`.
+/// The state of the detection of an include guard (`#ifndef NAME`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     Start,
@@ -175,13 +176,13 @@ enum Guard {
     Absent,
 }
 
-/// Tokens to be read before the file goes on.
+/// Tokens to read before continuing with the file.
 struct Expansion {
     tokens: Arc<[Token]>,
     next: usize,
-    /// The macro they came from.
+    /// The macro that produced the tokens.
     of: Option<Symbol>,
-    /// Nothing behind this list belongs to it: the expansion of an argument or a directive.
+    /// True for the expansion of an argument or a directive: reading stops at its end.
     barrier: bool,
 }
 
@@ -189,15 +190,15 @@ struct Preprocessor<'e> {
     environment: Environment<'e>,
     names: Names,
     macros: SymbolMap<Macro>,
-    /// What paths of included files name, as far as it was asked.
+    /// A cache of the identities of included paths.
     identities: HashMap<PathBuf, PathBuf>,
     /// Files in the source map, by identity.
     known: HashMap<PathBuf, FileId>,
-    /// Files that need not be read again while a name is defined, by identity.
+    /// Guard names of files, by identity. A file is skipped while its guard is defined.
     guards: HashMap<PathBuf, Symbol>,
     frames: Vec<Frame>,
     expansions: Vec<Expansion>,
-    /// The macros that `expansions` came from.
+    /// The macros that produced `expansions`.
     active: HashSet<Symbol>,
     found: Findings,
     output: Preprocessed,
@@ -221,7 +222,7 @@ impl Preprocessor<'_> {
         };
         let identity = self.identity(path);
         self.known.insert(identity.clone(), main);
-        // About one token in six characters, and few of them in a file of comments.
+        // About one token in six characters; fewer in files with many comments.
         self.output.tokens.reserve(self.environment.sources.file(main).text.len() / 6);
         self.define_given();
         self.enter(path.to_owned(), identity, main);
@@ -247,7 +248,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Ends the text here: a limit is reached.
+    /// Ends the token list because a limit is reached.
     fn stop(&mut self, last: Token) {
         self.take_findings();
         self.output.tokens.push(Token { kind: TokenKind::End, text: Symbol::EMPTY, ..last });
@@ -269,7 +270,7 @@ impl Preprocessor<'_> {
         self.report(diagnostic);
     }
 
-    /// Macros of our own, and those of the command line, from a text of their own.
+    /// Defines the predefined macros, and those of the command line from a separate file.
     fn define_given(&mut self) {
         for (name, kind, value) in OWN {
             let symbols = &mut *self.environment.symbols;
@@ -277,7 +278,7 @@ impl Preprocessor<'_> {
             let token = Token { kind, text, starts_line: false, spaced: true, painted: false, span: Span::default() };
             self.macros.insert(symbols.intern(name), Macro::object(vec![token]));
         }
-        // It finds its argument as a macro does.
+        // `_Pragma` parses its argument as a macro does.
         self.macros.insert(self.names.pragma, Macro::function(vec![self.names.directive], false, &[]));
         if self.environment.defines.is_empty() {
             return;
@@ -298,7 +299,7 @@ impl Preprocessor<'_> {
 
     // ---- reading -----------------------------------------------------------------------------------
 
-    /// The next token, and whether it comes from the file itself.
+    /// Returns the next token, and whether it comes directly from the file.
     fn next_token(&mut self) -> (Token, bool) {
         while let Some(expansion) = self.expansions.last_mut() {
             if let Some(token) = expansion.tokens.get(expansion.next) {
@@ -345,8 +346,8 @@ impl Preprocessor<'_> {
         (token, true)
     }
 
-    /// As [`next_token`](Self::next_token), but what stands for itself goes straight to the output: most of a text has no
-    /// macros and no directives.
+    /// Like [`next_token`](Self::next_token), but copies plain tokens straight to the output: most
+    /// text has no macros or directives.
     fn next_of_interest(&mut self) -> (Token, bool) {
         let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);
         if !self.expansions.is_empty() || !self.is_live() {
@@ -390,7 +391,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// The rest of a directive's line.
+    /// Reads the rest of a directive's line.
     fn line(&mut self) -> Vec<Token> {
         let mut tokens = Vec::new();
         self.found.skipping = !self.is_live();
@@ -408,7 +409,7 @@ impl Preprocessor<'_> {
             frame.position = scanner.position();
             tokens.push(token);
         }
-        // Comments of a directive document nothing.
+        // Comments in a directive are not documentation.
         self.found.comments.clear();
         tokens
     }
@@ -433,7 +434,7 @@ impl Preprocessor<'_> {
         self.frames.push(Frame { path, identity, text, base, position, conditions, guard });
     }
 
-    /// Ends the current file. Whether it was the last one.
+    /// Ends the current file. Returns true if it was the last one.
     fn leave(&mut self) -> bool {
         let Some(frame) = self.frames.pop() else { return true };
         for condition in &frame.conditions {
@@ -450,7 +451,7 @@ impl Preprocessor<'_> {
 
     // ---- directives --------------------------------------------------------------------------------
 
-    /// A directive, behind its `#`.
+    /// Handles a directive, after its `#`.
     fn directive(&mut self) {
         let before = self.frames.last().map(|frame| frame.position);
         let line = self.line();
@@ -464,7 +465,7 @@ impl Preprocessor<'_> {
         {
             frame.guard = Guard::Absent;
         }
-        // These lines hold prose, with apostrophes, and what is for other compilers.
+        // These lines may hold prose with apostrophes, or text for other compilers.
         if matches!(text.as_str(), "pragma" | "error" | "warning" | "ident" | "sccs") {
             self.found.diagnostics.clear();
         }
@@ -537,7 +538,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// `#pragma once`: the file guards itself with a name that nobody can write.
+    /// Handles `#pragma once`: defines a guard with a name that cannot be written in IDL.
     fn guard_once(&mut self) {
         let Some(frame) = self.frames.last() else { return };
         let name = self.environment.symbols.intern(&format!("#once {}", frame.identity.display()));
@@ -580,7 +581,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Warns of what stands behind the one name that a directive takes: it is left out, though more may have been meant.
+    /// Warns about ignored text after the single name of a directive.
     fn check_alone(&mut self, directive: &str, rest: &[Token]) {
         if let [_, next, ..] = rest {
             let warning = Diagnostic::warning(
@@ -654,7 +655,7 @@ impl Preprocessor<'_> {
 
     // ---- inclusion ---------------------------------------------------------------------------------
 
-    /// The file name of an `#include`, where it stands, and whether it is in angle brackets.
+    /// Returns the file name of an `#include`, its location, and true for angle brackets.
     fn include_name(&mut self, rest: &[Token], before: Option<Position>) -> Option<(String, Span, bool)> {
         let first = rest.first()?;
         if first.is(Punctuation::Less) {
@@ -732,7 +733,7 @@ impl Preprocessor<'_> {
         });
     }
 
-    /// Whether a file would be empty if it were read again.
+    /// Returns true if the guard of the file is defined, so that reading it again would be useless.
     fn is_guarded(&self, identity: &Path) -> bool {
         self.guards.get(identity).is_some_and(|guard| self.macros.contains_key(guard))
     }
@@ -742,6 +743,7 @@ impl Preprocessor<'_> {
         let file = if small { self.environment.sources.add(path, content) } else { None };
         match file {
             Some(file) => {
+                self.environment.sources.mark_included(file, span);
                 self.known.insert(identity.to_owned(), file);
             }
             None => self.report(Diagnostic::error(span, "the file is too large").note(format!(

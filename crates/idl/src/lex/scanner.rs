@@ -1,23 +1,24 @@
-//! Characters to tokens, for one file.
+//! The scanner: turns the characters of one file into tokens.
 //!
-//! The scanner never fails: what is not a token becomes [`TokenKind::Unknown`] or a literal as far as it
-//! goes, with a message. A backslash at the end of a line joins it to the next one, also within a token.
+//! The scanner never fails. Invalid characters become [`TokenKind::Unknown`], and an unclosed
+//! literal ends early, with a message. A backslash at the end of a line joins it to the next one,
+//! also within a token.
 
 use super::token::{Punctuation as P, Token, TokenKind};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use crate::symbol::{Symbol, Symbols};
 
-/// A comment, kept for the documentation of the declaration that follows it.
+/// A comment, kept for the documentation of the following declaration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comment {
-    /// The comment with its marks.
+    /// The comment with its delimiters.
     pub(crate) span: Span,
-    /// Whether something else stands before it on its line.
+    /// True if a token precedes it on its line.
     pub(crate) trailing: bool,
 }
 
-/// The octets that an identifier may hold.
+/// The bytes allowed in an identifier.
 const IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut octet = 0;
@@ -28,7 +29,6 @@ const IN_NAME: [bool; 256] = {
     table
 };
 
-/// Reads tokens from a text.
 #[derive(Debug)]
 pub(crate) struct Scanner<'t> {
     text: &'t str,
@@ -37,11 +37,11 @@ pub(crate) struct Scanner<'t> {
     base: u32,
     starts_line: bool,
     spaced: bool,
-    /// Where the current line begins, for comments.
+    /// True if the current line already has a token, so that a comment is trailing.
     line_has_token: bool,
 }
 
-/// Where a scanner stands in its text, to go on later.
+/// A position at which scanning can be resumed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     at: usize,
@@ -56,12 +56,12 @@ impl Position {
     }
 }
 
-/// What the scanner reports besides tokens.
+/// Comments and diagnostics found while scanning.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) comments: Vec<Comment>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// In a group left out by a condition nothing is wrong and nothing documented.
+    /// True in a group excluded by a condition: comments and errors there are ignored.
     pub(crate) skipping: bool,
 }
 
@@ -81,7 +81,8 @@ impl<'t> Scanner<'t> {
         Position { at: self.at, starts_line: self.starts_line }
     }
 
-    /// The next token; at the end of the text [`TokenKind::End`] for ever, as the first on its line.
+    /// Returns the next token. At the end of the text, always returns [`TokenKind::End`] as the
+    /// first token on its line.
     pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut Findings) -> Token {
         self.skip_space(found);
         let start = self.at;
@@ -113,7 +114,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The rest of the line as text, without comments; for `#error`, unknown directives and `<file>` names.
+    /// Returns the rest of the line as text, for `<file>` names.
     pub(crate) fn rest_of_line(&mut self) -> (&'t str, Span) {
         let start = self.at;
         let length = self.text[start..].find('\n').unwrap_or(self.text.len() - start);
@@ -146,7 +147,8 @@ impl<'t> Scanner<'t> {
         token
     }
 
-    /// Length of a line splice at `at`: a backslash, perhaps a carriage return, a line feed.
+    /// Returns the length of a line splice at `at`: a backslash, an optional carriage return, a
+    /// line feed.
     fn splice(&self, at: usize) -> usize {
         match self.text.as_bytes().get(at..) {
             Some([b'\\', b'\n', ..]) => 2,
@@ -211,7 +213,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Takes octets while `wanted(octet, the one before)` and interns them, without splices.
+    /// Takes bytes while `wanted(byte, previous byte)`, and interns them without splices.
     fn run(&mut self, symbols: &mut Symbols, wanted: impl Fn(u8, u8) -> bool) -> Symbol {
         let start = self.at;
         let mut before = 0;
@@ -236,7 +238,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// A number as the preprocessor has it: digits, letters, points, and signs behind an exponent mark.
+    /// Scans a preprocessor number: digits, letters, points, and signs after an exponent mark.
     fn number(&mut self, symbols: &mut Symbols, start: usize) -> Token {
         let hexadecimal = matches!(self.text.as_bytes().get(start..start + 2), Some([b'0', b'x' | b'X']));
         let text = self.run(symbols, |octet, before| {
@@ -248,7 +250,7 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Number, text, start)
     }
 
-    /// A literal from its opening quote; it ends with the line at the latest.
+    /// Scans a literal from its opening quote, at most to the end of the line.
     fn literal(&mut self, symbols: &mut Symbols, found: &mut Findings, start: usize) -> Token {
         let quote = self.peek(0).unwrap_or(b'"');
         self.at += 1;
@@ -298,7 +300,7 @@ impl<'t> Scanner<'t> {
             (b']', _) => (P::CloseBracket, 1),
             (b'<', b'%') => (P::OpenBrace, 2),
             (b'%', b'>') => (P::CloseBrace, 2),
-            // `sequence<::T>` has no bracket in it (C++ 2011, 2.5).
+            // `sequence<::T>` contains no bracket (C++ 2011, 2.5).
             (b'<', b':') if self.peek(2) != Some(b':') || matches!(self.peek(3), Some(b':' | b'>')) => {
                 (P::OpenBracket, 2)
             }
@@ -341,8 +343,8 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
     }
 
-    /// A character that no token starts with, or a word that does with such a letter. It is wrong only where it reaches the parser: what
-    /// macros and pragmas for other compilers hold is theirs.
+    /// Scans a character that starts no token, or a word that starts with such a letter. It is an
+    /// error only if it reaches the parser: macros and pragmas for other compilers may contain it.
     fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {
         let mut rest = self.text[start..].chars();
         let first = rest.next().unwrap_or(' ');
@@ -442,7 +444,7 @@ mod tests {
     fn what_has_no_end_is_said_once() {
         assert_eq!(texts("\"abc\nx").1, 1);
         assert_eq!(texts("/* abc").1, 1);
-        // Of these the preprocessor tells, where they are not left out.
+        // The preprocessor reports these characters, unless a condition excludes them.
         assert_eq!(texts("a $ b \u{fc}").1, 0);
         assert_eq!(texts("\"abc\\").1, 1);
         assert_eq!(texts("'\\").1, 1);

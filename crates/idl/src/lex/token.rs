@@ -3,26 +3,25 @@
 use crate::source::Span;
 use crate::symbol::Symbol;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TokenKind {
     /// An identifier or a keyword.
     Identifier,
-    /// A number as the preprocessor sees it; the parser finds out which kind.
+    /// A preprocessor number; the parser determines its type.
     Number,
-    /// A character literal with its quotes and, for a wide one, its `L`.
+    /// A character literal with its quotes and, if wide, its `L`.
     Character,
-    /// A string literal with its quotes and, for a wide one, its `L`.
+    /// A string literal with its quotes and, if wide, its `L`.
     String,
-    /// A mark or operator.
+    /// A punctuator or operator.
     Punctuation(Punctuation),
-    /// A character that no token of IDL starts with.
+    /// A character that starts no token of IDL.
     Unknown,
-    /// The end of the text.
     End,
 }
 
-/// A mark or an operator; what C++ has and IDL has not serves the preprocessor's conditions.
+/// A punctuator or operator. Those of C++ that IDL lacks serve the preprocessor's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Punctuation {
     Semicolon,
@@ -64,25 +63,23 @@ pub(crate) enum Punctuation {
     Ellipsis,
 }
 
-/// One token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    /// What it is.
     pub(crate) kind: TokenKind,
-    /// Whether it is the first on its line.
+    /// True if it is the first token on its line.
     pub(crate) starts_line: bool,
-    /// Whether white space or a comment stands before it.
+    /// True if white space or a comment precedes it.
     pub(crate) spaced: bool,
-    /// Whether it is the name of a macro that must not be expanded any more (it came out of that macro).
+    /// True for a macro name that must not be expanded again, because that macro produced it.
     pub(crate) painted: bool,
-    /// The text of an identifier or literal, empty for the others.
+    /// The text of an identifier or literal; empty for other tokens.
     pub(crate) text: Symbol,
-    /// Where it stands; behind a macro, where the macro is used.
+    /// Its location; for a token from a macro, the location of the macro's use.
     pub(crate) span: Span,
 }
 
 impl Token {
-    /// Whether this is the given mark.
+    /// Returns true if this is the given punctuator.
     #[must_use]
     pub(crate) fn is(&self, punctuation: Punctuation) -> bool {
         self.kind == TokenKind::Punctuation(punctuation)

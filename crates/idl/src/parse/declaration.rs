@@ -11,19 +11,17 @@ use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::source::Span;
 use crate::symbol::Keyword as K;
 
-/// What a list of declarations stands in.
+/// The kind of body that encloses a list of declarations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The file, or a module.
     Module,
-    /// An interface.
     Interface,
-    /// A value type.
     Value(ValueFlavor),
 }
 
 impl Parser<'_> {
-    /// Declarations up to the closing brace (which stays) or the end.
+    /// Parses declarations up to the closing brace, which is not consumed, or the end.
     pub(super) fn declarations(&mut self, place: Place, declarations: &mut Vec<Declaration>) {
         loop {
             self.events(declarations);
@@ -48,7 +46,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One declaration; `None` where it was understood and refused.
+    /// Parses one declaration. Returns `None` if it was understood and refused.
     fn declaration(&mut self, place: Place) -> Parsed<Option<Declaration>> {
         let first_token = self.at;
         let annotations = self.annotations()?;
@@ -129,7 +127,7 @@ impl Parser<'_> {
             (_, Place::Module) => return self.not_a_declaration(),
             (word, Place::Interface | Place::Value(_)) => self.member(place, word)?,
         };
-        self.end_of(&what_is(&kind))?;
+        self.end_or_skip(&what_is(&kind));
         Ok(Some(Declaration { kind, annotations, first_token }))
     }
 
@@ -139,14 +137,14 @@ impl Parser<'_> {
         self.fail(Diagnostic::error(self.token().span, message))
     }
 
-    /// Whether a word that old IDL uses as a name starts a declaration here.
+    /// Returns true if a word that old IDL uses as a name starts a declaration here.
     fn starts_declaration(&self, word: K) -> bool {
         let next = self.ahead(1);
         let by_name = next.is_some_and(|next| next.kind == TokenKind::Identifier || next.is(P::ColonColon));
         let third = self.ahead(2);
         match word {
             K::Bitset | K::Bitmask | K::Home | K::Component | K::Eventtype | K::Porttype | K::Connector => {
-                // `home foo;` in an interface would be nothing else either.
+                // `home foo;` has no other meaning in an interface either.
                 by_name
                     && third.is_some_and(|third| {
                         third.is(P::OpenBrace)
@@ -201,7 +199,7 @@ impl Parser<'_> {
             let message = "this compiler does not support template modules";
             return self.fail(Diagnostic::error(self.token().span, message));
         }
-        let open = self.expect(P::OpenBrace, "{")?;
+        let open = self.open_body()?;
         let mut body = Vec::new();
         self.declarations(Place::Module, &mut body);
         let end = self.close_body(open)?;
@@ -215,16 +213,16 @@ impl Parser<'_> {
         Ok(Some(Kind::Module(name, body, end)))
     }
 
-    /// The brace that closes a body.
+    /// Parses the closing brace of a body.
     pub(super) fn close_body(&mut self, open: Span) -> Parsed<Span> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
-        // Of characters that IDL does not have has been told.
+        // Unknown characters have already been reported.
         if self.token().kind == TokenKind::Unknown {
             return Err(Failed);
         }
-        // Of several braces without an end the innermost says enough.
+        // Only the innermost unclosed brace is reported.
         if self.diagnostics.is_full() || std::mem::replace(&mut self.unclosed, true) {
             return Err(Failed);
         }
@@ -259,10 +257,10 @@ impl Parser<'_> {
         Ok(Kind::Exception(Struct { name, base: None, members, faulty: false, end }))
     }
 
-    /// Members, whether one of them is wrong, and the closing brace.
+    /// Parses members up to the closing brace. The flag is true if one of them is faulty.
     fn members(&mut self) -> Parsed<(Vec<Member>, bool, Span)> {
-        let open = self.expect(P::OpenBrace, "{")?;
         let (mut members, mut faulty, before) = (Vec::new(), false, self.diagnostics.errors());
+        let open = self.open_body()?;
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             match self.struct_member() {
                 Ok(member) => members.push(member),
@@ -279,9 +277,14 @@ impl Parser<'_> {
     fn struct_member(&mut self) -> Parsed<Member> {
         let first_token = self.at;
         let annotations = self.annotations()?;
+        if let Some(word @ (K::Public | K::Private)) = self.keyword() {
+            let message = format!("`{}` stands in value types only", word.text());
+            let span = self.bump().span;
+            self.report(Diagnostic::error(span, message).help("leave it out: all members of a structure are public"));
+        }
         let ty = self.type_spec(Position::Member)?;
         let declarators = self.declarators("the name of the member")?;
-        self.end_of("a member")?;
+        self.end_or_skip("a member");
         Ok(Member { ty, declarators, annotations, first_token })
     }
 
@@ -297,7 +300,7 @@ impl Parser<'_> {
         self.expect(P::OpenParenthesis, "(")?;
         let discriminator = Box::new(self.type_spec(Position::Discriminator)?);
         self.expect(P::CloseParenthesis, ")")?;
-        let open = self.expect(P::OpenBrace, "{")?;
+        let open = self.open_body()?;
         let mut arms = Vec::new();
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             match self.arm() {
@@ -339,7 +342,8 @@ impl Parser<'_> {
     pub(super) fn enum_declaration(&mut self) -> Parsed<Kind> {
         self.bump();
         let name = self.name("the name of the enumeration")?;
-        let open = self.expect(P::OpenBrace, "{")?;
+        let before = self.diagnostics.errors();
+        let open = self.open_body()?;
         let mut enumerators = Vec::new();
         while !self.is(P::CloseBrace) {
             let first = self.at;
@@ -347,6 +351,7 @@ impl Parser<'_> {
             match self.name("an enumerator") {
                 Ok(name) => {
                     enumerators.push((name, first, annotations));
+                    self.no_value_of_enumerator()?;
                     self.skip_unknown()?;
                 }
                 Err(Failed) => self.skip_to_comma()?,
@@ -364,19 +369,30 @@ impl Parser<'_> {
                 );
             }
         }
-        if enumerators.is_empty() {
+        if enumerators.is_empty() && self.diagnostics.errors() == before {
             self.report(Diagnostic::error(name.span, "an enumeration needs an enumerator"));
         }
         self.close_body(open)?;
         Ok(Kind::Enum(Enum { name, enumerators }))
     }
 
-    /// Passes by what IDL has no token for, of which has been told, and what follows up to the comma.
+    /// Refuses an explicit value of an enumerator, which other languages allow.
+    fn no_value_of_enumerator(&mut self) -> Parsed<()> {
+        let Some(start) = self.take(P::Equal) else { return Ok(()) };
+        let before = self.before();
+        self.skip_to_comma()?;
+        let end = if self.before() == before { start } else { self.before() };
+        let diagnostic = Diagnostic::error(start.to(end), "an enumerator has no value of its own");
+        self.report(diagnostic.help("leave it out, and declare numbers with `const` where they matter"));
+        Ok(())
+    }
+
+    /// Skips an unknown token, already reported, and what follows it up to the comma.
     fn skip_unknown(&mut self) -> Parsed<()> {
         if self.token().kind == TokenKind::Unknown { self.skip_to_comma() } else { Ok(()) }
     }
 
-    /// Whether the next name of a list stands without the comma before it, which this says.
+    /// Reports a missing comma before the next name of a list. Returns true if it is missing.
     fn missing_comma(&mut self) -> bool {
         let missing = self.token().kind == TokenKind::Identifier && self.token().text.keyword().is_none();
         if missing {
@@ -388,7 +404,7 @@ impl Parser<'_> {
         missing
     }
 
-    /// Goes on at the `,` or `}` behind a faulty enumerator.
+    /// Skips to the `,` or `}` after a faulty enumerator.
     fn skip_to_comma(&mut self) -> Parsed<()> {
         while !self.is(P::Comma) && !self.is(P::CloseBrace) {
             if self.is_at_end() || self.is(P::Semicolon) || self.is(P::OpenBrace) {
@@ -411,7 +427,7 @@ impl Parser<'_> {
         self.bump();
         let name = self.name("the name of the bit set")?;
         let base = if self.take(P::Colon).is_some() { Some(self.scoped_name("a bit set")?) } else { None };
-        let open = self.expect(P::OpenBrace, "{")?;
+        let open = self.open_body()?;
         let mut fields = Vec::new();
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             self.annotations()?;
@@ -443,7 +459,7 @@ impl Parser<'_> {
     fn bitmask(&mut self) -> Parsed<Kind> {
         self.bump();
         let name = self.name("the name of the bit mask")?;
-        let open = self.expect(P::OpenBrace, "{")?;
+        let open = self.open_body()?;
         let mut flags = Vec::new();
         while !self.is(P::CloseBrace) {
             let annotations = self.annotations()?;
@@ -457,12 +473,12 @@ impl Parser<'_> {
         Ok(Kind::Bitmask(name, flags))
     }
 
-    /// `@annotation N { T member default v; };`
+    /// Parses `@annotation N { T member default v; };`
     fn annotation_type(&mut self, first_token: usize) -> Parsed<Declaration> {
         self.bump();
         self.bump();
         let name = self.annotation_word()?;
-        let open = self.expect(P::OpenBrace, "{")?;
+        let open = self.open_body()?;
         let (mut body, mut members) = (Vec::new(), Vec::new());
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             let start = self.at;
@@ -494,7 +510,7 @@ impl Parser<'_> {
     }
 }
 
-/// How messages call a declaration.
+/// Returns the name of a kind of declaration for messages.
 fn what_is(kind: &Kind) -> String {
     let text = match kind {
         Kind::Interface(_) | Kind::InterfaceForward(..) => "an interface",
@@ -513,8 +529,8 @@ fn what_is(kind: &Kind) -> String {
     text.to_owned()
 }
 
-/// Number of single-letter changes that make one word the other, at least; exact up to 2.
-fn distance(one: &str, two: &str) -> usize {
+/// Returns the edit distance of two words; exact up to 2.
+pub(crate) fn distance(one: &str, two: &str) -> usize {
     let (one, two) = (one.as_bytes(), two.as_bytes());
     if one.len().abs_diff(two.len()) > 2 {
         return 3;

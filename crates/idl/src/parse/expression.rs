@@ -8,14 +8,14 @@ use crate::source::Span;
 use crate::symbol::Keyword;
 
 impl Parser<'_> {
-    /// Operators one behind the other, each of which makes the tree one deeper.
+    /// Maximum number of operators in a row; each makes the tree one level deeper.
     const LONGEST: usize = 500;
 
     pub(super) fn expression(&mut self) -> Parsed<Expression> {
         self.nested(|parser| parser.binary(0))
     }
 
-    /// Parses what stands behind a `<`.
+    /// Runs `parse` on the text after a `<`.
     pub(super) fn in_angles<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.angles += 1;
         let result = parse(self);
@@ -133,7 +133,7 @@ impl Parser<'_> {
         self.report(Diagnostic::error(Span { start: at(fault.at.start), end: at(fault.at.end) }, fault.message));
     }
 
-    /// String literals side by side make one.
+    /// Parses adjacent string literals, which are joined.
     pub(super) fn string_literal(&mut self) -> Parsed<(String, bool)> {
         let mut value = String::new();
         let mut width = None;

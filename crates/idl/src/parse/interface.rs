@@ -1,4 +1,4 @@
-//! Interfaces and value types, and what stands in them.
+//! Interfaces, value types and their members.
 
 use super::declaration::Place;
 use super::types::Position;
@@ -21,7 +21,7 @@ impl Parser<'_> {
             return Ok(Kind::InterfaceForward(flavor, name));
         }
         let bases = if self.take(P::Colon).is_some() { self.bases("an interface")? } else { Vec::new() };
-        let open = self.expect(P::OpenBrace, "{")?;
+        let open = self.open_body()?;
         let mut body = Vec::new();
         self.declarations(Place::Interface, &mut body);
         let end = self.close_body(open)?;
@@ -75,14 +75,14 @@ impl Parser<'_> {
             bases = self.bases("a value type")?;
         }
         let supports = if self.take_keyword(K::Supports).is_some() { self.bases("an interface")? } else { Vec::new() };
-        let open = self.expect(P::OpenBrace, "{")?;
+        let open = self.open_body()?;
         let mut body = Vec::new();
         self.declarations(Place::Value(flavor), &mut body);
         let end = self.close_body(open)?;
         Ok(Kind::Value(Value { flavor, name, truncatable, bases, supports, body, end }))
     }
 
-    /// An operation, an attribute, state or a factory.
+    /// Parses an operation, an attribute, state or a factory.
     pub(super) fn member(&mut self, place: Place, word: Option<K>) -> Parsed<Kind> {
         let value = match place {
             Place::Value(flavor) => Some(flavor),
@@ -93,6 +93,11 @@ impl Parser<'_> {
             (Some(K::Public | K::Private), Some(flavor)) => {
                 let span = self.bump().span;
                 let public = word == Some(K::Public);
+                if let Some(colon) = self.take(P::Colon) {
+                    let text = if public { "public" } else { "private" };
+                    let diagnostic = Diagnostic::error(colon, format!("`{text}` has no `:` in IDL"));
+                    self.report(diagnostic.help(format!("write `{text}` in front of each member")));
+                }
                 let ty = self.type_spec(Position::Member)?;
                 let declarators = self.declarators("the name of the member")?;
                 if flavor == ValueFlavor::Abstract {
@@ -113,20 +118,51 @@ impl Parser<'_> {
             }
             (Some(K::Public | K::Private | K::Factory), None) => {
                 let message = format!("{} stands in value types only", self.found());
-                self.fail(Diagnostic::error(self.token().span, message))
+                let diagnostic = Diagnostic::error(self.token().span, message);
+                if word == Some(K::Factory) {
+                    return self.fail(diagnostic);
+                }
+                self.report(diagnostic.help("leave it out: all operations and attributes are public"));
+                self.bump();
+                self.member(place, self.keyword())
             }
             (Some(K::Module | K::Interface | K::Local | K::Abstract | K::Valuetype | K::Custom), _) => {
                 let message = format!("{} cannot stand in an interface or value type", self.found());
                 self.fail(Diagnostic::error(self.token().span, message).help("move it in front of the interface"))
             }
-            _ => self.operation(),
+            _ => {
+                self.foreign_modifier();
+                self.operation(value.is_some())
+            }
         }
     }
 
-    fn operation(&mut self) -> Parsed<Kind> {
+    /// Refuses a method modifier of other languages.
+    fn foreign_modifier(&mut self) {
+        const WORDS: &[&str] = &["extern", "final", "inline", "protected", "static", "synchronized", "virtual"];
+        let token = self.token();
+        let is_word = |ahead: usize| self.ahead(ahead).is_some_and(|next| next.kind == TokenKind::Identifier);
+        // A single such word before a name is a type.
+        let text = self.symbols.text(token.text);
+        if token.kind != TokenKind::Identifier || !WORDS.contains(&text) || !is_word(1) || !is_word(2) {
+            return;
+        }
+        let message = format!("`{text}` is not a word of IDL");
+        let help = "leave it out: how an operation is implemented is not part of an interface";
+        self.report(Diagnostic::error(token.span, message).help(help));
+        self.bump();
+    }
+
+    fn operation(&mut self, in_value: bool) -> Parsed<Kind> {
         let oneway = self.take_keyword(K::Oneway);
+        let start = self.token().span;
         let result = self.type_spec(Position::Result)?;
         let name = self.name("the name of the operation")?;
+        if in_value && (self.is(P::Semicolon) || self.is(P::Comma) || self.is(P::OpenBracket)) {
+            let message = "a member of a value type is `public` or `private`";
+            let diagnostic = Diagnostic::error(start.to(name.span), message).label("neither");
+            return self.fail(diagnostic.help("write `public` or `private` in front of it"));
+        }
         let parameters = self.parameters()?;
         let raises = self.raises(K::Raises)?;
         let mut context = Vec::new();
@@ -157,6 +193,13 @@ impl Parser<'_> {
         self.expect(P::OpenParenthesis, "(")?;
         let mut parameters = Vec::new();
         if self.take(P::CloseParenthesis).is_some() {
+            return Ok(parameters);
+        }
+        if self.keyword() == Some(K::Void) && self.ahead(1).is_some_and(|next| next.is(P::CloseParenthesis)) {
+            let span = self.bump().span;
+            self.bump();
+            let diagnostic = Diagnostic::error(span, "`void` is not a parameter");
+            self.report(diagnostic.help("write `()` where there are no parameters"));
             return Ok(parameters);
         }
         loop {
@@ -207,7 +250,7 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Says which list of exceptions an attribute has where another stands.
+    /// Reports a list of exceptions that this attribute cannot have, and the correct one.
     fn misplaced_raises(&mut self, readonly: bool, word: K) {
         let both = "write `getraises (..)` for what reading raises, then `setraises (..)` for what setting does";
         let (message, help) = match (readonly, word) {
@@ -224,9 +267,14 @@ impl Parser<'_> {
     }
 
     fn attribute(&mut self) -> Parsed<Kind> {
-        let readonly = self.take_keyword(K::Readonly).is_some();
+        let mut readonly = self.take_keyword(K::Readonly).is_some();
         if self.take_keyword(K::Attribute).is_none() {
             return self.expected("`attribute`");
+        }
+        if let Some(span) = self.take_keyword(K::Readonly) {
+            let diagnostic = Diagnostic::error(span, "`readonly` stands in front of `attribute`");
+            self.report(diagnostic.help("write `readonly attribute`"));
+            readonly = true;
         }
         let ty = self.type_spec(Position::Parameter)?;
         let mut names = vec![self.plain_declarator("the name of the attribute", "an attribute")?];

@@ -1,9 +1,9 @@
-//! Literals: their text to their value.
+//! The values of literals.
 
 use crate::ast::ExpressionKind;
 use crate::binary128::Binary128;
 
-/// The value of a number, or what is wrong with it.
+/// Returns the value of a number, or an error message.
 pub(super) fn number(text: &str) -> Result<ExpressionKind, String> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return integer(text, digits, 16);
@@ -12,6 +12,10 @@ pub(super) fn number(text: &str) -> Result<ExpressionKind, String> {
         return fixed_point(text, fixed);
     }
     if text.contains(['.', 'e', 'E']) {
+        let plain = text.strip_suffix(['f', 'F', 'l', 'L']);
+        if plain.is_some_and(|plain| plain.parse::<f64>().is_ok()) {
+            return Err(format!("`{}` is not a number of IDL; numbers have no suffix", shown(text)));
+        }
         let valid = text.bytes().all(|octet| octet.is_ascii_digit() || b".eE+-".contains(&octet));
         let double = text.parse::<f64>().ok().filter(|_| valid);
         let both = double.and_then(|double| Some(ExpressionKind::Float(double, Binary128::of_literal(text)?)));
@@ -27,7 +31,7 @@ pub(super) fn number(text: &str) -> Result<ExpressionKind, String> {
     integer(text, text, 10)
 }
 
-/// A text as messages show it: the beginning of a long one.
+/// Returns the beginning of a text, for messages.
 fn shown(text: &str) -> &str {
     &text[..text.floor_char_boundary(100)]
 }
@@ -57,13 +61,13 @@ fn fixed_point(text: &str, digits: &str) -> Result<ExpressionKind, String> {
         .map_err(|_| format!("`{}` is not a fixed-point number", shown(text)))
 }
 
-/// What is wrong in a literal: the octets of its text concerned, and the message.
+/// An error in a literal: a byte range of its text, and the message.
 pub(crate) struct Fault {
     pub(crate) at: std::ops::Range<usize>,
     pub(crate) message: String,
 }
 
-/// Whether a character or string literal has its closing quote.
+/// Returns true if a character or string literal has its closing quote.
 pub(super) fn is_closed(text: &str) -> bool {
     let literal = text.strip_prefix('L').unwrap_or(text);
     let mut rest = literal.char_indices().skip(1);
@@ -77,8 +81,8 @@ pub(super) fn is_closed(text: &str) -> bool {
     false
 }
 
-/// The characters of a character or string literal (with its quotes and perhaps an `L`), and whether it is
-/// wide. Stops at the first fault.
+/// Returns the characters of a character or string literal, and true if it is wide. `text` has the
+/// quotes and the optional `L`. Stops at the first error.
 pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), Fault> {
     let wide = text.starts_with('L');
     let start = usize::from(wide) + 1;
@@ -102,7 +106,8 @@ pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), Fault> {
     Ok((characters, wide))
 }
 
-/// The character that an escape at the beginning of `text` stands for, and the escape's length.
+/// Returns the character of the escape at the start of `text`, and the length of the escape in
+/// bytes.
 fn escape(text: &str, wide: bool) -> Result<(char, usize), &'static str> {
     let digits = |from: usize, most: usize, radix: u32| {
         let digits = text[from..].chars().take(most).take_while(|digit| digit.is_digit(radix)).count();
@@ -133,7 +138,8 @@ fn escape(text: &str, wide: bool) -> Result<(char, usize), &'static str> {
     Ok((simple, 2))
 }
 
-/// The character outside of the first 65,536 that two escapes at the beginning of `text` are in UTF-16: `\ud83d\ude00`.
+/// Returns the character beyond the first 65,536 that two escapes at the start of `text` form in
+/// UTF-16: `\ud83d\ude00`.
 fn surrogates(text: &str) -> Option<char> {
     let unit = |from: usize| {
         let digits = text.get(from..)?.strip_prefix("\\u")?.get(..4)?;

@@ -7,18 +7,18 @@ use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::source::Span;
 use crate::symbol::Keyword as K;
 
-/// Where a type stands, which says what it may be.
+/// The place of a type, which restricts the types allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
-    /// In a `typedef`, a member, an arm: anything but void.
+    /// In a `typedef`, a member or a union arm: any type but void.
     Member,
-    /// The element of a sequence: no definition in place.
+    /// The element of a sequence: no type definition in place.
     Element,
-    /// A parameter, an attribute: nothing made in place.
+    /// A parameter or an attribute: no anonymous type and no definition in place.
     Parameter,
-    /// The result of an operation: void too.
+    /// The result of an operation: also void.
     Result,
-    /// A constant: fixed without digits.
+    /// A constant: also `fixed` without digits.
     Constant,
     /// The discriminator of a union: an enumeration may be defined in place.
     Discriminator,
@@ -79,6 +79,9 @@ impl Parser<'_> {
         let basic = |basic| Ok(TypeKind::Basic(basic));
         let word = self.keyword().filter(|word| word.is_reserved() || !self.redefined.contains(&token.text));
         let Some(word) = word else {
+            if let Some(kind) = self.type_of_cpp(position) {
+                return kind;
+            }
             return Ok(TypeKind::Named(self.scoped_name("a type")?));
         };
         if matches!(word, K::Struct | K::Union | K::Enum | K::Exception | K::Bitmask | K::Bitset) {
@@ -137,12 +140,41 @@ impl Parser<'_> {
         basic(simple)
     }
 
+    /// Reports a type of C++'s standard library, and parses the IDL type of another name.
+    fn type_of_cpp(&mut self, position: Position) -> Option<Parsed<TypeKind>> {
+        let token = self.token();
+        let behind = self.ahead(1).filter(|_| self.symbols.text(token.text) == "std")?;
+        let named = self.ahead(2).filter(|_| behind.is(P::ColonColon))?;
+        let text = self.symbols.text(named.text).to_owned();
+        let opens = self.ahead(3).is_some_and(|next| next.is(P::Less));
+        let wanted = match text.as_str() {
+            "string" | "wstring" => text.as_str(),
+            "map" if opens => "map",
+            "vector" if opens => "sequence",
+            _ => return None,
+        };
+        let diagnostic = Diagnostic::error(token.span.to(named.span), format!("`std::{text}` is a type of C++"));
+        self.report(diagnostic.help(format!("write `{wanted}`")));
+        self.bump();
+        self.bump();
+        Some(if text == "vector" { self.sequence() } else { self.type_kind(position) })
+    }
+
     fn unsigned(&mut self) -> Parsed<TypeKind> {
         self.bump();
         if self.take_keyword(K::Short).is_some() {
             return Ok(TypeKind::Basic(Basic::UShort));
         }
         if self.take_keyword(K::Long).is_none() {
+            let token = self.token();
+            if token.kind == TokenKind::Identifier && matches!(self.symbols.text(token.text), "int" | "char") {
+                let (found, int) = (self.found(), self.symbols.text(token.text) == "int");
+                let (wanted, basic) = if int { ("unsigned long", Basic::ULong) } else { ("octet", Basic::Octet) };
+                self.bump();
+                let diagnostic = Diagnostic::error(token.span, format!("{found} cannot be `unsigned` in IDL"));
+                self.report(diagnostic.help(format!("write `{wanted}`")));
+                return Ok(TypeKind::Basic(basic));
+            }
             return self.expected("`short` or `long`");
         }
         let long = self.take_keyword(K::Long).is_some();
@@ -212,7 +244,7 @@ impl Parser<'_> {
         Ok(Box::new(bound))
     }
 
-    /// `>`, or the first half of `>>`.
+    /// Parses `>`, or the first half of `>>`.
     fn close_angle(&mut self) -> Parsed<()> {
         if self.take(P::Greater).is_some() {
             return Ok(());
@@ -245,7 +277,7 @@ impl Parser<'_> {
         Ok(declarators)
     }
 
-    /// A name that cannot be an array.
+    /// Parses a name that cannot be an array.
     pub(super) fn plain_declarator(&mut self, what: &str, thing: &str) -> Parsed<crate::ast::Name> {
         let declarator = self.declarator(what)?;
         if let (Some(first), Some(last)) = (declarator.dimensions.first(), declarator.dimensions.last()) {

@@ -1,4 +1,5 @@
-//! Annotations: the standard ones, ours for real time, and those that a text declares (IDL 4.2, 7.4.15).
+//! Annotations: the standard ones, Corelane's real-time ones, and those declared in the source (IDL
+//! 4.2, 7.4.15).
 
 use super::standard::Place;
 use super::{At, Failed, Resolved, Resolver, What};
@@ -8,7 +9,7 @@ use crate::model::{DefinitionId, Kind, Type};
 use crate::source::Span;
 use crate::symbol::Symbol;
 
-/// What an annotation that the text declares takes.
+/// A parameter of an annotation that the source declares.
 #[derive(Clone, Debug)]
 pub(super) struct Parameter {
     name: Symbol,
@@ -18,7 +19,7 @@ pub(super) struct Parameter {
 }
 
 impl Resolver<'_> {
-    /// `@annotation N { ... };`
+    /// Declares an annotation: `@annotation N { ... };`
     pub(super) fn annotation_type(&mut self, annotation: &AnnotationType, declaration: &Declaration, at: At) {
         let id = self.add(at, annotation.name, declaration.first_token, Kind::Annotation);
         let symbol = self.annotation_symbol(annotation.name);
@@ -43,7 +44,7 @@ impl Resolver<'_> {
         self.annotations.insert(id, parameters);
     }
 
-    /// Annotations have names of their own.
+    /// Returns the name with `@` in front: annotations have their own name space.
     fn annotation_symbol(&mut self, name: Name) -> Symbol {
         let text = format!("@{}", self.text(name.symbol));
         self.symbols.intern(&text)
@@ -59,7 +60,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The declaration of an annotation that the text itself declares.
+    /// Finds the annotation if the source declares it.
     fn find_annotation(&mut self, annotation: &Annotation, name: Name, at: At) -> Option<DefinitionId> {
         let symbol = self.annotation_symbol(name);
         let (_, path) = annotation.name.parts.split_last()?;
@@ -79,7 +80,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// The arguments of an annotation against what its declaration takes.
+    /// Checks the arguments of an annotation against its declaration.
     fn check_arguments(&mut self, id: DefinitionId, annotation: &Annotation, at: At) {
         let Some(parameters) = self.annotations.get(&id).cloned() else { return };
         let place = self.model.get(id).span;
@@ -110,7 +111,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// A single argument without a name is for the only member, or for the one called `value`.
+    /// Returns the parameter for a single unnamed argument: the only one, or the one called
+    /// `value`.
     fn only_parameter<'p>(&self, parameters: &'p [Parameter], annotation: &Annotation) -> Option<&'p Parameter> {
         match (parameters, annotation.arguments.as_slice()) {
             ([only], [_]) => Some(only),
@@ -123,7 +125,7 @@ impl Resolver<'_> {
         if is_any(&parameter.ty) {
             return;
         }
-        // What is declared within the annotation may be used by its plain name.
+        // Names declared within the annotation may be used unqualified.
         let scope = self.scope_of(id).unwrap_or(at.scope);
         let inner = matches!(&value.kind, crate::ast::ExpressionKind::Named(name)
             if !name.absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));
@@ -131,7 +133,7 @@ impl Resolver<'_> {
         let _ = self.evaluate_as(value, &parameter.ty, value.span, at);
     }
 
-    /// The number that a standard annotation gives, such as `@bit_bound(8)`, if it is there.
+    /// Returns the number in a standard annotation, such as `@bit_bound(8)`, if present.
     pub(super) fn annotated_number(
         &mut self,
         annotations: &[Annotation],

@@ -1,4 +1,4 @@
-//! Bit masks, bit sets, and how many bits an enumeration takes (IDL 4.2, 7.4.13).
+//! Bit masks, bit sets, and the size of enumerations in bits (IDL 4.2, 7.4.13).
 
 use super::standard::Place;
 use super::{At, Failed, Resolver, What};
@@ -7,11 +7,11 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{BitField, Bitmask, Bitset, DefinitionId, Kind, Type};
 use crate::source::Span;
 
-/// More bits than this no integer has.
+/// The largest integer size, in bits.
 const MOST: u32 = 64;
 
 impl Resolver<'_> {
-    /// `@bit_bound(N)`: how many bits a type takes, `usual` without it.
+    /// Returns the size in bits from `@bit_bound(N)`, or `usual` without it.
     pub(super) fn bit_bound(&mut self, annotations: &[Annotation], usual: u32, most: u32, at: At) -> u32 {
         match self.annotated_number(annotations, "bit_bound", at) {
             Ok(Some((bits, span))) if bits == 0 || bits > most => {
@@ -117,7 +117,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// The type that a field has in programs must hold its bits.
+    /// Checks that the type of a field can hold its bits.
     fn check_field(&mut self, ty: &Type, width: u32, span: Span) {
         let room = match self.model.resolved(ty) {
             Type::Basic(Basic::Boolean) => 1,

@@ -1,4 +1,4 @@
-//! Constant expressions: their values, and the typing rules of CORBA 3.10.2.
+//! Evaluates constant expressions by the typing rules of CORBA 3.10.2.
 
 use super::{At, Failed, Found, Resolved, Resolver, What, decimal};
 use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{ConstantValue as V, DefinitionId, Kind, Type};
 use crate::source::Span;
 
-/// What a constant expression has to be.
+/// The required type of a constant expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Target {
     Integer {
@@ -28,7 +28,7 @@ enum Target {
         bound: Option<u32>,
     },
     Enumerator(DefinitionId),
-    /// The label of a union arm, which is an enumerator.
+    /// The label of a union arm, as an enumerator.
     Label(DefinitionId),
 }
 
@@ -59,7 +59,7 @@ impl Target {
 const ULONG: Target = Target::Integer { bits: 32, signed: false, name: "unsigned long" };
 
 impl Resolver<'_> {
-    /// The size of an array, a bound: a positive integer constant.
+    /// Evaluates an array size or a bound: a positive integer constant.
     pub(super) fn size(&mut self, expression: &Expression, at: At) -> Resolved<u32> {
         let size = self.non_negative(expression, at)?;
         if size == 0 {
@@ -68,7 +68,7 @@ impl Resolver<'_> {
         Ok(size)
     }
 
-    /// A constant that is an integer of 32 bits without a sign.
+    /// Evaluates an unsigned 32-bit constant.
     pub(super) fn non_negative(&mut self, expression: &Expression, at: At) -> Resolved<u32> {
         match self.evaluate_checked(expression, ULONG, at)? {
             V::Integer(value) => u32::try_from(value).map_err(|_| Failed),
@@ -76,7 +76,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The value of a label of a union whose discriminator has this type.
+    /// Evaluates a label of a union with a discriminator of this type.
     pub(super) fn evaluate_label(&mut self, expression: &Expression, ty: &Type, place: Span, at: At) -> Resolved<V> {
         match self.model.resolved_definition(ty).filter(|id| matches!(self.model.get(*id).kind, Kind::Enum(_))) {
             Some(of) => self.evaluate_checked(expression, Target::Label(of), at),
@@ -84,7 +84,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The value of an expression that has to be of a type.
+    /// Evaluates an expression that must have this type.
     pub(super) fn evaluate_as(&mut self, expression: &Expression, ty: &Type, place: Span, at: At) -> Resolved<V> {
         let target = match self.model.resolved(ty) {
             Type::Faulty => return Err(Failed),
@@ -104,7 +104,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Looks an expression over whose type is unknown, for what is wrong with its names.
+    /// Checks only the names in an expression whose type is unknown.
     pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: At) -> Resolved<()> {
         match &expression.kind {
             E::Named(name) => self.look_up(name, at.scope, true).map(drop),
@@ -130,7 +130,7 @@ impl Resolver<'_> {
                 }
             }
             (V::Float(number), Target::Float { kind }) => {
-                // What rounds to the largest number of the type is in its range.
+                // A value that rounds to the largest number of the type is in range.
                 #[expect(clippy::cast_possible_truncation, reason = "whether it fits is the question")]
                 let fits = number.is_finite() && (kind != Basic::Float || (*number as f32).is_finite());
                 if !fits {
@@ -138,7 +138,7 @@ impl Resolver<'_> {
                     return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
                 }
                 if kind == Basic::Float {
-                    // It is the value that others find who use the constant.
+                    // Other uses of the constant see the rounded value.
                     #[expect(clippy::cast_possible_truncation, reason = "the value of a `float` is rounded to one")]
                     let value = f64::from(*number as f32);
                     return Ok(V::Float(value));
@@ -321,7 +321,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The enumerator that a label names without the scope of its enumeration, where the name means nothing else.
+    /// Returns the enumerator that a label names without its scope, if the name has no other
+    /// meaning.
     fn label_without_scope(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Option<DefinitionId> {
         let (Target::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else { return None };
         if !matches!(self.find_outwards(single.symbol, at.scope), (Found::Nothing, _)) {
@@ -370,7 +371,7 @@ impl Resolver<'_> {
         self.fail(Diagnostic::error(span, message))
     }
 
-    /// Sub-expressions too have to fit what a constant can be at most.
+    /// Checks that the value of a sub-expression fits 64 bits.
     fn in_range(&mut self, value: Option<i128>, span: Span) -> Resolved<V> {
         match value.filter(|value| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value)) {
             Some(value) => Ok(V::Integer(value)),
@@ -417,7 +418,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Sub-expressions too have to be numbers.
+    /// Checks that a floating-point sub-expression is finite.
     fn finite(&mut self, value: V, finite: bool, span: Span, target: Target) -> Resolved<V> {
         match target {
             Target::Float { kind } if !finite => {
@@ -434,7 +435,7 @@ impl Resolver<'_> {
             Binary::Xor => Some(left ^ right),
             Binary::And => Some(left & right),
             Binary::ShiftLeft | Binary::ShiftRight => match shift {
-                // What is shifted out of 64 bits is gone.
+                // Bits shifted out of 64 bits are lost.
                 Some(shift) if operator == Binary::ShiftLeft && left >= 0 => {
                     Some((left << shift) & i128::from(u64::MAX))
                 }
@@ -478,7 +479,7 @@ fn basic_target(basic: Basic) -> Option<Target> {
     }
 }
 
-/// An integer where a floating-point number is wanted.
+/// Converts an integer to a floating-point value.
 fn integer_as(number: i128, kind: Basic) -> V {
     let long = Binary128::of_integer(number);
     if kind == Basic::LongDouble { V::LongDouble(long) } else { V::Float(long.to_double()) }

@@ -1,16 +1,18 @@
-//! Fixed-point arithmetic of constant expressions (CORBA 3.10.2): exact, then cut to 31 digits, none of them more than 31
-//! places behind the point. The runtime's `Decimal` computes the same.
+//! Fixed-point arithmetic of constant expressions (CORBA 3.10.2).
+//!
+//! Results are exact, then cut to 31 digits, with at most 31 places after the point. The runtime's
+//! `Decimal` computes the same.
 
 use crate::ast::Binary;
 
-/// Digits that a number has at most, all together and behind the point.
+/// Maximum number of digits, in total and after the point.
 const MOST: usize = 31;
 
-/// A number: its digits, and how many of them are behind the point.
+/// A number: its digits, and how many of them are after the point.
 pub(super) type Fixed = (i128, u32);
 
-/// The result of an operator: `None` for an operator that there is not, `Some(None)` for a value whose whole part has more
-/// than 31 digits, or a division by zero.
+/// Applies an operator. `None` for an unsupported operator. `Some(None)` for a division by zero, or
+/// a value whose whole part has more than 31 digits.
 pub(super) fn apply(operator: Binary, left: Fixed, right: Fixed) -> Option<Option<Fixed>> {
     Some(match operator {
         Binary::Add => sum(left, right),
@@ -62,7 +64,8 @@ fn quotient(left: Fixed, right: Fixed) -> Option<Fixed> {
         (left.0.unsigned_abs().checked_div(divisor)?, left.0.unsigned_abs().checked_rem(divisor)?);
     let (mut scale, taken) = (left.1, right.1);
     let limit = 10_u128.pow(30);
-    // Each step is one more digit. A scale below that of the divisor is a number before the point that is not over.
+    // Each step adds a digit. While the scale is below the divisor's, digits before the point are
+    // still missing.
     while scale < taken || (rest != 0 && digits < limit && ((scale - taken) as usize) < MOST) {
         if digits >= limit {
             return None;
@@ -75,7 +78,7 @@ fn quotient(left: Fixed, right: Fixed) -> Option<Fixed> {
     cut(digits_of(digits), scale - taken, (left.0 < 0) != (right.0 < 0))
 }
 
-/// The digits of a number, the last one first.
+/// Returns the digits of a number, the last one first.
 fn digits_of(mut number: u128) -> Vec<u8> {
     let mut digits = Vec::with_capacity(2 * MOST);
     while number > 0 {
@@ -105,7 +108,7 @@ fn added(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// `two` is not greater.
+/// Subtracts; `two` must not be greater than `one`.
 fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     let mut taken = 0;
     let places = (0..one.len()).map(|at| {
@@ -116,7 +119,7 @@ fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// The number that is left when digits are dropped from the end for which there is no room, and zeros.
+/// Drops the last digits that do not fit, and trailing zeros after the point.
 fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<Fixed> {
     let significant = |digits: &[u8]| digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
     digits.truncate(significant(&digits));
@@ -158,10 +161,10 @@ mod tests {
         let two = 1_000_000_000_000_000_000_000_000_000_001;
         let product = Some((1_234_567_890_123_456_789_012_345_678_902, 30));
         assert_eq!(apply(B::Multiply, (one, 30), (two, 30)), Some(product));
-        // No more than 31 places behind the point, leading zeros counted.
+        // At most 31 places after the point, including leading zeros.
         assert_eq!(apply(B::Divide, (1, 0), (300, 0)), Some(Some((33_333_333_333_333_333_333_333_333_333, 31))));
         assert_eq!(apply(B::Multiply, (1, 19), (1, 19)), Some(Some((0, 0))));
-        // Fraction digits go where the whole part needs the room.
+        // Digits after the point are dropped if the whole part needs the room.
         assert_eq!(apply(B::Add, (10_i128.pow(30), 0), (1, 31)), Some(Some((10_i128.pow(30), 0))));
         assert_eq!(apply(B::Add, (10_i128.pow(31) - 1, 0), (1, 0)), Some(None));
         assert_eq!(apply(B::Divide, (10_i128.pow(30), 0), (1, 1)), Some(None));

@@ -64,6 +64,18 @@ impl Resolver<'_> {
         }
     }
 
+    /// Reports a module whose name differs from one of the ORB's modules only in case.
+    fn check_unlike_built_in(&mut self, name: Name, built_in: Symbol) {
+        if name.symbol == built_in {
+            return;
+        }
+        let (text, known) = (self.text(name.symbol), self.text(built_in));
+        let message = format!("`{text}` and `{known}`, the module of the ORB itself, differ only in case");
+        let diagnostic = Diagnostic::error(name.span, message).label("declared here");
+        let diagnostic = diagnostic.note("not every language tells them apart, so IDL takes them as one name");
+        self.report(diagnostic.help("choose another name"));
+    }
+
     fn simple(&mut self, name: Name, kind: Kind, declaration: &Declaration, at: At) {
         let id = self.add(at, name, declaration.first_token, kind);
         self.declare(at.scope, name, What::Definition(id));
@@ -78,7 +90,10 @@ impl Resolver<'_> {
         };
         let id = match (reopened, known) {
             (Some(id), Some(entry)) => {
-                self.check_spelling(name, entry.symbol, id);
+                match entry.span == Span::default() {
+                    true => self.check_unlike_built_in(name, entry.symbol),
+                    false => self.check_spelling(name, entry.symbol, id),
+                }
                 self.check_same_prefix(id, name, "opened");
                 if let Some(scope) = self.scope_of(id) {
                     let scope = &mut self.scopes[scope.0];
@@ -169,7 +184,7 @@ impl Resolver<'_> {
         self.announced.push((id, name.span));
     }
 
-    /// The announcement that a definition fulfils, if there is one, with its scope opened anew.
+    /// Finds the forward declaration that this definition completes, and sets its location.
     fn fulfil(&mut self, name: Name, first_token: usize, at: At, fits: impl Fn(&Kind) -> bool) -> Option<DefinitionId> {
         let entry = self.entry(at.scope, name.symbol)?;
         let What::Definition(id) = entry.what else { return None };
@@ -253,7 +268,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The base of a structure or bit set, if the chain of its bases is not too long.
+    /// Returns the base of a structure or bit set, unless the chain of bases is too long.
     pub(super) fn check_chain(&mut self, base: DefinitionId, span: Span) -> Option<DefinitionId> {
         let next = |id: DefinitionId| match &self.model.get(id).kind {
             Kind::Struct(structure) => structure.base,
@@ -268,7 +283,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// Members from one line.
+    /// Adds the members of one declaration line.
     pub(super) fn members(
         &mut self,
         ty: &ast::Type,
@@ -292,7 +307,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Members must not be called as those of the base.
+    /// Checks that no member has the name of an inherited one.
     pub(super) fn check_members_differ(
         &mut self,
         inherited: &[(Symbol, Span)],
@@ -386,7 +401,12 @@ impl Resolver<'_> {
             _ => false,
         };
         if !fits {
-            let note = "it can be an integer type, `char`, `wchar`, `octet`, `boolean` or an enumeration";
+            let note = match self.extended {
+                true => "it can be an integer type, `char`, `wchar`, `octet`, `boolean` or an enumeration",
+                false => {
+                    "it can be `short`, `long`, `long long`, each also `unsigned`, `char`, `wchar`, `boolean` or an enumeration"
+                }
+            };
             self.report(
                 Diagnostic::error(written.span, "the discriminator of a union cannot have this type").note(note),
             );
@@ -487,7 +507,7 @@ impl Resolver<'_> {
         Some(id)
     }
 
-    /// Announcements that nothing followed.
+    /// Reports forward declarations without a definition.
     pub(super) fn check_announced(&mut self) {
         for (id, span) in std::mem::take(&mut self.announced) {
             let definition = self.model.get(id);
@@ -498,14 +518,14 @@ impl Resolver<'_> {
                 Kind::Union(union) => union.defined,
                 _ => true,
             };
-            // The ORB itself has the objects and values that its IDL files only announce.
+            // The ORB implements objects and values that its IDL files only declare forward.
             let has_methods = matches!(definition.kind, Kind::Interface(_) | Kind::Value(_));
             if defined || (has_methods && self.is_of_the_orb(id)) {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
-            // Another file may open the module again: large systems split what refers to each other that way. A reference
-            // needs no more than the name.
+            // Another file may reopen the module: large systems split mutually dependent
+            // declarations that way. A reference needs only the name.
             let continued = matches!(definition.kind, Kind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
@@ -518,7 +538,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Labels of a union so far.
+/// The labels of a union so far.
 #[derive(Default)]
 struct Labels {
     values: HashMap<Key, Span>,

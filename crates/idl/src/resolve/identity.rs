@@ -5,11 +5,12 @@ use crate::ast::{Name, ScopedName, Text};
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, Token, TokenKind};
 use crate::model::{DefinitionId, Kind, Model};
+use crate::parse::declaration::distance;
 use crate::source::Span;
 use crate::symbol::Symbols;
 
 impl Model {
-    /// The repository id of a definition.
+    /// Returns the repository id of a definition.
     #[must_use]
     pub fn repository_id(&self, id: DefinitionId, symbols: &Symbols) -> String {
         let identity = &self.get(id).identity;
@@ -56,8 +57,17 @@ impl Resolver<'_> {
                     None => self.report(Diagnostic::error(span, "`#pragma version` needs a name and a version")),
                 }
             }
-            // Others are for other compilers (CORBA 10.7.5: never refused).
-            _ => {}
+            // Other pragmas are for other compilers (CORBA 10.7.5: never refused).
+            other => {
+                let like = |word: &&str| match *word {
+                    "ID" => other.eq_ignore_ascii_case("ID"),
+                    word => distance(&other.to_ascii_lowercase(), word) <= 2,
+                };
+                if let Some(word) = ["prefix", "ID", "version"].into_iter().find(like) {
+                    let message = format!("`#pragma {other}` has no effect here");
+                    self.report(Diagnostic::warning(span, message).help(format!("is `#pragma {word}` meant?")));
+                }
+            }
         }
     }
 
@@ -67,7 +77,7 @@ impl Resolver<'_> {
         Some((text.to_owned(), token.span))
     }
 
-    /// A scoped name at the beginning of a pragma's tokens, and what follows it.
+    /// Splits a scoped name off the tokens of a pragma. Returns the name and the remaining tokens.
     fn pragma_name<'t>(&mut self, tokens: &'t [Token]) -> Option<(ScopedName, &'t [Token])> {
         let mut rest = tokens;
         let absolute = rest.first()?.is(P::ColonColon);
@@ -192,7 +202,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Says so when a definition is opened, announced or defined again under another prefix.
+    /// Reports a definition that is opened, announced or defined again under another prefix.
     pub(super) fn check_same_prefix(&mut self, id: DefinitionId, name: Name, again: &str) {
         let definition = self.model.get(id);
         let (before, span) = (definition.identity.prefix.clone(), definition.span);
@@ -210,7 +220,8 @@ impl Resolver<'_> {
                 self.described(id),
                 self.prefix
             );
-            // The id of a module is on no wire, those of its parts take the prefix in force where each is declared.
+            // A module's id never appears on the wire. The ids of its parts use the prefix in force
+            // at their declaration.
             let diagnostic = if is_module {
                 Diagnostic::warning(name.span, message).label("what is declared here gets this prefix")
             } else {
@@ -226,7 +237,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether a name in a scope is a definition with the same spelling.
+    /// Returns the definition that a name denotes in a scope, if the spelling is the same.
     pub(super) fn known_definition(&self, name: Name, at: At) -> Option<DefinitionId> {
         let entry = self.entry(at.scope, name.symbol)?;
         match entry.what {

@@ -1,4 +1,4 @@
-//! Interfaces: their bases, and what their members may not be.
+//! Interfaces: their bases, and conflicts between inherited members.
 
 use super::{At, Inherited, Resolver, What};
 use crate::ast::{self, Declaration, Flavor, Name, ScopedName};
@@ -80,7 +80,7 @@ impl Resolver<'_> {
         self.check_operations(id, name);
     }
 
-    /// Refuses an interface or value type that inherits from too many, and forgets its bases.
+    /// Refuses an interface or value type with too many bases, and clears its bases.
     pub(super) fn check_bases(&mut self, id: DefinitionId, name: Name) {
         let count = self.model.all_bases(id).len();
         if count <= self.limits.bases {
@@ -163,8 +163,8 @@ impl Resolver<'_> {
         bases
     }
 
-    /// Operations, attributes and state that an interface or value type inherits: what it is, the member of it if it is state,
-    /// and where.
+    /// Returns the operations, attributes and state members that an interface or value type
+    /// inherits, by folded name.
     pub(super) fn inherited_operations(&self, id: DefinitionId) -> SymbolMap<Inherited> {
         let supports = match &self.model.get(id).kind {
             Kind::Value(value) => value.supports.clone(),
@@ -199,7 +199,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Two bases must not bring different operations of one name.
+    /// Checks that no two bases contribute different operations of one name.
     pub(super) fn check_inherited(
         &mut self,
         id: DefinitionId,

@@ -33,7 +33,7 @@ impl Resolver<'_> {
         self.list(at, id);
     }
 
-    /// `@wcet(microseconds)`.
+    /// Returns the number in `@wcet(microseconds)`.
     fn worst_case(&mut self, annotations: &[ast::Annotation], at: At) -> Option<u32> {
         let (microseconds, span) = self.annotated_number(annotations, "wcet", at).ok()??;
         if microseconds == 0 {
@@ -60,7 +60,7 @@ impl Resolver<'_> {
     }
 
     pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: At) -> Vec<Parameter> {
-        // Each has a name, and most name a type.
+        // Each parameter has a name, and most name a type.
         let mut names: SymbolMap<(Name, &str)> =
             SymbolMap::with_capacity_and_hasher(parameters.len() * 2, Default::default());
         let mut result = Vec::with_capacity(parameters.len());
@@ -92,6 +92,7 @@ impl Resolver<'_> {
                     names.insert(folded, (name, "the first"));
                 }
             }
+            self.check_case_of_parameter(name, parameters);
             let annotations = Annotation::list(&parameter.ty.annotations);
             result.push(Parameter { direction: parameter.direction.0, name: name.symbol, ty, annotations });
         }
@@ -123,7 +124,7 @@ impl Resolver<'_> {
         raised
     }
 
-    /// What goes to another process must be able to.
+    /// Reports a local or native type in a remote interface.
     pub(super) fn check_remote(&mut self, ty: &Type, span: Span, at: At) {
         let Some(parent) = at.parent else { return };
         let remote = match &self.model.get(parent).kind {
@@ -157,8 +158,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whatever is declared in an interface or value type, it must not be called as an operation, an attribute or state that
-    /// it inherits.
+    /// Reports a declaration in an interface or value type with the name of an inherited operation,
+    /// attribute or state member.
     pub(super) fn check_not_inherited(&mut self, name: Name, parent: DefinitionId) {
         let folded = self.symbols.folded(name.symbol);
         if self.inherited.as_ref().is_none_or(|(of, _)| *of != parent) {

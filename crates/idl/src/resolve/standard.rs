@@ -1,11 +1,12 @@
-//! The annotations of IDL 4.2 and our own for real time: what they take, and where they have an effect.
+//! The annotations of IDL 4.2 and Corelane's real-time ones: their parameters, and where they have
+//! an effect.
 
 use super::{At, Resolver};
 use crate::ast::{Annotation, Basic, DeclarationKind, Expression, ExpressionKind};
 use crate::diagnostic::Diagnostic;
 use crate::model::Type;
 
-/// What an annotation stands at, as far as that makes a difference.
+/// The kind of item that an annotation is applied to, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Operation,
@@ -26,32 +27,31 @@ impl Place {
     }
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug)]
 enum Takes {
     Number,
     Boolean,
     Text,
-    /// An enumerator of the annotation's own.
+    /// An enumerator defined by the annotation itself.
     Word,
-    /// What the member at hand could be.
+    /// A value of the annotated member's type.
     Value,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Effect {
-    /// It describes: nothing that we make depends on it.
+    /// Descriptive: the generated code does not depend on it.
     Describes,
-    /// It asks for something that we do not do.
+    /// Requests something that the compiler does not support.
     Ignored,
-    /// It is evaluated at these places.
+    /// Evaluated at these places.
     At(&'static [Place]),
 }
 
-/// One annotation.
 struct Standard {
     name: &'static str,
-    /// Name, kind, and whether it can be left out.
+    /// Name, kind, and true if optional.
     parameters: &'static [(&'static str, Takes, bool)],
     effect: Effect,
 }
@@ -104,7 +104,7 @@ const STANDARD: &[Standard] = &[
 ];
 
 impl Resolver<'_> {
-    /// Checks an annotation that the text does not declare.
+    /// Checks an annotation that the source does not declare.
     pub(super) fn check_standard(&mut self, annotation: &Annotation, place: Place, at: At) {
         let Some(name) = annotation.name.parts.last().copied() else { return };
         let Some(known) = STANDARD.iter().find(|known| known.name == self.text(name.symbol)) else {
@@ -120,7 +120,7 @@ impl Resolver<'_> {
             let message = format!("`@{}` has no effect here", known.name);
             self.report(Diagnostic::warning(annotation.name.span, message));
         }
-        // Where it is evaluated its arguments are looked at.
+        // The code that evaluates the annotation checks its arguments.
         if matches!(known.effect, Effect::At(_)) && effective && known.name != "oneway" {
             return;
         }
@@ -162,7 +162,7 @@ impl Resolver<'_> {
         let _ = self.evaluate_as(value, &ty, value.span, at);
     }
 
-    /// `@oneway`, or `@oneway(TRUE)`, and where it stands.
+    /// Returns the location of `@oneway` or `@oneway(TRUE)`, if present.
     pub(super) fn annotated_oneway(&self, annotations: &[Annotation]) -> Option<crate::source::Span> {
         let is_oneway = |annotation: &&Annotation| matches!(annotation.name.parts.as_slice(), [name] if self.text(name.symbol) == "oneway");
         let annotation = annotations.iter().find(is_oneway)?;

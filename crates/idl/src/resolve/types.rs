@@ -1,4 +1,4 @@
-//! Types as written to types as meant.
+//! Resolves written types to types of the model.
 
 use super::standard::Place;
 use super::{At, Failed, Resolved, Resolver};
@@ -8,7 +8,7 @@ use crate::model::{DefinitionId, Kind, Type};
 use crate::source::Span;
 
 impl Resolver<'_> {
-    /// The type as meant, [`Type::Faulty`] where it was refused.
+    /// Resolves a type; returns [`Type::Faulty`] if it was refused.
     pub(super) fn ty(&mut self, ty: &ast::Type, at: At) -> Type {
         self.try_type(ty, at).unwrap_or(Type::Faulty)
     }
@@ -87,7 +87,7 @@ impl Resolver<'_> {
         bound.map(|bound| self.size(bound, at)).transpose()
     }
 
-    /// A type with the dimensions of its declarator.
+    /// Adds the dimensions of a declarator to a type.
     pub(super) fn declared(&mut self, ty: &Type, declarator: &Declarator, at: At) -> Type {
         if declarator.dimensions.is_empty() {
             return ty.clone();
@@ -108,7 +108,8 @@ impl Resolver<'_> {
         array
     }
 
-    /// How many elements a value always has: arrays within arrays and structures are multiplied out.
+    /// Returns the number of elements that every value has, with nested arrays and structures
+    /// multiplied out.
     pub(super) fn elements(&self, ty: &Type) -> u64 {
         match ty {
             Type::Named(id) => self.model.get(*id).elements,
@@ -119,7 +120,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Keeps how many elements a structure or union has, and refuses one that has too many.
+    /// Records the number of elements of a structure or union. Refuses one with too many.
     pub(super) fn set_elements(&mut self, id: DefinitionId, elements: u64) {
         let most = self.limits.array_elements;
         if elements > most {
@@ -130,7 +131,7 @@ impl Resolver<'_> {
         self.model.get_mut(id).elements = if elements > most { 1 } else { elements.max(1) };
     }
 
-    /// Says so when a type cannot be a member because it is not defined yet, or for ever.
+    /// Reports a type that cannot be a member because it is not defined yet, or contains itself.
     pub(super) fn check_complete(&mut self, ty: &Type, span: Span, within: Option<DefinitionId>) -> bool {
         let mut element = ty;
         loop {
@@ -166,7 +167,7 @@ impl Resolver<'_> {
         false
     }
 
-    /// Whether values of a type cannot leave the process.
+    /// Returns true if values of a type cannot leave the process.
     pub(super) fn is_local(&self, ty: &Type) -> bool {
         match ty {
             Type::Named(id) => self.model.get(*id).local,
@@ -176,7 +177,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The native type that a type is or holds.
+    /// Returns the native type that a type is or contains.
     pub(super) fn native_in(&self, ty: &Type) -> Option<DefinitionId> {
         match self.model.resolved(ty) {
             Type::Named(id) if matches!(self.model.get(*id).kind, Kind::Native) => Some(*id),
@@ -185,8 +186,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether a definition is one of the specification's own: their interfaces never were remote, whatever
-    /// their text says, and the ORB has what they only announce.
+    /// Returns true for definitions of the specification itself. Their interfaces were never
+    /// remote, whatever the IDL says, and the ORB implements those that are only declared forward.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
         let top = outermost.unwrap_or(id);

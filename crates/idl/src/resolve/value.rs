@@ -1,4 +1,4 @@
-//! Value types: their bases, what they support, their state.
+//! Value types: their bases, the interfaces that they support, their state.
 
 use super::{At, Resolver, What};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName, ValueFlavor};
@@ -187,7 +187,7 @@ impl Resolver<'_> {
         supports
     }
 
-    /// The interface that a value type supports must be, or be derived from, what its base supports.
+    /// Checks that the supported interface is, or is derived from, the one that the base supports.
     fn check_supported(&mut self, value: &ast::Value, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
             ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, Kind::Interface(known) if known.flavor != Flavor::Abstract))

@@ -1,7 +1,7 @@
-//! Statements that encode and decode values.
+//! Generates statements that encode and decode values.
 //!
-//! Types with one CDR form go through the `Cdr` trait; characters, wide text, bounded types and references have
-//! their explicit calls, because several IDL types share their Rust type.
+//! Types with a single CDR form use the `Cdr` trait. Characters, wide text, bounded types and
+//! references have explicit calls, because several IDL types share their Rust type.
 
 use super::Generator;
 use super::writer::Line;
@@ -11,14 +11,14 @@ use crate::model::{Kind, Type};
 /// An expression to be encoded.
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
-    /// A variable or parameter that holds the value itself: `x`, or a member: `self.x`.
+    /// A variable, parameter or member that holds the value: `x` or `self.x`.
     Place(String),
-    /// Something that holds a reference to the value.
+    /// An expression that holds a reference to the value.
     Reference(String),
 }
 
 impl Operand {
-    /// The value, for types that are copied.
+    /// Returns the value, for types that are copied.
     fn value(&self) -> String {
         match self {
             Self::Place(text) => text.clone(),
@@ -26,7 +26,7 @@ impl Operand {
         }
     }
 
-    /// A reference to the value.
+    /// Returns a reference to the value.
     fn reference(&self) -> String {
         match self {
             Self::Place(text) => format!("&{text}"),
@@ -34,7 +34,7 @@ impl Operand {
         }
     }
 
-    /// Something to call methods on.
+    /// Returns the expression on which methods are called.
     fn subject(&self) -> &str {
         match self {
             Self::Place(text) | Self::Reference(text) => text,
@@ -42,22 +42,22 @@ impl Operand {
     }
 }
 
-/// How a value is read.
+/// The code that reads a value.
 #[derive(Clone, Debug)]
 pub(super) enum Read {
     /// An expression with `?`.
     Expression(String),
-    /// Statements, and the expression behind them.
+    /// Statements, followed by an expression.
     Block(Vec<Line>, String),
 }
 
-/// How a value is sent that is a handle to something else.
+/// The encoding of a handle: a value that stands for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handle {
     Reference,
     Value,
     Abstract,
-    /// Not at all: local objects, native types.
+    /// Cannot be sent: local objects, native types.
     Local,
 }
 
@@ -100,7 +100,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Whether parameters are passed by value.
+    /// Returns true if parameters are passed by value.
     fn is_by_value(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
             Type::Basic(basic) => *basic != Basic::Any && self.handle_of(ty).is_none(),
@@ -112,7 +112,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The calls of a type without parts, `write_x` and `read_x`: the end of their names.
+    /// Returns the suffix of `write_x` and `read_x` for a type without parts.
     fn call_of(&self, ty: &Type) -> Option<&'static str> {
         let Type::Basic(basic) = self.model().resolved(ty) else { return None };
         Some(match basic {
@@ -133,12 +133,12 @@ impl Generator<'_> {
         })
     }
 
-    /// Whether sequences of the type are copied in bulk.
+    /// Returns true if sequences of the type are copied in bulk.
     fn is_number(&self, ty: &Type) -> bool {
         self.call_of(ty).is_some_and(|call| !matches!(call, "bool" | "char" | "wchar"))
     }
 
-    /// Whether the type's Rust type alone says how it is encoded.
+    /// Returns true if the Rust type alone determines the encoding.
     fn has_cdr(&self, ty: &Type) -> bool {
         if self.handle_of(ty).is_some() {
             return false;
@@ -155,7 +155,7 @@ impl Generator<'_> {
 
     // ---- encoding ----------------------------------------------------------------------------------
 
-    /// Statements that write a value to the encoder `e`.
+    /// Returns statements that write a value to the encoder `e`.
     pub(super) fn encode(&mut self, ty: &Type, operand: &Operand, e: &str) -> Vec<Line> {
         let resolved = self.model().resolved(ty).clone();
         if let Some(call) = self.call_of(ty) {
@@ -263,7 +263,7 @@ impl Generator<'_> {
         lines
     }
 
-    /// Statements that write an `in` or `inout` parameter, which is borrowed.
+    /// Returns statements that write a borrowed `in` or `inout` parameter.
     pub(super) fn encode_parameter(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
         let resolved = self.model().resolved(ty).clone();
         match &resolved {
@@ -281,7 +281,7 @@ impl Generator<'_> {
             }
             Type::Sequence(element, bound) if self.is_number(element) => {
                 let mut lines = self.encode_length(name, *bound, e);
-                lines.push(Line::plain(format!("{e}.write_slice_lent({name});")));
+                lines.push(Line::plain(format!("{e}.write_slice_borrowed({name});")));
                 lines
             }
             Type::Sequence(element, bound) => {
@@ -300,7 +300,7 @@ impl Generator<'_> {
         vec![Line::Call { before: format!("{call}("), arguments, after: ")?;".to_owned() }]
     }
 
-    /// Statements that write a result, which is given away.
+    /// Returns statements that write a result, consuming it.
     pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
         match self.model().resolved(ty) {
             Type::Sequence(element, None) if self.is_octet(element) => {
@@ -317,7 +317,7 @@ impl Generator<'_> {
 
     // ---- decoding ----------------------------------------------------------------------------------
 
-    /// How a value is read from the decoder `d`, to be kept.
+    /// Returns the code that reads an owned value from the decoder `d`.
     pub(super) fn decode(&mut self, ty: &Type, d: &str) -> Read {
         if let Some(call) = self.call_of(ty) {
             return Read::Expression(format!("{d}.read_{call}()?"));
@@ -357,7 +357,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Statements that read pairs; of two with one key the later stays.
+    /// Reads the pairs of a map; the last of several pairs with one key is kept.
     fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> Read {
         let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
         let mut lines = vec![Line::plain(match bound {
@@ -408,7 +408,7 @@ impl Generator<'_> {
         Read::Block(lines, "list".to_owned())
     }
 
-    /// Statements that read elements one by one into `list`.
+    /// Returns statements that read elements one by one into `list`.
     fn decode_loop(&mut self, element: &Type, count: &str, capacity: &str, d: &str) -> Vec<Line> {
         let ty = self.owned(element);
         let mut lines = vec![
@@ -428,7 +428,7 @@ impl Generator<'_> {
         lines
     }
 
-    /// Statements that read a value to be kept into a variable.
+    /// Returns statements that read an owned value into a variable.
     pub(super) fn decode_into(&mut self, ty: &Type, name: &str, d: &str) -> Vec<Line> {
         let annotation = match self.model().resolved(ty) {
             Type::Basic(_) if self.call_of(ty).is_some() => String::new(),
@@ -447,7 +447,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Statements that read an argument for a servant, in place where that is possible; and how it is handed over.
+    /// Returns statements that read an argument for a servant, in place if possible, and the
+    /// expression that passes it.
     pub(super) fn decode_argument(&mut self, ty: &Type, name: &str, d: &str) -> (Vec<Line>, String) {
         let resolved = self.model().resolved(ty).clone();
         let lent = |lines: Vec<String>| (lines.into_iter().map(Line::Plain).collect(), name.to_owned());
@@ -489,13 +490,13 @@ impl Generator<'_> {
         }
     }
 
-    /// Whether a sequence of these elements is handed to servants out of the arena.
+    /// Returns true if servants borrow a sequence of these elements from the arena.
     fn is_lent(&self, element: &Type) -> bool {
         let explicit = self.is_string(element) || self.call_of(element).is_some();
         explicit || (self.is_fixed_size(element) && self.has_cdr(element))
     }
 
-    /// A closure that reads one element into the arena.
+    /// Returns a closure that reads one element into the arena.
     fn element_reader(&mut self, element: &Type) -> String {
         let resolved = self.model().resolved(element).clone();
         match &resolved {

@@ -2,6 +2,7 @@
 
 use super::code::{Operand, Read};
 use super::names::{escaped, free, is_reference, snake, upper_camel};
+use super::path::Part;
 use super::writer::{Line, Writer};
 use super::{Generator, Item};
 use crate::ast::Basic;
@@ -18,14 +19,9 @@ impl Generator<'_> {
         let fields = self.field_names(&members);
         self.document(id, out);
         self.attributes(Item::Type, out);
-        let mut derives = vec!["Clone", "Debug", "PartialEq"];
-        if self.is_copy(id) && !exception {
-            derives.insert(1, "Copy");
-        }
-        if self.is_exact(id) {
-            derives.extend(["Eq", "Hash"]);
-        }
-        out.line(&format!("#[derive({})]", derives.join(", ")));
+        let copy: &[&str] = if self.is_copy(id) && !exception { &["Copy"] } else { &[] };
+        let exact: &[&str] = if self.is_exact(id) { &["Eq", "Hash"] } else { &[] };
+        self.derive(id, copy, exact, out);
         if members.is_empty() {
             out.line(&format!("pub struct {name};"));
         } else {
@@ -47,11 +43,19 @@ impl Generator<'_> {
         }
         let mut body = Vec::new();
         for (member, field) in members.iter().zip(&fields) {
-            body.extend(self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e"));
+            let lines = self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e");
+            body.extend(self.named(lines, Part::Member, field, "e"));
         }
         let least = members.iter().map(|member| self.least_size(&member.ty)).fold(0, u64::saturating_add);
         self.open_cdr(&name, least, &body, out);
-        let reads: Vec<_> = members.iter().map(|member| self.decode(&member.ty, "d")).collect();
+        let reads: Vec<_> = members
+            .iter()
+            .zip(&fields)
+            .map(|(member, field)| {
+                let read = self.decode(&member.ty, "d");
+                self.named_read(read, field, "d")
+            })
+            .collect();
         self.open_decode(reads.is_empty(), out);
         write_value("Ok(Self", &fields, &reads, ")", out);
         out.close("}");
@@ -62,15 +66,41 @@ impl Generator<'_> {
         }
     }
 
+    /// Writes the derived traits: common ones, those of the type, and those requested by the
+    /// options.
+    pub(super) fn derive(&self, id: DefinitionId, copy: &[&str], compared: &[&str], out: &mut Writer) {
+        let mut traits = vec!["Clone"];
+        traits.extend(copy);
+        traits.push("Debug");
+        if self.has_default(id) {
+            traits.push("Default");
+        }
+        traits.push("PartialEq");
+        traits.extend(compared);
+        out.line(&format!("#[derive({})]", traits.join(", ")));
+        self.derive_more(id, &traits, out);
+    }
+
+    /// Writes the traits requested by the options that are not in `known`, if all parts of the type
+    /// have them.
+    pub(super) fn derive_more(&self, id: DefinitionId, known: &[&str], out: &mut Writer) {
+        let is_new = |path: &&str| !known.contains(&path.rsplit("::").next().unwrap_or(path));
+        let more: Vec<&str> = self.compilation.derives.iter().map(String::as_str).filter(is_new).collect();
+        if !more.is_empty() && self.is_standard(id) {
+            out.line(&format!("#[derive({})]", more.join(", ")));
+        }
+    }
+
     fn field_names(&self, members: &[Member]) -> Vec<String> {
         let mut taken = HashSet::new();
         members.iter().map(|member| free(escaped(snake(self.text(member.name))), &mut taken)).collect()
     }
 
-    /// `impl Cdr` up to the end of `encode`.
+    /// Writes `impl Cdr` up to the end of `encode`.
     fn open_cdr(&mut self, name: &str, least: u64, body: &[Line], out: &mut Writer) {
         let (cdr, encoder, error) = (self.runtime("Cdr"), self.runtime("Encoder"), self.runtime("CdrError"));
         out.gap();
+        self.attributes(Item::Type, out);
         out.open(&format!("impl {cdr} for {name} {{"));
         out.line(&format!("const MIN_SIZE: usize = {least};"));
         out.gap();
@@ -95,10 +125,13 @@ impl Generator<'_> {
         let name = self.name(id);
         self.document(id, out);
         self.attributes(Item::Enum, out);
-        out.line("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]");
+        self.derive(id, &["Copy"], &["Eq", "PartialOrd", "Ord", "Hash"], out);
         out.open(&format!("pub enum {name} {{"));
-        for enumerator in enumerators {
+        for (at, enumerator) in enumerators.iter().enumerate() {
             self.document(*enumerator, out);
+            if at == 0 {
+                out.line("#[default]");
+            }
             let variant = self.name(*enumerator);
             out.line(&format!("{variant},"));
         }
@@ -107,7 +140,7 @@ impl Generator<'_> {
         self.macro_call("enumeration", &name, &variants, out);
     }
 
-    /// `corelane::name! { subject { parts } }`.
+    /// Writes `corelane::name! { subject { parts } }`.
     fn macro_call(&self, name: &str, subject: &str, parts: &[String], out: &mut Writer) {
         out.gap();
         out.filled(&format!("corelane::{name}! {{ {subject} {{"), parts, "} }");
@@ -125,7 +158,7 @@ impl Generator<'_> {
             .map(|arm| Variant {
                 name: free(escaped(upper_camel(self.text(arm.member.name))), &mut taken),
                 arm: Some(arm),
-                // The value of the discriminator is part of the value where the arm does not tell it.
+                // The variant carries the discriminator if the arm does not determine its value.
                 carries: arm.default || arm.labels.len() != 1,
             })
             .collect();
@@ -135,14 +168,9 @@ impl Generator<'_> {
         }
         self.document(id, out);
         self.attributes(Item::Enum, out);
-        let mut derives = vec!["Clone", "Debug", "PartialEq"];
-        if self.is_copy(id) {
-            derives.insert(1, "Copy");
-        }
-        if self.is_exact(id) {
-            derives.extend(["Eq", "Hash"]);
-        }
-        out.line(&format!("#[derive({})]", derives.join(", ")));
+        let copy: &[&str] = if self.is_copy(id) { &["Copy"] } else { &[] };
+        let exact: &[&str] = if self.is_exact(id) { &["Eq", "Hash"] } else { &[] };
+        self.derive(id, copy, exact, out);
         out.open(&format!("pub enum {name} {{"));
         for variant in &variants {
             match variant.arm {
@@ -203,7 +231,7 @@ impl Generator<'_> {
                 Some(_) => format!("Self::{}(discriminator, _)", variant.name),
                 None => format!("Self::{}(discriminator)", variant.name),
             };
-            // A default stands for everything without a label, another arm for its labels.
+            // A default covers all values without a label, another arm its own labels.
             let (own, negated) = match variant.arm {
                 Some(arm) if !arm.default => (arm.labels.clone(), false),
                 _ => {
@@ -253,7 +281,9 @@ impl Generator<'_> {
             };
             let skip = if variant.carries { "_, " } else { "" };
             body.push(Line::Open(format!("Self::{}({skip}value) => {{", variant.name)));
-            body.extend(self.encode(&arm.member.ty, &Operand::Reference("value".to_owned()), "e"));
+            let lines = self.encode(&arm.member.ty, &Operand::Reference("value".to_owned()), "e");
+            let name = snake(self.text(arm.member.name));
+            body.extend(self.named(lines, Part::Member, &name, "e"));
             body.push(Line::Close("}".to_owned()));
         }
         body.push(Line::Close("}".to_owned()));
@@ -263,9 +293,20 @@ impl Generator<'_> {
     fn union_decode(&mut self, union: &Union, variants: &[Variant<'_>], out: &mut Writer) {
         self.open_decode(false, out);
         out.lines(&self.decode_into(&union.discriminator, "discriminator", "d"));
+        if let [Variant { name, arm: Some(arm), .. }] = variants
+            && arm.default
+        {
+            // There is only one member, for every discriminator.
+            let lines = self.decode_into(&arm.member.ty, "value", "d");
+            let member = snake(self.text(arm.member.name));
+            out.lines(&self.named(lines, Part::Member, &member, "d"));
+            out.line(&format!("Ok(Self::{name}(discriminator, value))"));
+            out.close("}");
+            return out.close("}");
+        }
         out.open("match discriminator {");
         let mut catches_all = false;
-        // Labels before the default, whatever their order in the text.
+        // Labels precede the default, whatever their order in the IDL.
         let ordered = variants.iter().filter(|variant| variant.arm.is_some_and(|arm| !arm.default));
         let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.default));
         for variant in ordered.chain(last) {
@@ -282,14 +323,15 @@ impl Generator<'_> {
                 continue;
             };
             let read = self.decode(&arm.member.ty, "d");
+            let read = self.named_read(read, &snake(self.text(arm.member.name)), "d");
             let head = patterns(&pattern, out);
             match read {
                 Read::Expression(value) => {
-                    if carried.len() + value.len() <= 60 {
+                    if carried.len() + value.len() + variant.name.len() + 8 <= 60 {
                         out.arm(&head, &format!("Ok(Self::{}({carried}{value}))", variant.name));
                     } else {
                         out.open(&format!("{head} => {{"));
-                        out.line(&format!("let value = {value};"));
+                        out.value(&format!("let value = {value}"), ";");
                         out.line(&format!("Ok(Self::{}({carried}value))", variant.name));
                         out.close("}");
                     }
@@ -316,7 +358,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Whether every value of the discriminator has a label.
+    /// Returns true if every value of the discriminator has a label.
     fn covers_all(&self, union: &Union) -> bool {
         let labels = union.arms.iter().map(|arm| arm.labels.len()).sum::<usize>();
         match self.model().resolved(&union.discriminator) {
@@ -331,12 +373,13 @@ impl Generator<'_> {
         }
     }
 
-    /// A label as a Rust value and pattern.
+    /// Returns a label as a Rust value and pattern.
     fn label(&mut self, value: &ConstantValue) -> String {
         self.constant_value(value, false)
     }
 
-    /// Labels as the alternatives of a Rust pattern: numbers and characters that follow each other become ranges.
+    /// Returns labels as alternatives of a Rust pattern. Consecutive numbers and characters become
+    /// ranges.
     fn label_patterns(&mut self, labels: &[ConstantValue]) -> Vec<String> {
         let place = |label: &ConstantValue| match label {
             ConstantValue::Integer(number) => Some(*number),
@@ -364,7 +407,7 @@ impl Generator<'_> {
 
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut Writer) {
         let name = self.name(id);
-        // A reference type stands without its Option, which its uses have.
+        // The alias names the reference type itself; its uses add the `Option`.
         let of = match self.model().resolved_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),
@@ -399,7 +442,7 @@ impl Generator<'_> {
         out.assign(&format!("pub const {name}: {of}"), &text);
     }
 
-    /// The type of a fixed-point constant that says none: as many digits as it has.
+    /// Returns the type of a fixed-point constant, with as many digits as its value has.
     fn fixed_of(&mut self, value: &ConstantValue) -> String {
         let ConstantValue::Fixed(digits, scale) = value else { return "()".to_owned() };
         let count = digits.unsigned_abs().checked_ilog10().map_or(1, |most| most + 1);
@@ -437,14 +480,14 @@ impl Generator<'_> {
     }
 }
 
-/// A variant of a union's enumeration; without an arm, the one for values without a label.
+/// A variant of the enumeration for a union. `arm` is `None` for values without a label.
 struct Variant<'m> {
     name: String,
     arm: Option<&'m Arm>,
     carries: bool,
 }
 
-/// Statements, and `Ok(())` behind them unless the last one can be the answer itself.
+/// Appends `Ok(())`, unless the last statement can be the result itself.
 pub(super) fn tail(body: &[Line]) -> Vec<Line> {
     let mut lines = body.to_vec();
     match lines.last_mut() {
@@ -457,7 +500,7 @@ pub(super) fn tail(body: &[Line]) -> Vec<Line> {
     lines
 }
 
-/// `before { field: value, ... }after`, where values may be blocks.
+/// Writes `before { field: value, ... }after`; values may be blocks.
 pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after: &str, out: &mut Writer) {
     if fields.is_empty() {
         return out.line(&format!("{before}{after}"));
@@ -476,7 +519,7 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after
     out.open(&format!("{before} {{"));
     for (field, read) in fields.iter().zip(reads) {
         match read {
-            Read::Expression(value) => out.line(&format!("{field}: {value},")),
+            Read::Expression(value) => out.value(&format!("{field}: {value}"), ","),
             Read::Block(lines, value) => {
                 out.open(&format!("{field}: {{"));
                 out.lines(lines);
@@ -488,13 +531,13 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after
     out.close(&format!("}}{after}"));
 }
 
-/// The alternatives of a match arm: on one line, or one a line where there are many.
+/// Returns the alternatives of a match arm. If they exceed a line, writes all but the last.
 fn patterns(patterns: &[String], out: &mut Writer) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {
         return joined;
     }
-    // All but the last alternative on their own lines, as rustfmt breaks them.
+    // All but the last alternative have their own lines, as in rustfmt.
     for (at, pattern) in patterns.iter().enumerate().take(patterns.len() - 1) {
         out.line(&if at == 0 { pattern.clone() } else { format!("| {pattern}") });
     }

@@ -1,11 +1,10 @@
-//! Descriptions of types, out of which TypeCodes are made: statics beside the types, without code.
+//! Writes type descriptions, from which TypeCodes are made: statics beside the types, without code.
 
 use super::Generator;
 use super::writer::Writer;
 use crate::ast::{Basic, Flavor, ValueFlavor};
 use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Model, Type, Union, Value};
 
-/// Whether a definition has a TypeCode.
 pub(super) fn is_described(model: &Model, id: DefinitionId) -> bool {
     let kind = &model.get(id).kind;
     matches!(kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_) | Kind::Enum(_) | Kind::Typedef(_))
@@ -13,7 +12,7 @@ pub(super) fn is_described(model: &Model, id: DefinitionId) -> bool {
 }
 
 impl Generator<'_> {
-    /// The description of a type, if it has one.
+    /// Writes the description of a type, if it has one.
     pub(super) fn describe(&mut self, id: DefinitionId, out: &mut Writer) {
         let Some(name) = self.names.description.get(&id).cloned() else { return };
         let kind = &self.model().get(id).kind;
@@ -60,7 +59,7 @@ impl Generator<'_> {
         if !matches!(kind, Kind::Typedef(_)) {
             out.gap();
         }
-        // An attribute in front of a macro means nothing.
+        // An attribute in front of a macro has no effect.
         let allowed = if self.path.is_empty() { format!("{} ", super::ALLOWED) } else { String::new() };
         let open = format!("corelane::describe! {{ {allowed}pub static {name}{own} = {call}");
         if members.is_empty() {
@@ -138,7 +137,7 @@ impl Generator<'_> {
         (format!("value({head}, {modifier}, {base}, &["), state)
     }
 
-    /// An expression for the description of a type, as a reference.
+    /// Returns an expression for the description of a type, as a reference.
     fn described(&mut self, ty: &Type) -> String {
         let bound = |bound: &Option<u32>| bound.unwrap_or(0);
         match ty {
@@ -165,7 +164,7 @@ impl Generator<'_> {
                 }
                 None => match self.model().resolved(ty).clone() {
                     Type::Named(_) if self.is_type_code(ty) => "TYPE_CODE".to_owned(),
-                    // Numbers with named parts have no TypeCodes of their own.
+                    // Bit masks and bit sets have no TypeCode of their own.
                     Type::Named(id) => match &self.model().get(id).kind {
                         Kind::Bitmask(mask) => bits_described(mask.bound).to_owned(),
                         Kind::Bitset(set) => bits_described(set.bits).to_owned(),
@@ -174,7 +173,7 @@ impl Generator<'_> {
                     resolved => self.described(&resolved),
                 },
             },
-            // As it is on the wire: pairs.
+            // A map is described as on the wire: a sequence of pairs.
             Type::Map(pair, length) => {
                 let (key, value) = (self.described(&pair.0), self.described(&pair.1));
                 let members = format!("&[member(\"key\", {key}), member(\"value\", {value})]");
@@ -184,7 +183,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Whether a type is `CORBA::TypeCode`.
+    /// Returns true if a type is `CORBA::TypeCode`.
     pub(super) fn is_type_code(&self, ty: &Type) -> bool {
         let id = self.model().resolved_definition(ty);
         id.is_some_and(|id| self.is_built_in(id) && self.text(self.model().get(id).name) == "TypeCode")
@@ -209,7 +208,7 @@ fn basic_described(basic: Basic) -> &'static str {
         Basic::ULong => "ULONG",
         Basic::LongLong => "LONG_LONG",
         Basic::ULongLong => "ULONG_LONG",
-        // There are no TypeCodes for integers of one octet.
+        // CORBA has no TypeCodes for 8-bit integers.
         Basic::Int8 | Basic::UInt8 | Basic::Octet => "OCTET",
         Basic::Float => "FLOAT",
         Basic::Double => "DOUBLE",

@@ -1,12 +1,12 @@
-//! Documentation of the generated code: the comments in front of a declaration, made safe for rustdoc.
+//! Documentation of the generated code: comments before declarations, escaped for rustdoc.
 
 use crate::compile::Compilation;
 use crate::lex::scanner::Comment;
 
-/// The comment in front of the declaration whose first token is `first_token`, line by line.
+/// Returns the lines of the comment before the declaration whose first token is `first_token`.
 ///
-/// A comment made for documentation (`/** */`, `///`) counts wherever it stands before the declaration; a plain
-/// one only directly above it, because elsewhere it is a heading or a licence.
+/// A documentation comment (`/** */`, `///`) counts anywhere before the declaration. A plain
+/// comment counts only directly above it; elsewhere it is a heading or a licence.
 pub(super) fn of(compilation: &Compilation, first_token: usize) -> Vec<String> {
     let Some(token) = compilation.text.tokens.get(first_token) else { return Vec::new() };
     let comments = &compilation.text.comments;
@@ -45,7 +45,7 @@ fn is_documentation(text: &str) -> bool {
     ["/**", "/*!", "///", "//!"].iter().any(|mark| text.starts_with(mark)) && !text.starts_with("////")
 }
 
-/// The lines of a comment without its marks.
+/// Returns the lines of a comment without its delimiters.
 fn plain(comment: &str) -> Vec<&str> {
     match comment.strip_prefix("//") {
         Some(text) => vec![text.trim_start_matches(['/', '!']).trim_start_matches('<')],
@@ -57,7 +57,7 @@ fn plain(comment: &str) -> Vec<&str> {
     }
 }
 
-/// Lines that say something, without blank ones at the beginning and end.
+/// Keeps lines with text, and removes blank lines at the beginning and end.
 fn tidy<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut tidied: Vec<String> = Vec::new();
     for line in lines {
@@ -75,7 +75,8 @@ fn tidy<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     tidied
 }
 
-/// A line in which nothing is markup by accident: no link, list, quotation, HTML or code that rustdoc would test.
+/// Escapes accidental markup in a line: links, lists, quotations, HTML, and code that rustdoc would
+/// test.
 fn safe(line: &str) -> String {
     let mut result = String::new();
     let line = line.replace('\t', " ");

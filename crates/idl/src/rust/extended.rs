@@ -1,4 +1,4 @@
-//! What IDL 4 adds: bit masks, bit sets. And native types, which are no more than a name.
+//! Bit masks and bit sets of IDL 4, and native types, which are only a name.
 
 use super::names::{escaped, free, screaming, snake};
 use super::writer::Writer;
@@ -7,12 +7,16 @@ use crate::ast::Basic;
 use crate::model::{BitField, Bitmask, Bitset, DefinitionId, Type};
 use std::collections::HashSet;
 
+/// The traits that `corelane::bit_mask!` and `bit_set!` derive.
+const DERIVED: &[&str] = &["Clone", "Copy", "Debug", "Default", "PartialEq", "Eq", "PartialOrd", "Ord", "Hash"];
+
 impl Generator<'_> {
     pub(super) fn bitmask(&mut self, id: DefinitionId, mask: &Bitmask, out: &mut Writer) {
         let name = self.name(id);
         out.open("corelane::bit_mask! {");
         self.document(id, out);
         self.attributes(Item::Type, out);
+        self.derive_more(id, DERIVED, out);
         out.open(&format!("pub struct {name}({}) {{", number(mask.bound)));
         let mut taken = HashSet::new();
         for (flag, position) in &mask.flags {
@@ -29,6 +33,7 @@ impl Generator<'_> {
         out.open("corelane::bit_set! {");
         self.document(id, out);
         self.attributes(Item::Type, out);
+        self.derive_more(id, DERIVED, out);
         out.open(&format!("pub struct {name}({}) {{", number(set.bits)));
         let (mut taken, mut place) = (HashSet::new(), 0);
         for field in fields {
@@ -61,7 +66,7 @@ impl Generator<'_> {
     }
 }
 
-/// The number that holds so many bits.
+/// Returns the smallest integer type with this many bits.
 pub(super) fn number(bits: u32) -> &'static str {
     match bits {
         ..=8 => "u8",

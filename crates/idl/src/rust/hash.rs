@@ -1,17 +1,19 @@
-//! The perfect hash of an interface's operation names: the half that searches. The half that runs is
-//! `corelane::mapping::OperationTable`; both have the same `hash` and `slot`.
+//! Searches the perfect hash of an interface's operation names.
+//!
+//! `corelane::mapping::OperationTable` uses the result at run time. Both have the same `hash` and
+//! `slot`.
 
 /// Parameters of an operation table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PerfectHash {
     pub(super) seed: u64,
     pub(super) displacements: Vec<u16>,
-    /// For every slot the index of the name that is found there.
+    /// For every slot, the index of its name.
     pub(super) order: Vec<usize>,
 }
 
 impl PerfectHash {
-    /// Finds parameters for distinct names: hash and displace, the fullest buckets first.
+    /// Finds parameters for distinct names by hash and displace, the fullest buckets first.
     pub(super) fn of(names: &[&str]) -> Self {
         if names.is_empty() {
             return Self { seed: 0, displacements: vec![0], order: Vec::new() };
@@ -24,7 +26,7 @@ impl PerfectHash {
     }
 
     fn with_seed(names: &[&str], seed: u64) -> Option<Self> {
-        // About four names a bucket: displacements stay small, and are found in microseconds.
+        // With about four names a bucket, displacements stay small and are found in microseconds.
         let buckets = (names.len() / 4).max(1).next_power_of_two();
         let hashes: Vec<u64> = names.iter().map(|name| hash(seed, name.as_bytes())).collect();
         let mut members = vec![Vec::new(); buckets];
@@ -95,7 +97,7 @@ fn slot(hash: u64, displacement: u16, count: usize) -> usize {
 mod tests {
     use super::{PerfectHash, bucket, hash, slot};
 
-    /// Words whose hashes the tests of `OperationTable` state too.
+    /// Words whose hashes the tests of `OperationTable` also state.
     #[test]
     fn hash_is_what_the_runtime_uses() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

@@ -3,30 +3,44 @@
 use super::data::tail;
 use super::hash::PerfectHash;
 use super::names::{escaped, free, snake};
+use super::path::Part;
 use super::writer::{Line, Writer};
 use super::{Generator, Item};
 use crate::ast::{Direction, Flavor};
 use crate::model::{DefinitionId, Interface, Kind, Parameter, Type};
 use std::collections::HashSet;
 
-/// One operation as the wire has it: an attribute is one or two of them.
+/// The methods that `corelane::reference_methods!` makes.
+const REFERENCE_METHODS: [&str; 10] = [
+    "as_object",
+    "from_object",
+    "is_equivalent",
+    "narrow",
+    "unchecked_narrow",
+    "with_canceller",
+    "with_connect_timeout",
+    "with_context",
+    "with_policies",
+    "with_timeout",
+];
+
+/// One operation on the wire; an attribute has one or two.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     /// The operation or attribute.
     pub(super) of: DefinitionId,
-    /// The name on the wire.
+    /// Its name on the wire.
     pub(super) wire: String,
-    /// The name of the method.
     pub(super) method: String,
     pub(super) oneway: bool,
     pub(super) result: Option<Type>,
     pub(super) parameters: Vec<(Parameter, String)>,
     pub(super) raises: Vec<DefinitionId>,
-    /// Whether it sets an attribute.
+    /// True if it sets an attribute.
     pub(super) sets: bool,
-    /// Microseconds of processor time that it takes at most, as declared.
+    /// Declared maximum processor time, in microseconds.
     pub(super) worst_case: Option<u32>,
-    /// The properties that follow the arguments; none if there is no such clause.
+    /// The context properties sent after the arguments; empty without a `context` clause.
     pub(super) context: Vec<String>,
 }
 
@@ -35,14 +49,14 @@ impl Call {
         self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::Out)
     }
 
-    /// Types of what comes back, the result first.
+    /// Returns the types and names of the outputs, the result first.
     fn outputs(&self) -> Vec<(Type, String)> {
         let result = self.result.iter().map(|ty| (ty.clone(), "result".to_owned()));
         let out = self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::In);
         result.chain(out.map(|(parameter, name)| (parameter.ty.clone(), name.clone()))).collect()
     }
 
-    /// A name for a local variable that no parameter has.
+    /// Returns a name for a local variable that no parameter has.
     fn local(&self, wanted: &str) -> String {
         let mut taken: HashSet<String> = self.parameters.iter().map(|(_, name)| name.clone()).collect();
         free(wanted.to_owned(), &mut taken)
@@ -50,7 +64,7 @@ impl Call {
 }
 
 impl Generator<'_> {
-    /// The operations that an interface or a value type itself declares.
+    /// Returns the operations that an interface or a value type itself declares.
     pub(super) fn calls(&self, members: &[DefinitionId]) -> Vec<Call> {
         let mut calls = Vec::new();
         for member in members {
@@ -138,7 +152,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The name of the structure that is a typed reference.
+    /// Returns the name of the structure that is a typed reference.
     fn object_name(&self, id: DefinitionId) -> String {
         self.names.object.get(&id).unwrap_or(&self.names.reference[&id]).clone()
     }
@@ -149,7 +163,7 @@ impl Generator<'_> {
         self.relative(&path)
     }
 
-    /// An interface whose objects never leave the process: the trait, and what holds an object.
+    /// Writes a local interface: the trait, and the type that holds an object.
     fn local_interface(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
         let (name, reference) = (self.name(id), self.names.reference[&id].clone());
         self.open_trait(id, interface, out);
@@ -160,12 +174,12 @@ impl Generator<'_> {
         }
         out.gap();
         out.line("/// The object as local operations take it.");
-        out.line(&format!("fn local(self) -> {reference}"));
+        out.line(&format!("fn local(this: Self) -> {reference}"));
         out.open("where");
         out.line("Self: Sized,");
         out.close("{");
         out.open_again();
-        out.line(&format!("let object: std::sync::Arc<dyn {name}> = std::sync::Arc::new(self);"));
+        out.line(&format!("let object: std::sync::Arc<dyn {name}> = std::sync::Arc::new(this);"));
         out.line("object.into()");
         out.close("}");
         out.close("}");
@@ -176,7 +190,7 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// An interface that is never defined here: references to it can be passed around.
+    /// Writes an interface that is only declared forward: references to it can be passed on.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut Writer) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -188,7 +202,7 @@ impl Generator<'_> {
 
     // ---- the trait ---------------------------------------------------------------------------------
 
-    /// The head of the trait of an interface.
+    /// Writes the head of the trait of an interface.
     fn open_trait(&mut self, id: DefinitionId, interface: &Interface, out: &mut Writer) {
         let name = self.name(id);
         let bases: Vec<String> = interface.bases.iter().map(|base| self.path_to_trait(*base)).collect();
@@ -224,12 +238,12 @@ impl Generator<'_> {
         let (servant, skeleton) = (self.runtime("Servant"), self.names.skeleton[&id].clone());
         out.gap();
         out.line("/// A servant that runs these operations, to be activated.");
-        out.line(&format!("fn servant(self) -> {servant}"));
+        out.line(&format!("fn servant(this: Self) -> {servant}"));
         out.open("where");
         out.line("Self: Sized,");
         out.close("{");
         out.open_again();
-        out.line(&format!("{name}::servant_of(std::sync::Arc::new(self))"));
+        out.line(&format!("{name}::servant_of(std::sync::Arc::new(this))"));
         out.close("}");
         out.gap();
         out.line("/// The same for an object that others keep too.");
@@ -251,7 +265,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The head of a method in three parts: name, parameters, result.
+    /// Returns the head of a method in three parts: name, parameters, result.
     pub(super) fn signature(&mut self, interface: DefinitionId, call: &Call) -> (String, Vec<String>, String) {
         let mut parameters = vec!["&self".to_owned()];
         for (parameter, name) in call.inputs() {
@@ -354,6 +368,8 @@ impl Generator<'_> {
         out.close("}");
         out.close("}");
         out.gap();
+        out.line(&format!("corelane::reference_methods! {{ {} }}", self.reference_methods(id, name)));
+        out.gap();
         out.open(&format!("impl std::fmt::Display for {name} {{"));
         out.open("fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {");
         out.line(&format!("std::fmt::Display::fmt({reference}::as_object(self), f)"));
@@ -361,7 +377,23 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// A reference is one to every base.
+    /// Returns the reference type. If operations have names of common reference methods, appends
+    /// the remaining methods.
+    fn reference_methods(&self, id: DefinitionId, name: &str) -> String {
+        let interfaces = std::iter::once(id).chain(self.model().all_bases(id));
+        let operations: HashSet<String> = interfaces
+            .filter_map(|interface| match &self.model().get(interface).kind {
+                Kind::Interface(known) => Some(self.calls(&known.members)),
+                _ => None,
+            })
+            .flatten()
+            .map(|call| call.method)
+            .collect();
+        let free: Vec<&str> = REFERENCE_METHODS.into_iter().filter(|method| !operations.contains(*method)).collect();
+        if free.len() == REFERENCE_METHODS.len() { name.to_owned() } else { format!("{name}: {}", free.join(" ")) }
+    }
+
+    /// Writes the conversions of a reference to every base.
     fn widening(&mut self, id: DefinitionId, name: &str, out: &mut Writer) {
         let reference = self.runtime("Reference");
         for base in self.model().all_bases(id) {
@@ -375,7 +407,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Operations of bases that the reference of the first base does not have.
+    /// Returns the operations of bases that the reference of the first base lacks.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -401,7 +433,7 @@ impl Generator<'_> {
             (call.local("this"), call.local("local"), call.local("e"), call.local("servant"));
         let context = call.local("context");
         let trait_path = self.path_to_trait(interface);
-        out.assign(&format!("static OPERATION: {operation}"), &format!("{operation}::new({:?})", call.wire));
+        out.assign(&format!("static OPERATION: {operation}<'_>"), &format!("{operation}::new({:?})", call.wire));
         if !call.context.is_empty() {
             let patterns: Vec<String> = call.context.iter().map(|pattern| format!("{pattern:?}")).collect();
             out.table("const CONTEXT: &[&str] = &[", &patterns, "];");
@@ -443,7 +475,8 @@ impl Generator<'_> {
         out.close("}");
         let mut body = Vec::new();
         for (parameter, name) in call.inputs() {
-            body.extend(self.encode_parameter(&parameter.ty, name, &e));
+            let lines = self.encode_parameter(&parameter.ty, name, &e);
+            body.extend(self.named(lines, Part::Member, name, &e));
         }
         if !call.context.is_empty() {
             body.push(Line::plain(format!("{context}.write({e})?;")));
@@ -470,24 +503,27 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// The call of the servant itself, where it does not fit on the line of its closure.
+    /// Writes the call of the servant if it does not fit on the line of its closure.
     fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut Writer) {
         let joined = arguments.join(", ");
         let line = format!("{servant}.{}({joined})", call.method);
         if joined.len() <= 60 && out.has_room(line.len()) {
             return out.line(&line);
         }
-        // A method call that long would be broken at its dot.
+        // rustfmt would break so long a method call at its dot.
         let arguments: Vec<String> = std::iter::once(servant.to_owned()).chain(arguments).collect();
         out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
     }
 
-    /// A closure called `left` that reads results.
+    /// Writes a closure called `left` that reads the results.
     fn read_outputs(&mut self, left: &str, outputs: &[(Type, String)], out: &mut Writer) {
         let head = format!("|d: &mut {}<'_>|", self.runtime("Decoder"));
-        if let [(ty, _)] = outputs {
-            let single = match self.decode(ty, "d") {
-                super::code::Read::Expression(value) => value.strip_suffix('?').map(str::to_owned),
+        if let [(ty, name)] = outputs {
+            let read = self.decode(ty, "d");
+            let single = match self.named_read(read, name, "d") {
+                super::code::Read::Expression(value) => {
+                    value.strip_suffix('?').filter(|value| value.len() <= 72).map(str::to_owned)
+                }
                 super::code::Read::Block(..) => None,
             };
             if let Some(value) = single {
@@ -505,7 +541,8 @@ impl Generator<'_> {
         let mut taken = ["d", "len", "list", "map", "key", "value"].map(str::to_owned).into();
         for (ty, name) in outputs {
             let name = free(name.clone(), &mut taken);
-            out.lines(&self.decode_into(ty, &name, "d"));
+            let lines = self.decode_into(ty, &name, "d");
+            out.lines(&self.named(lines, Part::Member, &name, "d"));
             names.push(name);
         }
         match names.as_slice() {
@@ -554,17 +591,17 @@ impl Generator<'_> {
         self.dispatch(id, interface, &own_table, calls, out);
         out.close("}");
         out.gap();
-        let cast = self.runtime("Cast");
-        out.open(&format!("fn cast<'s>(&'s self, cast: &mut {cast}<'s>) {{"));
+        let query = self.runtime("InterfaceQuery");
+        out.open(&format!("fn query_interface<'s>(&'s self, query: &mut {query}<'s>) {{"));
         for base in std::iter::once(id).chain(bases) {
             let path = self.path_to_trait(base);
-            out.line(&format!("cast.offer::<_, dyn {path}>(&self.0, |this| this, |this| this);"));
+            out.line(&format!("query.provide::<_, dyn {path}>(&self.0, |this| this, |this| this);"));
         }
         out.close("}");
         out.close("}");
     }
 
-    /// The dispatcher of an interface's own operations, which derived interfaces use too.
+    /// Writes the dispatcher of an interface's own operations; derived interfaces also use it.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -604,7 +641,7 @@ impl Generator<'_> {
     }
 
     fn upcall(&mut self, interface: DefinitionId, call: &Call, out: &mut Writer) {
-        // Parameters are called as they are declared, except where our own variables have the name.
+        // Parameters keep their declared names, except where generated variables have the name.
         let mut taken: HashSet<String> =
             ["call", "servant", "operation", "d", "e", "result", "len", "list", "map", "key", "value", "error"]
                 .map(str::to_owned)
@@ -616,7 +653,7 @@ impl Generator<'_> {
         for (parameter, name) in call.inputs() {
             let name = free(name.clone(), &mut taken);
             let (lines, argument) = self.decode_argument(&parameter.ty, &name, "d");
-            out.lines(&lines);
+            out.lines(&self.named(lines, Part::Argument, &name, "d"));
             arguments.push(argument);
         }
         if !call.context.is_empty() {
@@ -627,7 +664,7 @@ impl Generator<'_> {
         let names: Vec<String> = match outputs.len() {
             0 => Vec::new(),
             1 => vec!["result".to_owned()],
-            // The result comes first where there is one; an `out` parameter may have its name.
+            // The result, if any, comes first; an `out` parameter may have its name.
             _ => outputs
                 .iter()
                 .enumerate()
@@ -645,7 +682,7 @@ impl Generator<'_> {
         let mut before = format!("servant.{}(", call.method);
         let joined = arguments.join(", ");
         if joined.len() > 60 || !out.has_room(4 + before.len() + joined.len() + 3) {
-            // A method call that long would be broken at its dot.
+            // rustfmt would break so long a method call at its dot.
             before = format!("{}::{}(", self.path_to_trait(interface), call.method);
             arguments.insert(0, "servant".to_owned());
         }
@@ -678,7 +715,8 @@ impl Generator<'_> {
         }
         let mut body = Vec::new();
         for ((ty, _), name) in outputs.iter().zip(&names) {
-            body.extend(self.encode_result(ty, name, "e"));
+            let lines = self.encode_result(ty, name, "e");
+            body.extend(self.named(lines, Part::Result, name, "e"));
         }
         if !body.is_empty() {
             out.line("let e = call.reply();");
@@ -766,17 +804,23 @@ impl Generator<'_> {
 
     // ---- the inner module --------------------------------------------------------------------------
 
-    /// The error enumerations of an interface: name, exceptions, in the order of first use.
+    /// Plans the error types of an interface: one enumeration for each distinct list of exceptions.
+    ///
+    /// The enumeration is named after the first operation with that list; each further operation
+    /// gets an alias. So the name of an operation's error does not depend on the order of
+    /// operations.
     pub(super) fn plan_errors(&mut self, id: DefinitionId, calls: Vec<Call>) {
         let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
-        for call in calls {
+        for call in calls.into_iter().filter(|call| !call.raises.is_empty()) {
+            let attribute = matches!(self.model().get(call.of).kind, Kind::Attribute(_));
+            let wire = if attribute { &call.wire["_get_".len()..] } else { &call.wire };
+            let operation = super::names::upper_camel(wire);
+            let name = if call.sets { format!("Set{operation}Error") } else { format!("{operation}Error") };
+            let name = free(name, &mut taken);
             let key = (id, call.raises.clone());
-            if !call.raises.is_empty() && !self.errors.contains_key(&key) {
-                let attribute = matches!(self.model().get(call.of).kind, Kind::Attribute(_));
-                let wire = if attribute { &call.wire["_get_".len()..] } else { &call.wire };
-                let operation = super::names::upper_camel(wire);
-                let name = if call.sets { format!("Set{operation}Error") } else { format!("{operation}Error") };
-                let name = free(name, &mut taken);
+            if let Some(same) = self.errors.get(&key) {
+                self.error_aliases.entry(id).or_default().push((name, same.clone()));
+            } else {
                 self.errors.insert(key, name.clone());
                 self.error_list.entry(id).or_default().push((name, call.raises));
             }
@@ -784,12 +828,18 @@ impl Generator<'_> {
         self.names.taken.insert(Some(id), taken);
     }
 
-    /// One error enumeration.
+    /// Writes an alias for an operation with the same exceptions as another one.
+    pub(super) fn error_alias(alias: &str, name: &str, out: &mut Writer) {
+        out.gap();
+        out.line("/// The exceptions of an operation, which another operation has too.");
+        out.line(&format!("pub type {alias} = {name};"));
+    }
+
     pub(super) fn error(&mut self, name: &str, raises: &[DefinitionId], out: &mut Writer) {
         let mut taken = HashSet::from(["System".to_owned()]);
         out.gap();
         out.open("corelane::raises! {");
-        out.line("/// What the operation may raise.");
+        out.line("/// The exceptions of an operation.");
         out.open(&format!("pub enum {name} {{"));
         for id in raises {
             let variant = free(self.name(*id).trim_start_matches("r#").to_owned(), &mut taken);
@@ -808,9 +858,9 @@ fn own_names(calls: &[Call]) -> Vec<&str> {
 struct Slot {
     name: String,
     of: DefinitionId,
-    /// Its number in that interface's dispatcher.
+    /// Its number in the dispatcher of the interface `of`.
     number: usize,
-    /// Microseconds; 0 if it says nothing.
+    /// Declared maximum processor time in microseconds; 0 if none.
     worst_case: u32,
 }
 
@@ -822,7 +872,8 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     table.order.iter().enumerate().map(slot).collect()
 }
 
-/// `before first, &|e| ...)`: `first` are the arguments before the closure that writes those of the call.
+/// Writes `before first, &|e| ...)`: `first` are the arguments before the closure that writes the
+/// call's arguments.
 fn invocation(before: &str, first: &[String], body: &[Line], e: &str, out: &mut Writer) {
     let lines = tail(body);
     let single = match lines.as_slice() {

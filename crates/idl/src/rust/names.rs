@@ -1,4 +1,5 @@
-//! Rust names: the conventions of Rust out of those of IDL, keywords escaped, collisions resolved.
+//! Rust names: Rust's conventions applied to IDL names, with keywords escaped and collisions
+//! resolved.
 
 use super::describe::is_described;
 use crate::ast::{Flavor, ValueFlavor};
@@ -10,25 +11,23 @@ use std::collections::{HashMap, HashSet};
 /// The Rust names of all definitions.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Modules, types, traits, constants, enumerators, operations (for an attribute: of reading it).
+    /// Modules, types, traits, constants, enumerators and operations; for an attribute, its getter.
     pub(super) item: HashMap<DefinitionId, String>,
-    /// Setting an attribute.
     pub(super) setter: HashMap<DefinitionId, String>,
-    /// The typed reference of an interface.
+    /// The reference type of an interface or value.
     pub(super) reference: HashMap<DefinitionId, String>,
-    /// The typed reference of an abstract interface, beside what its uses have.
+    /// The object reference of an abstract interface, beside its reference type.
     pub(super) object: HashMap<DefinitionId, String>,
-    /// The operations of a value type with state.
+    /// The operations trait of a value type with state.
     pub(super) operations_trait: HashMap<DefinitionId, String>,
-    /// The factories of a value type.
+    /// The factory trait of a value type.
     pub(super) factory: HashMap<DefinitionId, String>,
-    /// The skeleton of an interface, what holds the implementation of a value.
+    /// The skeleton of an interface, or the holder of a value's implementation.
     pub(super) skeleton: HashMap<DefinitionId, String>,
-    /// The module of what is declared in an interface, structure or union.
+    /// The module for declarations inside an interface, structure or union.
     pub(super) inner: HashMap<DefinitionId, String>,
-    /// The description of a type.
     pub(super) description: HashMap<DefinitionId, String>,
-    /// What is taken in each module.
+    /// The names in use in each module.
     pub(super) taken: HashMap<Option<DefinitionId>, HashSet<String>>,
 }
 
@@ -63,7 +62,7 @@ impl Names {
         names
     }
 
-    /// Names in one Rust module. What has its name from IDL comes first, what we add takes what is left.
+    /// Assigns the names in one Rust module. IDL names come first; added names take what is free.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {
@@ -125,7 +124,7 @@ impl Names {
         self.taken.insert(parent, taken);
     }
 
-    /// Method names, bases before the interfaces that inherit from them.
+    /// Assigns method names, bases before derived interfaces.
     fn operations(&mut self, model: &Model, symbols: &Symbols) {
         for id in model.ids() {
             let members = match &model.get(id).kind {
@@ -170,13 +169,13 @@ impl Names {
     }
 }
 
-/// Whether the type of a definition has a name of its own beside that of its trait or structure, and its uses an `Option`
-/// around it: objects and values.
+/// Returns true for objects and values. Their type has a name distinct from the trait or structure,
+/// and its uses are in an `Option`.
 pub(super) fn is_reference(model: &Model, id: DefinitionId) -> bool {
     matches!(&model.get(id).kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_))
 }
 
-/// The name itself, or with underscores at its end until it is free.
+/// Returns the name, with underscores appended until it is free.
 pub(super) fn free(mut name: String, taken: &mut HashSet<String>) -> String {
     while !taken.insert(name.clone()) {
         name = name.strip_prefix("r#").unwrap_or(&name).to_owned() + "_";
@@ -184,7 +183,7 @@ pub(super) fn free(mut name: String, taken: &mut HashSet<String>) -> String {
     name
 }
 
-/// Words of an identifier: parts between underscores, and within them where a capital begins a word.
+/// Splits an identifier into words at underscores and at capitals that begin a word.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in text.split('_').filter(|part| !part.is_empty()) {
@@ -207,17 +206,17 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// `getFooBar`, `XMLParser` and `get_foo` as `get_foo_bar`, `xml_parser` and `get_foo`.
+/// Converts `getFooBar`, `XMLParser` and `get_foo` to `get_foo_bar`, `xml_parser` and `get_foo`.
 pub(super) fn snake(text: &str) -> String {
     let name = words(text).join("_").to_ascii_lowercase();
     if name.starts_with(|first: char| first.is_ascii_digit()) || name.is_empty() { format!("_{name}") } else { name }
 }
 
-/// `foo_bar`, `FOO_BAR` and `fooBar` as `FooBar`; `IOR` as `Ior`.
+/// Converts `foo_bar`, `FOO_BAR` and `fooBar` to `FooBar`, and `IOR` to `Ior`.
 pub(super) fn upper_camel(text: &str) -> String {
     let mut name = String::new();
     for part in text.split('_').filter(|part| !part.is_empty()) {
-        // Digits on both sides of an underscore keep it, or they would become another number.
+        // An underscore between digits stays, else they would form another number.
         if name.ends_with(|last: char| last.is_ascii_digit()) && part.starts_with(|first: char| first.is_ascii_digit())
         {
             name.push('_');
@@ -234,12 +233,12 @@ pub(super) fn upper_camel(text: &str) -> String {
     name
 }
 
-/// `fooBar` and `foo_bar` as `FOO_BAR`.
+/// Converts `fooBar` and `foo_bar` to `FOO_BAR`.
 pub(super) fn screaming(text: &str) -> String {
     snake(text).to_ascii_uppercase()
 }
 
-/// A name that may be a keyword of Rust, so that it can be used.
+/// Escapes a name that is a Rust keyword or is used by generated code.
 pub(super) fn escaped(name: String) -> String {
     const KEYWORDS: &[&str] = &[
         "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",

@@ -1,30 +1,39 @@
-//! Types of IDL as types of Rust (docs/rust-mapping.md).
+//! Maps IDL types to Rust types (docs/rust-mapping.md).
 
 use super::Generator;
 use super::names::is_reference;
 use crate::ast::{Basic, Flavor};
 use crate::model::{DefinitionId, Kind, Type};
 
-/// Arrays from this size are boxed.
+/// Arrays of at least this many bytes are boxed.
 const BOXED_FROM: u64 = 4096;
 
-/// What is known of a structure, exception, union or enumeration.
+/// Properties of a structure, exception, union, enumeration, bit mask or bit set.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// Octets in memory, to a word.
+    /// Approximate size in memory, in bytes.
     size: u64,
-    /// Octets on the wire at least.
+    /// Minimum size on the wire, in bytes.
     least: u64,
-    /// Whether no part is on the heap.
+    /// True if no part is on the heap.
     copy: bool,
-    /// Whether no part is of floating point.
+    /// True if no part is a floating-point number or an `any`.
     exact: bool,
-    /// Whether all parts are numbers, booleans and enumerations.
+    /// True if all parts are numbers, booleans and enumerations.
     plain: bool,
+    /// True if the type can derive `Default`.
+    default: bool,
+    /// True if all parts are types of Rust's standard library, for which other crates implement
+    /// their traits.
+    standard: bool,
 }
 
+/// Maximum length of arrays for which Rust's standard library and other crates implement their
+/// traits.
+const LONGEST_COMMON_ARRAY: u32 = 32;
+
 impl Generator<'_> {
-    /// The type of members, results and elements.
+    /// Returns the type of members, results and elements.
     pub(super) fn owned(&mut self, ty: &Type) -> String {
         match ty {
             Type::Basic(basic) => self.basic(*basic),
@@ -86,7 +95,7 @@ impl Generator<'_> {
         text.to_owned()
     }
 
-    /// An array, not boxed.
+    /// Returns an array type, not boxed.
     fn array(&mut self, ty: &Type) -> String {
         let Type::Array(element, dimensions) = ty else { return self.owned(ty) };
         let mut text = self.owned(element);
@@ -96,7 +105,7 @@ impl Generator<'_> {
         text
     }
 
-    /// The type of an `in` or `inout` parameter.
+    /// Returns the type of an `in` or `inout` parameter.
     pub(super) fn borrowed(&mut self, ty: &Type) -> String {
         let resolved = self.model().resolved(ty).clone();
         match &resolved {
@@ -125,7 +134,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Whether keys of a map are kept in order: their Rust type has one.
+    /// Returns true if the keys of a map are ordered, as their Rust type allows.
     pub(super) fn is_ordered(&self, key: &Type) -> bool {
         match self.model().resolved(key) {
             Type::Basic(basic) => !matches!(
@@ -157,7 +166,7 @@ impl Generator<'_> {
         dimensions.iter().fold(self.size(element), |size, count| size.saturating_mul(u64::from(*count)))
     }
 
-    /// Octets that a value takes in memory, to a word.
+    /// Returns the approximate size of a value in memory, in bytes.
     fn size(&self, ty: &Type) -> u64 {
         match self.model().resolved(ty) {
             Type::Basic(basic) => match basic {
@@ -175,7 +184,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Whether values have no parts on the heap, so that they can be copied and borrowed from the arena.
+    /// Returns true if values have no parts on the heap. They can be copied and borrowed from the
+    /// arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
             Type::Basic(basic) => !matches!(basic, Basic::Any | Basic::Object | Basic::ValueBase),
@@ -186,7 +196,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Whether sequences of the type are written and read in one go, each member at a constant offset.
+    /// Returns true if sequences of the type are coded in one step, with each member at a constant
+    /// offset.
     pub(super) fn is_plain(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
             Type::Basic(basic) => matches!(
@@ -210,19 +221,79 @@ impl Generator<'_> {
         }
     }
 
-    /// Whether that holds for a structure or an enumeration.
     pub(super) fn is_plain_definition(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_some_and(|facts| facts.plain)
     }
 
-    /// Whether a structure, union or enumeration is of fixed size.
+    /// Returns true if a structure, union or enumeration is of fixed size.
     pub(super) fn is_copy(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_some_and(|facts| facts.copy)
     }
 
-    /// Whether two values can be compared exactly and hashed: nothing of floating point in them.
+    /// Returns true if values can be compared exactly and hashed: no part is floating-point or an
+    /// `any`.
     pub(super) fn is_exact(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_none_or(|facts| facts.exact)
+    }
+
+    /// Returns true if a structure, union, enumeration or value type can derive `Default`.
+    pub(super) fn has_default(&self, id: DefinitionId) -> bool {
+        match &self.model().get(id).kind {
+            Kind::Value(value) => {
+                value.state.iter().all(|(member, _)| self.has_default_type(&member.ty))
+                    && self.base_with_state(value).is_none_or(|base| self.has_default(base))
+            }
+            Kind::ValueBox(of) => self.has_default_type(of),
+            _ => self.facts.get(&id).is_some_and(|facts| facts.default),
+        }
+    }
+
+    pub(super) fn has_default_type(&self, ty: &Type) -> bool {
+        match self.model().resolved(ty) {
+            Type::Array(element, dimensions) => {
+                dimensions.iter().all(|length| *length <= LONGEST_COMMON_ARRAY) && self.has_default_type(element)
+            }
+            Type::Named(id) => match &self.model().get(*id).kind {
+                // Its default is `tk_null`.
+                Kind::Native if self.is_type_code(ty) => true,
+                // The default is nil or null.
+                Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) => true,
+                Kind::Native => false,
+                _ => self.has_default(*id),
+            },
+            _ => true,
+        }
+    }
+
+    /// Returns true if all parts are types of Rust's standard library, so that other crates'
+    /// derives accept it.
+    pub(super) fn is_standard(&self, id: DefinitionId) -> bool {
+        match &self.model().get(id).kind {
+            Kind::Value(value) => {
+                value.state.iter().all(|(member, _)| self.is_standard_type(&member.ty))
+                    && self.base_with_state(value).is_none_or(|base| self.is_standard(base))
+            }
+            Kind::ValueBox(of) => self.is_standard_type(of),
+            _ => self.facts.get(&id).is_some_and(|facts| facts.standard),
+        }
+    }
+
+    pub(super) fn is_standard_type(&self, ty: &Type) -> bool {
+        match self.model().resolved(ty) {
+            Type::Basic(basic) => !matches!(basic, Basic::LongDouble | Basic::Any | Basic::Object | Basic::ValueBase),
+            Type::String(..) => true,
+            Type::Sequence(element, _) => !self.is_octet(element) && self.is_standard_type(element),
+            Type::Array(element, dimensions) => {
+                dimensions.iter().all(|length| *length <= LONGEST_COMMON_ARRAY) && self.is_standard_type(element)
+            }
+            Type::Map(pair, _) => self.is_standard_type(&pair.0) && self.is_standard_type(&pair.1),
+            Type::Named(_) if self.is_type_code(ty) => false,
+            Type::Named(id) => match &self.model().get(*id).kind {
+                Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) | Kind::Native => false,
+                _ => self.is_standard(*id),
+            },
+            Type::Fixed(..) | Type::FixedConstant | Type::Faulty => false,
+        }
     }
 
     fn is_exact_type(&self, ty: &Type) -> bool {
@@ -235,7 +306,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Octets that a value has on the wire at least, without alignment.
+    /// Returns the minimum size of a value on the wire in bytes, without alignment.
     pub(super) fn least_size(&self, ty: &Type) -> u64 {
         match self.model().resolved(ty) {
             Type::Basic(basic) => match basic {
@@ -262,7 +333,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Finds the facts of all types, each once: a type stands behind those that it contains.
+    /// Finds the facts of all types. A type follows the types that it contains, so one pass
+    /// suffices.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.ids() {
@@ -271,7 +343,8 @@ impl Generator<'_> {
                 Kind::Bitset(set) => bits(set.bits),
                 _ => continue,
             };
-            self.facts.insert(id, Facts { size, least, copy: true, exact: true, plain: false });
+            let facts = Facts { size, least, copy: true, exact: true, plain: false, default: true, standard: true };
+            self.facts.insert(id, facts);
         }
         for id in &model.completed {
             let members: Vec<Type> = match &model.get(*id).kind {
@@ -296,29 +369,40 @@ impl Generator<'_> {
                 Kind::Enum(_) => true,
                 _ => false,
             };
-            self.facts.insert(*id, Facts { size, least, copy, exact: true, plain });
+            let default = match &model.get(*id).kind {
+                Kind::Struct(_) | Kind::Exception(_) => members.iter().all(|ty| self.has_default_type(ty)),
+                // Its default is the first enumerator. A union cannot derive `Default`: the variant
+                // would have no value.
+                Kind::Enum(_) => true,
+                _ => false,
+            };
+            self.facts.insert(*id, Facts { size, least, copy, exact: true, plain, default, standard: true });
         }
-        // Sequences lead back to types that stand further down: go round until nothing changes.
+        // Sequences may refer to later types: repeat until nothing changes.
         let mut changed = true;
         while changed {
             changed = false;
             for id in &model.completed {
-                let exact = match &model.get(*id).kind {
+                let members: Vec<Type> = match &model.get(*id).kind {
                     Kind::Struct(structure) | Kind::Exception(structure) => {
-                        model.all_members(structure).iter().all(|member| self.is_exact_type(&member.ty))
+                        model.all_members(structure).into_iter().map(|member| member.ty).collect()
                     }
-                    Kind::Union(union) => union.arms.iter().all(|arm| self.is_exact_type(&arm.member.ty)),
-                    _ => true,
+                    Kind::Union(union) => union.arms.iter().map(|arm| arm.member.ty.clone()).collect(),
+                    _ => continue,
                 };
-                if let Some(facts) = self.facts.get_mut(id).filter(|facts| facts.exact && !exact) {
-                    facts.exact = false;
+                let exact = members.iter().all(|ty| self.is_exact_type(ty));
+                let standard = members.iter().all(|ty| self.is_standard_type(ty));
+                if let Some(facts) = self.facts.get_mut(id)
+                    && ((facts.exact && !exact) || (facts.standard && !standard))
+                {
+                    (facts.exact, facts.standard) = (exact, standard);
                     changed = true;
                 }
             }
         }
     }
 
-    /// Why a type has no form in Rust yet.
+    /// Returns the reason why a type has no Rust mapping.
     pub(super) fn unsupported_type(&self, ty: &Type) -> Option<&'static str> {
         match ty {
             Type::Map(pair, _) => self.unsupported_type(&pair.0).or_else(|| self.unsupported_type(&pair.1)),
@@ -331,7 +415,7 @@ impl Generator<'_> {
     }
 }
 
-/// Octets of a number with so many bits, in memory and on the wire.
+/// Returns the bytes of an integer for this many bits, in memory and on the wire.
 fn bits(bits: u32) -> (u64, u64) {
     let octets = match super::extended::number(bits) {
         "u8" => 1,

@@ -1,9 +1,10 @@
-//! Value types: the structure of the state, the handle, the trait of the operations.
+//! Value types: the structure of the state, the reference type, the trait of the operations.
 
 use super::code::{Operand, Read};
 use super::data::{tail, write_value};
 use super::interface::Call;
 use super::names::{escaped, free, snake};
+use super::path::Part;
 use super::writer::{Line, Writer};
 use super::{Generator, Item};
 use crate::ast::ValueFlavor;
@@ -19,7 +20,7 @@ impl Generator<'_> {
         let base = self.base_with_state(value);
         self.document(id, out);
         self.attributes(Item::Type, out);
-        out.line("#[derive(Clone, Debug, PartialEq)]");
+        self.derive(id, &[], &[], out);
         let mut taken = HashSet::new();
         let mut fields = Vec::new();
         if base.is_some() {
@@ -55,8 +56,10 @@ impl Generator<'_> {
             reads.push(Read::Expression(format!("{value_type}::decode_state(d)?")));
         }
         for ((member, _), field) in value.state.iter().zip(&fields[usize::from(base.is_some())..]) {
-            body.extend(self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e"));
-            reads.push(self.decode(&member.ty, "d"));
+            let lines = self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e");
+            body.extend(self.named(lines, Part::Member, field, "e"));
+            let read = self.decode(&member.ty, "d");
+            reads.push(self.named_read(read, field, "d"));
         }
         self.open_state(&name, &body, reads.is_empty(), out);
         write_value("Ok(Self", &fields, &reads, ")", out);
@@ -69,7 +72,7 @@ impl Generator<'_> {
         self.value_factory(id, value, out);
     }
 
-    /// The type of members, parameters and results.
+    /// Writes the reference type, used for members, parameters and results.
     fn handle(&mut self, id: DefinitionId, of: &str, out: &mut Writer) {
         let (reference, value) = (self.names.reference[&id].clone(), self.runtime("ValueRef"));
         out.gap();
@@ -78,11 +81,12 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {value}<{of}>;"));
     }
 
-    /// `impl ValueType` up to the beginning of `decode_state`.
+    /// Writes `impl ValueType` up to the beginning of `decode_state`.
     fn open_state(&mut self, name: &str, body: &[Line], reads_nothing: bool, out: &mut Writer) {
         let (value_type, encoder, decoder, error) =
             (self.runtime("ValueType"), self.runtime("Encoder"), self.runtime("Decoder"), self.runtime("CdrError"));
         out.gap();
+        self.attributes(Item::Type, out);
         out.open(&format!("impl {value_type} for {name} {{"));
         let parameter = format!("{}: &mut {encoder}<'_>", if body.is_empty() { "_" } else { "e" });
         out.signature("fn encode_state(", &["&self".to_owned(), parameter], &format!("Result<(), {error}>"), " {");
@@ -95,7 +99,7 @@ impl Generator<'_> {
         out.open_again();
     }
 
-    /// What the type is called and what it is besides.
+    /// Writes the repository ids and properties of a value type.
     fn describe_value(&mut self, id: DefinitionId, value: &Value, base: Option<DefinitionId>, out: &mut Writer) {
         let mut ids = vec![self.repository_id(id)];
         let (mut truncatable, mut at) = (0, Some(value));
@@ -153,7 +157,7 @@ impl Generator<'_> {
         self.abstract_kind(id, out);
     }
 
-    /// What makes a trait a type of values.
+    /// Writes the macro call that makes a trait a value type.
     pub(super) fn abstract_kind(&mut self, id: DefinitionId, out: &mut Writer) {
         let (name, repository_id) = (self.name(id), self.repository_id(id));
         out.gap();
@@ -166,7 +170,7 @@ impl Generator<'_> {
         out.signature(&format!("fn {before}"), &parameters, &after, ";");
     }
 
-    /// The traits that an implementation of a value type has besides its own.
+    /// Returns the supertraits that an implementation of a value type needs.
     fn value_bounds(&self, value: &Value) -> String {
         let bases = value.bases.iter().filter(|base| self.has_operations(**base));
         let traits: Vec<String> = bases.chain(&value.supports).map(|base| self.path_to_operations(*base)).collect();
@@ -202,12 +206,12 @@ impl Generator<'_> {
         }
         out.gap();
         out.line("/// For a value that runs these operations.");
-        out.line(&format!("fn implementation(self) -> {implementation}<{state}>"));
+        out.line(&format!("fn implementation(this: Self) -> {implementation}<{state}>"));
         out.open("where");
         out.line("Self: Sized,");
         out.close("{");
         out.open_again();
-        out.line(&format!("{operations}::implementation_of(std::sync::Arc::new(self))"));
+        out.line(&format!("{operations}::implementation_of(std::sync::Arc::new(this))"));
         out.close("}");
         out.gap();
         out.line("/// The same for an object that others keep too.");
@@ -228,7 +232,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// A trait with the factories that the type declares.
+    /// Writes a trait with the factories that the type declares.
     fn value_factory(&mut self, id: DefinitionId, value: &Value, out: &mut Writer) {
         if value.factories.is_empty() {
             return;
@@ -248,7 +252,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// A factory as if it were an operation without a result.
+    /// Returns a factory as an operation without a result.
     pub(super) fn factory_call(&self, id: DefinitionId, factory: &Operation, taken: &mut HashSet<String>) -> Call {
         let wire = self.text(factory.name).to_owned();
         let mut parameters = HashSet::new();
@@ -275,7 +279,7 @@ impl Generator<'_> {
         let ty = self.owned(of);
         self.document(id, out);
         self.attributes(Item::Type, out);
-        out.line("#[derive(Clone, Debug, PartialEq)]");
+        self.derive(id, &[], &[], out);
         out.line(&format!("pub struct {name}(pub {ty});"));
         self.handle(id, &name, out);
         let body = self.encode(of, &Operand::Place("self.0".to_owned()), "e");
@@ -296,7 +300,7 @@ impl Generator<'_> {
         out.line(&format!("corelane::value_type! {{ {name} = [{:?}] }}", self.repository_id(id)));
     }
 
-    // ---- what a value type is ----------------------------------------------------------------------
+    // ---- properties of value types -----------------------------------------------------------------
 
     fn value_of(&self, id: DefinitionId) -> Option<&Value> {
         match &self.model().get(id).kind {
@@ -305,13 +309,13 @@ impl Generator<'_> {
         }
     }
 
-    /// The base of which the state is part.
+    /// Returns the base whose state is part of this one.
     pub(super) fn base_with_state(&self, value: &Value) -> Option<DefinitionId> {
         let first = value.bases.first().copied()?;
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }
 
-    /// All that a value type inherits from or supports, each once, nearer ones first.
+    /// Returns all bases and supported interfaces of a value type, each once, nearer ones first.
     fn ancestors(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model().all_bases(id);
         for base in std::iter::once(id).chain(all.clone()) {
@@ -325,7 +329,7 @@ impl Generator<'_> {
         all
     }
 
-    /// Whether there are operations to be implemented.
+    /// Returns true if there are operations to implement.
     pub(super) fn has_operations(&self, id: DefinitionId) -> bool {
         let Some(value) = self.value_of(id) else {
             return matches!(self.model().get(id).kind, Kind::Interface(_));

@@ -1,16 +1,14 @@
-//! Text as rustfmt would leave it.
+//! Writes text in the format of rustfmt.
 //!
-//! Only the few shapes that generated code has are known here; a test runs rustfmt over the output to see that
-//! they are right.
+//! It handles only the shapes that generated code has. A test compares the output with rustfmt.
 
-/// Widest line.
 const WIDTH: usize = 100;
-/// Widest list of arguments on one line.
+/// Maximum width of a list of arguments on one line.
 const CALL_WIDTH: usize = 60;
-/// Widest list of fields of a structure value on one line.
+/// Maximum width of the fields of a structure value on one line.
 const FIELDS_WIDTH: usize = 18;
 
-/// Lines of Rust with their indentation.
+/// Indented lines of Rust.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     text: String,
@@ -34,7 +32,7 @@ impl Writer {
         self.text.push_str(text);
     }
 
-    /// Octets so far.
+    /// Returns the length in bytes so far.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
@@ -43,7 +41,7 @@ impl Writer {
         self.text.is_empty()
     }
 
-    /// One line at the current indentation.
+    /// Writes one line at the current indentation.
     pub(super) fn line(&mut self, line: &str) {
         if line.is_empty() {
             self.text.push('\n');
@@ -56,29 +54,28 @@ impl Writer {
         self.text.push('\n');
     }
 
-    /// A line that opens a block; what follows is indented.
+    /// Writes a line that opens a block, and indents.
     pub(super) fn open(&mut self, line: &str) {
         self.line(line);
         self.indent += 1;
     }
 
-    /// A line that closes a block.
+    /// Outdents, and writes a line that closes a block.
     pub(super) fn close(&mut self, line: &str) {
         self.indent -= 1;
         self.line(line);
     }
 
-    /// What follows is indented: the block was opened by a line that had to be closed first.
+    /// Indents again: the line that opened the block had to be closed first.
     pub(super) fn open_again(&mut self) {
         self.indent += 1;
     }
 
-    /// What follows is indented one step less.
     pub(super) fn outdent(&mut self) {
         self.indent -= 1;
     }
 
-    /// The names of one `use`, filled into lines.
+    /// Writes the names of one `use`, filled into lines.
     pub(super) fn imports(&mut self, before: &str, names: &[&str]) {
         let joined = names.join(", ");
         if self.fits(before.len() + joined.len() + 2) {
@@ -87,7 +84,7 @@ impl Writer {
         self.open(before);
         let mut line = String::new();
         for (at, name) in names.iter().enumerate() {
-            // rustfmt counts the space behind a comma, except at the end.
+            // rustfmt counts the space after a comma, except at the end.
             let space = usize::from(at + 1 < names.len());
             if !line.is_empty() && !self.fits(line.len() + 1 + name.len() + 1 + space) {
                 self.line(&std::mem::take(&mut line));
@@ -100,7 +97,7 @@ impl Writer {
         self.close("};");
     }
 
-    /// An empty line, except at the beginning of a block.
+    /// Writes an empty line, except at the beginning of a block.
     pub(super) fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("{\n") && !self.text.ends_with("\n\n") {
             self.text.push('\n');
@@ -115,6 +112,9 @@ impl Writer {
                 Line::Close(text) => self.close(text),
                 Line::Call { before, arguments, after } => self.call(before, arguments, after),
                 Line::Assign(left, right) => self.assign(left, right),
+                Line::AssignCall { left, before, arguments, after } => {
+                    self.assign_call(left, before, arguments, after);
+                }
                 Line::Table { before, items, after } => self.table(before, items, after),
             }
         }
@@ -137,12 +137,13 @@ impl Writer {
         self.close(after);
     }
 
-    /// `before(arguments)after`, where `before` ends with the parenthesis and `after` begins with one.
+    /// Writes `before(arguments)after`; `before` ends with the parenthesis and `after` begins with
+    /// one.
     pub(super) fn call(&mut self, before: &str, arguments: &[String], after: &str) {
         self.list(before, arguments, after, CALL_WIDTH);
     }
 
-    /// The head of a function: `before(parameters) -> result` and `;` or ` {`.
+    /// Writes the head of a function: `before(parameters) -> result` and `;` or ` {`.
     pub(super) fn signature(&mut self, before: &str, parameters: &[String], result: &str, end: &str) {
         let joined = parameters.join(", ");
         let arrow = format!("-> {result}{end}");
@@ -161,7 +162,8 @@ impl Writer {
         }
         let last = format!(") {arrow}");
         let indent = (self.indent - 1) * 4;
-        // rustfmt counts the indentation twice before it sets the brace of a broken head on a line of its own.
+        // rustfmt counts the indentation twice before it puts the brace of a broken head on its own
+        // line.
         let room = if end == ";" { WIDTH } else { WIDTH.saturating_sub(indent) };
         if indent + last.len() <= room {
             self.close(&last);
@@ -186,7 +188,8 @@ impl Writer {
         }
     }
 
-    /// `left = before(arguments)after`, broken behind the `=` where that saves breaking the arguments.
+    /// Writes `left = before(arguments)after`, broken after the `=` if that avoids breaking the
+    /// arguments.
     pub(super) fn assign_call(&mut self, left: &str, before: &str, arguments: &[String], after: &str) {
         let joined = arguments.join(", ");
         let right = format!("{before}{joined}{after}");
@@ -198,7 +201,7 @@ impl Writer {
         }
     }
 
-    /// `left =` and its right side on the next line.
+    /// Writes `left =` with its right side on the next line.
     pub(super) fn broken(&mut self, left: &str, right: &str) {
         self.line(&format!("{left} ="));
         self.indent += 1;
@@ -206,12 +209,12 @@ impl Writer {
         self.indent -= 1;
     }
 
-    /// Whether a line of this length fits here.
     pub(super) fn has_room(&self, length: usize) -> bool {
         self.fits(length)
     }
 
-    /// `before items after` on one line, or the items filled into lines: the inside of a macro, which rustfmt leaves alone.
+    /// Writes `before items after` on one line, or fills the items into lines. It is the inside of
+    /// a macro, which rustfmt does not format.
     pub(super) fn filled(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         if self.fits(before.len() + joined.len() + after.len() + 2) {
@@ -222,7 +225,7 @@ impl Writer {
         self.close(after);
     }
 
-    /// Items with a comma behind each, as many on a line as it holds.
+    /// Writes items with a comma after each, filled into lines.
     fn fill<T: AsRef<str>>(&mut self, items: &[T]) {
         let mut line = String::new();
         for item in items {
@@ -237,7 +240,7 @@ impl Writer {
         self.line(&line);
     }
 
-    /// `before { fields }after`.
+    /// Writes `before { fields }after`.
     pub(super) fn fields(&mut self, before: &str, fields: &[String], after: &str) {
         let joined = fields.join(", ");
         let line = format!("{before} {{ {joined} }}{after}");
@@ -247,12 +250,23 @@ impl Writer {
         }
         self.open(&format!("{before} {{"));
         for field in fields {
-            self.line(&format!("{field},"));
+            self.value(field, ",");
         }
         self.close(&format!("}}{after}"));
     }
 
-    /// An arm of a `match`.
+    /// Writes a value on one line, or each argument of its call on a line.
+    pub(super) fn value(&mut self, value: &str, after: &str) {
+        let call = value.split_once('(').filter(|(before, _)| before.contains("At::"));
+        match call.and_then(|(before, rest)| Some((before, rest.rsplit_once(")?")?))) {
+            Some((before, (arguments, rest))) => {
+                let arguments: Vec<String> = split(arguments).into_iter().map(str::to_owned).collect();
+                self.call(&format!("{before}("), &arguments, &format!(")?{rest}{after}"));
+            }
+            None => self.line(&format!("{value}{after}")),
+        }
+    }
+
     pub(super) fn arm(&mut self, pattern: &str, value: &str) {
         if self.fits(pattern.len() + 4 + value.len() + 1) {
             return self.line(&format!("{pattern} => {value},"));
@@ -262,7 +276,7 @@ impl Writer {
         self.close("}");
     }
 
-    /// An assignment, its right side on the next line where it does not fit.
+    /// Writes an assignment, with its right side on the next line if it does not fit.
     pub(super) fn assign(&mut self, left: &str, right: &str) {
         if self.fits(left.len() + 3 + right.len() + 1) {
             self.line(&format!("{left} = {right};"));
@@ -274,7 +288,7 @@ impl Writer {
         }
     }
 
-    /// `left = [items];` with the items filled into lines, as rustfmt sets short ones.
+    /// Writes `left = [items];`, filled into lines if the items are short, as in rustfmt.
     pub(super) fn table(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         let fits = self.fits(before.len() + joined.len() + after.len());
@@ -293,7 +307,7 @@ impl Writer {
     }
 }
 
-/// The parts of a list between its outermost commas.
+/// Splits a list at its outermost commas.
 fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);
@@ -312,15 +326,30 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// A piece of a function's body, before it is known how far it is indented.
+/// A part of a function's body, independent of its indentation.
 #[derive(Clone, Debug)]
 pub(super) enum Line {
     Plain(String),
     Open(String),
     Close(String),
-    Call { before: String, arguments: Vec<String>, after: String },
+    Call {
+        before: String,
+        arguments: Vec<String>,
+        after: String,
+    },
     Assign(String, String),
-    Table { before: String, items: Vec<String>, after: String },
+    /// `left = before(arguments)after`.
+    AssignCall {
+        left: String,
+        before: String,
+        arguments: Vec<String>,
+        after: String,
+    },
+    Table {
+        before: String,
+        items: Vec<String>,
+        after: String,
+    },
 }
 
 impl Line {
@@ -328,7 +357,7 @@ impl Line {
         Self::Plain(text.into())
     }
 
-    /// The line as it is when it is short enough; `None` for what is never one line.
+    /// Returns the line if it is short enough, or `None` for one that is never a single line.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Plain(text) => Some(text.clone()),

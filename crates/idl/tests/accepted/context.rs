@@ -2,21 +2,22 @@
 
 /// Operations with a context: what they ask for follows the arguments.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 pub trait Placed: Send + Sync + 'static {
     fn locate(&self, a: i32) -> Result<(), corelane::SystemException>;
     fn count(&self) -> Result<i32, corelane::SystemException>;
     fn tell(&self, text: &str) -> Result<(), corelane::SystemException>;
 
     /// A servant that runs these operations, to be activated.
-    fn servant(self) -> corelane::Servant
+    fn servant(this: Self) -> corelane::Servant
     where
         Self: Sized,
     {
-        Placed::servant_of(std::sync::Arc::new(self))
+        Placed::servant_of(std::sync::Arc::new(this))
     }
 
     /// The same for an object that others keep too.
@@ -30,7 +31,7 @@ pub trait Placed: Send + Sync + 'static {
 
 /// A reference to a [`Placed`].
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlacedRef(corelane::ObjectRef);
 
@@ -46,6 +47,8 @@ impl corelane::Reference for PlacedRef {
     }
 }
 
+corelane::reference_methods! { PlacedRef }
+
 impl std::fmt::Display for PlacedRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(corelane::Reference::as_object(self), f)
@@ -53,13 +56,14 @@ impl std::fmt::Display for PlacedRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl PlacedRef {
     pub fn locate(&self, a: i32) -> Result<(), corelane::SystemException> {
-        static OPERATION: corelane::mapping::Operation =
+        static OPERATION: corelane::mapping::Operation<'_> =
             corelane::mapping::Operation::new("locate");
         const CONTEXT: &[&str] = &["a*", "b.c"];
         let this = corelane::Reference::as_object(self);
@@ -81,7 +85,8 @@ impl PlacedRef {
     }
 
     pub fn count(&self) -> Result<i32, corelane::SystemException> {
-        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("count");
+        static OPERATION: corelane::mapping::Operation<'_> =
+            corelane::mapping::Operation::new("count");
         const CONTEXT: &[&str] = &["x"];
         let this = corelane::Reference::as_object(self);
         let context = this.context_for(CONTEXT);
@@ -95,12 +100,16 @@ impl PlacedRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        let results = |d: &mut corelane::mapping::Decoder<'_>| d.read_i32();
+        let results = |d: &mut corelane::mapping::Decoder<'_>| {
+            let result = corelane::mapping::At::member(d.read_i32(), "result", d)?;
+            Ok(result)
+        };
         this.call(&OPERATION, results, &|e| context.write(e))
     }
 
     pub fn tell(&self, text: &str) -> Result<(), corelane::SystemException> {
-        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("tell");
+        static OPERATION: corelane::mapping::Operation<'_> =
+            corelane::mapping::Operation::new("tell");
         const CONTEXT: &[&str] = &["y"];
         let this = corelane::Reference::as_object(self);
         let context = this.context_for(CONTEXT);
@@ -115,22 +124,23 @@ impl PlacedRef {
             return outcome;
         }
         this.send_oneway(&OPERATION, &|e| {
-            e.write_str(text)?;
+            corelane::mapping::At::member(e.write_str(text), "text", e)?;
             context.write(e)
         })
     }
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[doc(hidden)]
 pub struct PlacedSkeleton(std::sync::Arc<dyn Placed>);
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl PlacedSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -149,14 +159,14 @@ impl PlacedSkeleton {
             }
             1 => {
                 let d = call.arguments();
-                let a = d.read_i32()?;
+                let a = corelane::mapping::At::argument(d.read_i32(), "a", d)?;
                 let _context = corelane::Context::begin(d)?;
                 servant.locate(a)?;
                 Ok(())
             }
             2 => {
                 let d = call.arguments();
-                let text = d.read_str()?;
+                let text = corelane::mapping::At::argument(d.read_str(), "text", d)?;
                 let _context = corelane::Context::begin(d)?;
                 servant.tell(text)?;
                 Ok(())
@@ -186,8 +196,8 @@ impl corelane::mapping::Skeleton for PlacedSkeleton {
         }
     }
 
-    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
-        cast.offer::<_, dyn Placed>(&self.0, |this| this, |this| this);
+    fn query_interface<'s>(&'s self, query: &mut corelane::mapping::InterfaceQuery<'s>) {
+        query.provide::<_, dyn Placed>(&self.0, |this| this, |this| this);
     }
 }
 

@@ -3,16 +3,17 @@
 /// Everything that IDL
 /// can say about data.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::approx_constant, clippy::enum_variant_names)]
-#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
-#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
-#[allow(clippy::result_large_err, clippy::should_implement_trait)]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::approx_constant, clippy::disallowed_names)]
+#[allow(clippy::enum_variant_names, clippy::large_enum_variant)]
+#[allow(clippy::len_without_is_empty, clippy::module_inception)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
 #[allow(clippy::wrong_self_convention)]
 pub mod every_type {
     use corelane::mapping::{
-        Cast, Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
-        read_reference, write_reference,
+        At, Cdr, CdrError, Decoder, Encoder, InterfaceQuery, Operation, OperationTable, ServerCall,
+        Skeleton, read_reference, write_reference,
     };
     use corelane::{
         Any, LongDouble, ObjectRef, Octets, Reference, Servant, SystemException, TypeCode,
@@ -31,8 +32,9 @@ pub mod every_type {
 
     /// The colours
     /// of the rainbow.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Colour {
+        #[default]
         Red,
         Green,
         DeepBlue,
@@ -85,7 +87,7 @@ pub mod every_type {
     corelane::describe! { pub static PRECISE_SEQ_TYPE = alias("IDL:corelane.test/EveryType/PreciseSeq:1.0", "PreciseSeq", &sequence(&PRECISE_TYPE, 0)) }
 
     /// A point.
-    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
     pub struct Point {
         pub x: f64,
         pub y: f64,
@@ -106,7 +108,7 @@ pub mod every_type {
     pub type Paths = Vec<Path>;
     corelane::describe! { pub static PATHS_TYPE = alias("IDL:corelane.test/EveryType/Paths:1.0", "Paths", &sequence(&PATH_TYPE, 2)) }
 
-    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
     pub struct Plain {
         pub s: i16,
         pub us: u16,
@@ -137,41 +139,42 @@ pub mod every_type {
             e.write_u64(self.ull);
             e.write_f32(self.f);
             e.write_f64(self.d);
-            e.write_char(self.c)?;
+            At::member(e.write_char(self.c), "c", e)?;
             e.write_bool(self.b);
             e.write_u8(self.o);
-            Cdr::encode(&self.c1, e)?;
-            Cdr::encode(&self.m, e)?;
-            for item in &self.c2 {
-                e.write_char(*item)?;
+            At::member(Cdr::encode(&self.c1, e), "c1", e)?;
+            At::member(Cdr::encode(&self.m, e), "m", e)?;
+            for (index, item) in self.c2.iter().enumerate() {
+                At::member(At::element(e.write_char(*item), index, e), "c2", e)?;
             }
-            Cdr::encode(&self.p, e)
+            At::member(Cdr::encode(&self.p, e), "p", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                s: d.read_i16()?,
-                us: d.read_u16()?,
-                l: d.read_i32()?,
-                ul: d.read_u32()?,
-                ll: d.read_i64()?,
-                ull: d.read_u64()?,
-                f: d.read_f32()?,
-                d: d.read_f64()?,
-                c: d.read_char()?,
-                b: d.read_bool()?,
-                o: d.read_u8()?,
-                c1: Cdr::decode(d)?,
-                m: Cdr::decode(d)?,
+                s: At::member(d.read_i16(), "s", d)?,
+                us: At::member(d.read_u16(), "us", d)?,
+                l: At::member(d.read_i32(), "l", d)?,
+                ul: At::member(d.read_u32(), "ul", d)?,
+                ll: At::member(d.read_i64(), "ll", d)?,
+                ull: At::member(d.read_u64(), "ull", d)?,
+                f: At::member(d.read_f32(), "f", d)?,
+                d: At::member(d.read_f64(), "d", d)?,
+                c: At::member(d.read_char(), "c", d)?,
+                b: At::member(d.read_bool(), "b", d)?,
+                o: At::member(d.read_u8(), "o", d)?,
+                c1: At::member(Cdr::decode(d), "c1", d)?,
+                m: At::member(Cdr::decode(d), "m", d)?,
                 c2: {
                     let mut list: Vec<char> = Vec::with_capacity(4);
                     for _ in 0..4 {
-                        list.push(d.read_char()?);
+                        let item = At::member(At::element(d.read_char(), list.len(), d), "c2", d)?;
+                        list.push(item);
                     }
                     let array = list.try_into();
-                    array.map_err(|_| CdrError::Truncated)?
+                    At::member(array.map_err(|_| CdrError::Truncated), "c2", d)?
                 },
-                p: Cdr::decode(d)?,
+                p: At::member(Cdr::decode(d), "p", d)?,
             })
         }
     }
@@ -223,122 +226,157 @@ pub mod every_type {
         const MIN_SIZE: usize = 7385;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            e.write_str(&self.r#type)?;
-            e.write_wstr(&self.self_)?;
-            e.write_bounded_str(&self.bounded, 10)?;
-            Cdr::encode(&self.a_blob, e)?;
-            e.write_len_bounded(self.a_key.len(), 16)?;
+            At::member(e.write_str(&self.r#type), "type", e)?;
+            At::member(e.write_wstr(&self.self_), "self_", e)?;
+            At::member(e.write_bounded_str(&self.bounded, 10), "bounded", e)?;
+            At::member(Cdr::encode(&self.a_blob, e), "a_blob", e)?;
+            At::member(e.write_len_bounded(self.a_key.len(), 16), "a_key", e)?;
             e.write_raw(&self.a_key);
-            Cdr::encode(&self.a_names, e)?;
-            e.write_len_bounded(self.wide_names.len(), 4)?;
-            for item in &self.wide_names {
-                e.write_bounded_wstr(item, 8)?;
+            At::member(Cdr::encode(&self.a_names, e), "a_names", e)?;
+            At::member(
+                e.write_len_bounded(self.wide_names.len(), 4),
+                "wide_names",
+                e,
+            )?;
+            for (index, item) in self.wide_names.iter().enumerate() {
+                At::member(
+                    At::element(e.write_bounded_wstr(item, 8), index, e),
+                    "wide_names",
+                    e,
+                )?;
             }
-            Cdr::encode(&self.a_flags, e)?;
-            e.write_len(self.a_letters.len())?;
-            for item in &self.a_letters {
-                e.write_char(*item)?;
+            At::member(Cdr::encode(&self.a_flags, e), "a_flags", e)?;
+            At::member(e.write_len(self.a_letters.len()), "a_letters", e)?;
+            for (index, item) in self.a_letters.iter().enumerate() {
+                At::member(At::element(e.write_char(*item), index, e), "a_letters", e)?;
             }
-            e.write_len_bounded(self.a_colours.len(), 3)?;
-            Cdr::encode_all(&self.a_colours, e)?;
-            Cdr::encode(&self.a_lines, e)?;
-            Cdr::encode(&self.a_page, e)?;
-            Cdr::encode(&self.a_book, e)?;
-            for item in self.big_code.iter() {
-                e.write_wchar(*item)?;
+            At::member(e.write_len_bounded(self.a_colours.len(), 3), "a_colours", e)?;
+            At::member(Cdr::encode_all(&self.a_colours, e), "a_colours", e)?;
+            At::member(Cdr::encode(&self.a_lines, e), "a_lines", e)?;
+            At::member(Cdr::encode(&self.a_page, e), "a_page", e)?;
+            At::member(Cdr::encode(&self.a_book, e), "a_book", e)?;
+            for (index, item) in self.big_code.iter().enumerate() {
+                At::member(At::element(e.write_wchar(*item), index, e), "big_code", e)?;
             }
-            e.write_wchar(self.w)?;
-            Cdr::encode(&self.a_precise, e)?;
-            Cdr::encode(&self.several, e)?;
-            e.write_len(self.nested.len())?;
+            At::member(e.write_wchar(self.w), "w", e)?;
+            At::member(Cdr::encode(&self.a_precise, e), "a_precise", e)?;
+            At::member(Cdr::encode(&self.several, e), "several", e)?;
+            At::member(e.write_len(self.nested.len()), "nested", e)?;
             for item in &self.nested {
-                e.write_len(item.len())?;
-                for item in item {
-                    e.write_wchar(*item)?;
+                At::member(e.write_len(item.len()), "nested", e)?;
+                for (index, item) in item.iter().enumerate() {
+                    At::member(At::element(e.write_wchar(*item), index, e), "nested", e)?;
                 }
             }
-            write_reference(e, self.any_object.as_ref())?;
-            e.write_len_bounded(self.objects.len(), 2)?;
-            for item in &self.objects {
-                write_reference(e, item.as_ref())?;
+            At::member(
+                write_reference(e, self.any_object.as_ref()),
+                "any_object",
+                e,
+            )?;
+            At::member(e.write_len_bounded(self.objects.len(), 2), "objects", e)?;
+            for (index, item) in self.objects.iter().enumerate() {
+                At::member(
+                    At::element(write_reference(e, item.as_ref()), index, e),
+                    "objects",
+                    e,
+                )?;
             }
-            e.write_len_bounded(self.a_paths.len(), 2)?;
-            Cdr::encode_all(&self.a_paths, e)
+            At::member(e.write_len_bounded(self.a_paths.len(), 2), "a_paths", e)?;
+            At::member(Cdr::encode_all(&self.a_paths, e), "a_paths", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                r#type: d.read_string()?,
-                self_: d.read_wstring()?,
-                bounded: d.read_bounded_string(10)?,
-                a_blob: d.read_octets_owned()?,
+                r#type: At::member(d.read_string(), "type", d)?,
+                self_: At::member(d.read_wstring(), "self_", d)?,
+                bounded: At::member(d.read_bounded_string(10), "bounded", d)?,
+                a_blob: At::member(d.read_octets_owned(), "a_blob", d)?,
                 a_key: {
-                    let len = d.read_len_bounded(1, 16)?;
-                    d.read_raw(len)?.into()
+                    let len = At::member(d.read_len_bounded(1, 16), "a_key", d)?;
+                    At::member(d.read_raw(len), "a_key", d)?.into()
                 },
-                a_names: Cdr::decode(d)?,
+                a_names: At::member(Cdr::decode(d), "a_names", d)?,
                 wide_names: {
-                    let len = d.read_len_bounded(4, 4)?;
+                    let len = At::member(d.read_len_bounded(4, 4), "wide_names", d)?;
                     let mut list: Vec<String> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(d.read_bounded_wstring(8)?);
+                        let item = At::member(
+                            At::element(d.read_bounded_wstring(8), list.len(), d),
+                            "wide_names",
+                            d,
+                        )?;
+                        list.push(item);
                     }
                     list
                 },
-                a_flags: Cdr::decode(d)?,
+                a_flags: At::member(Cdr::decode(d), "a_flags", d)?,
                 a_letters: {
-                    let len = d.read_len(1)?;
+                    let len = At::member(d.read_len(1), "a_letters", d)?;
                     let mut list: Vec<char> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(d.read_char()?);
+                        let item =
+                            At::member(At::element(d.read_char(), list.len(), d), "a_letters", d)?;
+                        list.push(item);
                     }
                     list
                 },
                 a_colours: {
-                    let len = d.read_len_bounded(4, 3)?;
-                    Cdr::decode_many(len, d)?
+                    let len = At::member(d.read_len_bounded(4, 3), "a_colours", d)?;
+                    At::member(Cdr::decode_many(len, d), "a_colours", d)?
                 },
-                a_lines: Cdr::decode(d)?,
-                a_page: Cdr::decode(d)?,
-                a_book: Cdr::decode(d)?,
+                a_lines: At::member(Cdr::decode(d), "a_lines", d)?,
+                a_page: At::member(Cdr::decode(d), "a_page", d)?,
+                a_book: At::member(Cdr::decode(d), "a_book", d)?,
                 big_code: {
                     let mut list: Vec<char> = Vec::with_capacity(1024);
                     for _ in 0..2000 {
-                        list.push(d.read_wchar()?);
+                        let item =
+                            At::member(At::element(d.read_wchar(), list.len(), d), "big_code", d)?;
+                        list.push(item);
                     }
                     let array = list.into_boxed_slice().try_into();
                     array.map_err(|_| CdrError::Truncated)?
                 },
-                w: d.read_wchar()?,
-                a_precise: Cdr::decode(d)?,
-                several: Cdr::decode(d)?,
+                w: At::member(d.read_wchar(), "w", d)?,
+                a_precise: At::member(Cdr::decode(d), "a_precise", d)?,
+                several: At::member(Cdr::decode(d), "several", d)?,
                 nested: {
-                    let len = d.read_len(4)?;
+                    let len = At::member(d.read_len(4), "nested", d)?;
                     let mut list: Vec<Vec<char>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
                         list.push({
-                            let len = d.read_len(1)?;
+                            let len = At::member(d.read_len(1), "nested", d)?;
                             let mut list: Vec<char> = Vec::with_capacity(len.min(1024));
                             for _ in 0..len {
-                                list.push(d.read_wchar()?);
+                                let item = At::member(
+                                    At::element(d.read_wchar(), list.len(), d),
+                                    "nested",
+                                    d,
+                                )?;
+                                list.push(item);
                             }
                             list
                         });
                     }
                     list
                 },
-                any_object: read_reference(d)?,
+                any_object: At::member(read_reference(d), "any_object", d)?,
                 objects: {
-                    let len = d.read_len_bounded(8, 2)?;
+                    let len = At::member(d.read_len_bounded(8, 2), "objects", d)?;
                     let mut list: Vec<Option<ObjectRef>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(read_reference(d)?);
+                        let item = At::member(
+                            At::element(read_reference(d), list.len(), d),
+                            "objects",
+                            d,
+                        )?;
+                        list.push(item);
                     }
                     list
                 },
                 a_paths: {
-                    let len = d.read_len_bounded(4, 2)?;
-                    Cdr::decode_many(len, d)?
+                    let len = At::member(d.read_len_bounded(4, 2), "a_paths", d)?;
+                    At::member(Cdr::decode_many(len, d), "a_paths", d)?
                 },
             })
         }
@@ -371,7 +409,7 @@ pub mod every_type {
     pub type Trees = Vec<Tree>;
     corelane::describe! { pub static TREES_TYPE = alias("IDL:corelane.test/EveryType/Trees:1.0", "Trees", &sequence(&TREE_TYPE, 0)) }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Tree {
         pub value: i32,
         pub children: Trees,
@@ -382,13 +420,13 @@ pub mod every_type {
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             e.write_i32(self.value);
-            Cdr::encode(&self.children, e)
+            At::member(Cdr::encode(&self.children, e), "children", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                value: d.read_i32()?,
-                children: Cdr::decode(d)?,
+                value: At::member(d.read_i32(), "value", d)?,
+                children: At::member(Cdr::decode(d), "children", d)?,
             })
         }
     }
@@ -423,15 +461,15 @@ pub mod every_type {
             Cdr::encode(&self.discriminator(), e)?;
             match self {
                 Self::APoint(value) => {
-                    Cdr::encode(value, e)?;
+                    At::member(Cdr::encode(value, e), "a_point", e)?;
                 }
                 Self::Name(value) => {
-                    e.write_str(value)?;
+                    At::member(e.write_str(value), "name", e)?;
                 }
                 Self::List(value) => {
-                    e.write_len(value.len())?;
-                    for item in value {
-                        e.write_wstr(item)?;
+                    At::member(e.write_len(value.len()), "list", e)?;
+                    for (index, item) in value.iter().enumerate() {
+                        At::member(At::element(e.write_wstr(item), index, e), "list", e)?;
                     }
                 }
             }
@@ -441,14 +479,19 @@ pub mod every_type {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator: Colour = Cdr::decode(d)?;
             match discriminator {
-                Colour::Red => Ok(Self::APoint(Cdr::decode(d)?)),
-                Colour::Green => Ok(Self::Name(d.read_string()?)),
+                Colour::Red => Ok(Self::APoint(At::member(Cdr::decode(d), "a_point", d)?)),
+                Colour::Green => Ok(Self::Name(At::member(d.read_string(), "name", d)?)),
                 Colour::DeepBlue => {
                     let value = {
-                        let len = d.read_len(4)?;
+                        let len = At::member(d.read_len(4), "list", d)?;
                         let mut list: Vec<String> = Vec::with_capacity(len.min(1024));
                         for _ in 0..len {
-                            list.push(d.read_wstring()?);
+                            let item = At::member(
+                                At::element(d.read_wstring(), list.len(), d),
+                                "list",
+                                d,
+                            )?;
+                            list.push(item);
                         }
                         list
                     };
@@ -503,7 +546,7 @@ pub mod every_type {
                     e.write_f64(*value);
                 }
                 Self::Other(_, value) => {
-                    Cdr::encode(value, e)?;
+                    At::member(Cdr::encode(value, e), "other", e)?;
                 }
             }
             Ok(())
@@ -512,9 +555,15 @@ pub mod every_type {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_i32()?;
             match discriminator {
-                -3 | 1 | 2 => Ok(Self::Small(discriminator, d.read_i32()?)),
-                4 => Ok(Self::Large(d.read_f64()?)),
-                _ => Ok(Self::Other(discriminator, d.read_octets_owned()?)),
+                -3 | 1 | 2 => {
+                    let value = At::member(d.read_i32(), "small", d)?;
+                    Ok(Self::Small(discriminator, value))
+                }
+                4 => Ok(Self::Large(At::member(d.read_f64(), "large", d)?)),
+                _ => {
+                    let value = At::member(d.read_octets_owned(), "other", d)?;
+                    Ok(Self::Other(discriminator, value))
+                }
             }
         }
     }
@@ -558,7 +607,7 @@ pub mod every_type {
             e.write_bool(self.discriminator());
             match self {
                 Self::Value(value) => {
-                    Cdr::encode(value, e)?;
+                    At::member(Cdr::encode(value, e), "value", e)?;
                 }
                 Self::Other(_) => {}
             }
@@ -568,7 +617,7 @@ pub mod every_type {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_bool()?;
             match discriminator {
-                true => Ok(Self::Value(Cdr::decode(d)?)),
+                true => Ok(Self::Value(At::member(Cdr::decode(d), "value", d)?)),
                 _ => Ok(Self::Other(discriminator)),
             }
         }
@@ -615,7 +664,7 @@ pub mod every_type {
                     e.write_u8(*value);
                 }
                 Self::Last(value) => {
-                    Cdr::encode(value, e)?;
+                    At::member(Cdr::encode(value, e), "last", e)?;
                 }
                 Self::Other(_) => {}
             }
@@ -625,8 +674,11 @@ pub mod every_type {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_char()?;
             match discriminator {
-                '\'' | 'a' => Ok(Self::First(discriminator, d.read_u8()?)),
-                'z' => Ok(Self::Last(Cdr::decode(d)?)),
+                '\'' | 'a' => {
+                    let value = At::member(d.read_u8(), "first", d)?;
+                    Ok(Self::First(discriminator, value))
+                }
+                'z' => Ok(Self::Last(At::member(Cdr::decode(d), "last", d)?)),
                 _ => Ok(Self::Other(discriminator)),
             }
         }
@@ -640,8 +692,9 @@ pub mod every_type {
 
     /// What belongs to `Letter`.
     pub mod letter {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
+            #[default]
             One,
             Two,
         }
@@ -655,7 +708,7 @@ pub mod every_type {
     }
 
     /// A value of any type.
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Described {
         pub value: Any,
         pub r#type: TypeCode,
@@ -667,18 +720,18 @@ pub mod every_type {
         const MIN_SIZE: usize = 20;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            Cdr::encode(&self.value, e)?;
-            Cdr::encode(&self.r#type, e)?;
-            Cdr::encode(&self.more, e)?;
-            Cdr::encode(&self.pair, e)
+            At::member(Cdr::encode(&self.value, e), "value", e)?;
+            At::member(Cdr::encode(&self.r#type, e), "type", e)?;
+            At::member(Cdr::encode(&self.more, e), "more", e)?;
+            At::member(Cdr::encode(&self.pair, e), "pair", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                value: Cdr::decode(d)?,
-                r#type: Cdr::decode(d)?,
-                more: Cdr::decode(d)?,
-                pair: Cdr::decode(d)?,
+                value: At::member(Cdr::decode(d), "value", d)?,
+                r#type: At::member(Cdr::decode(d), "type", d)?,
+                more: At::member(Cdr::decode(d), "more", d)?,
+                pair: At::member(Cdr::decode(d), "pair", d)?,
             })
         }
     }
@@ -713,10 +766,10 @@ pub mod every_type {
             e.write_bool(self.discriminator());
             match self {
                 Self::Value(value) => {
-                    Cdr::encode(value, e)?;
+                    At::member(Cdr::encode(value, e), "value", e)?;
                 }
                 Self::Type(value) => {
-                    Cdr::encode(value, e)?;
+                    At::member(Cdr::encode(value, e), "type", e)?;
                 }
             }
             Ok(())
@@ -725,8 +778,8 @@ pub mod every_type {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_bool()?;
             match discriminator {
-                true => Ok(Self::Value(Cdr::decode(d)?)),
-                false => Ok(Self::Type(Cdr::decode(d)?)),
+                true => Ok(Self::Value(At::member(Cdr::decode(d), "value", d)?)),
+                false => Ok(Self::Type(At::member(Cdr::decode(d), "type", d)?)),
             }
         }
     }
@@ -736,7 +789,7 @@ pub mod every_type {
         arm(0, "type", TYPE_CODE),
     ]) }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Empty;
 
     impl Cdr for Empty {
@@ -755,7 +808,7 @@ pub mod every_type {
 
     corelane::describe! { pub static EMPTY_TYPE for exception Empty = exception("IDL:corelane.test/EveryType/Empty:1.0", "Empty", &[]) }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Failed {
         pub code: i32,
         pub why: String,
@@ -766,13 +819,13 @@ pub mod every_type {
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             e.write_i32(self.code);
-            e.write_str(&self.why)
+            At::member(e.write_str(&self.why), "why", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                code: d.read_i32()?,
-                why: d.read_string()?,
+                code: At::member(d.read_i32(), "code", d)?,
+                why: At::member(d.read_string(), "why", d)?,
             })
         }
     }
@@ -874,11 +927,11 @@ pub mod every_type {
         ) -> Result<Variable, SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Probe::servant_of(std::sync::Arc::new(self))
+            Probe::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -905,6 +958,8 @@ pub mod every_type {
             Reference::as_object(&self.0)
         }
     }
+
+    corelane::reference_methods! { ProbeRef }
 
     impl std::fmt::Display for ProbeRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -934,7 +989,7 @@ pub mod every_type {
 
     impl ProbeRef {
         pub fn level(&self) -> Result<i32, SystemException> {
-            static OPERATION: Operation = Operation::new("_get_level");
+            static OPERATION: Operation<'_> = Operation::new("_get_level");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.level();
             if let Some(servant) = this.direct() {
@@ -943,13 +998,13 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_i32();
+            let results = |d: &mut Decoder<'_>| At::member(d.read_i32(), "result", d);
             this.call(&OPERATION, results, &|_| Ok(()))
         }
 
         /// Sets `level`.
         pub fn set_level(&self, level: i32) -> Result<(), SystemException> {
-            static OPERATION: Operation = Operation::new("_set_level");
+            static OPERATION: Operation<'_> = Operation::new("_set_level");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.set_level(level);
             if let Some(servant) = this.direct() {
@@ -965,7 +1020,7 @@ pub mod every_type {
         }
 
         pub fn r#type(&self) -> Result<Names, SystemException> {
-            static OPERATION: Operation = Operation::new("_get_type");
+            static OPERATION: Operation<'_> = Operation::new("_get_type");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.r#type();
             if let Some(servant) = this.direct() {
@@ -974,13 +1029,13 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            let results = |d: &mut Decoder<'_>| At::member(Cdr::decode(d), "result", d);
             this.call(&OPERATION, results, &|_| Ok(()))
         }
 
         /// Sets `type`.
         pub fn set_type(&self, r#type: &[&str]) -> Result<(), SystemException> {
-            static OPERATION: Operation = Operation::new("_set_type");
+            static OPERATION: Operation<'_> = Operation::new("_set_type");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.set_type(r#type);
             if let Some(servant) = this.direct() {
@@ -990,16 +1045,16 @@ pub mod every_type {
                 return outcome;
             }
             this.run(&OPERATION, &|e| {
-                e.write_len(r#type.len())?;
-                for item in r#type {
-                    e.write_str(item)?;
+                At::member(e.write_len(r#type.len()), "type", e)?;
+                for (index, item) in r#type.iter().enumerate() {
+                    At::member(At::element(e.write_str(item), index, e), "type", e)?;
                 }
                 Ok(())
             })
         }
 
         pub fn cube_octet(&self, o: u8) -> Result<u8, SystemException> {
-            static OPERATION: Operation = Operation::new("cube_octet");
+            static OPERATION: Operation<'_> = Operation::new("cube_octet");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.cube_octet(o);
             if let Some(servant) = this.direct() {
@@ -1008,7 +1063,7 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_u8();
+            let results = |d: &mut Decoder<'_>| At::member(d.read_u8(), "result", d);
             this.call(&OPERATION, results, &|e| {
                 e.write_u8(o);
                 Ok(())
@@ -1016,7 +1071,7 @@ pub mod every_type {
         }
 
         pub fn cube_longs(&self, a: &[i32]) -> Result<Longs, SystemException> {
-            static OPERATION: Operation = Operation::new("cube_longs");
+            static OPERATION: Operation<'_> = Operation::new("cube_longs");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.cube_longs(a);
             if let Some(servant) = this.direct() {
@@ -1025,16 +1080,16 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            let results = |d: &mut Decoder<'_>| At::member(Cdr::decode(d), "b", d);
             this.call(&OPERATION, results, &|e| {
-                e.write_len(a.len())?;
-                e.write_slice_lent(a);
+                At::member(e.write_len(a.len()), "a", e)?;
+                e.write_slice_borrowed(a);
                 Ok(())
             })
         }
 
         pub fn echo(&self, s: &str) -> Result<String, SystemException> {
-            static OPERATION: Operation = Operation::new("echo");
+            static OPERATION: Operation<'_> = Operation::new("echo");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.echo(s);
             if let Some(servant) = this.direct() {
@@ -1043,12 +1098,12 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_string();
-            this.call(&OPERATION, results, &|e| e.write_str(s))
+            let results = |d: &mut Decoder<'_>| At::member(d.read_string(), "result", d);
+            this.call(&OPERATION, results, &|e| At::member(e.write_str(s), "s", e))
         }
 
         pub fn me(&self, p: Option<&ProbeRef>) -> Result<Option<ProbeRef>, SystemException> {
-            static OPERATION: Operation = Operation::new("me");
+            static OPERATION: Operation<'_> = Operation::new("me");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.me(p);
             if let Some(servant) = this.direct() {
@@ -1057,12 +1112,14 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| read_reference(d);
-            this.call(&OPERATION, results, &|e| write_reference(e, p))
+            let results = |d: &mut Decoder<'_>| At::member(read_reference(d), "result", d);
+            this.call(&OPERATION, results, &|e| {
+                At::member(write_reference(e, p), "p", e)
+            })
         }
 
         pub fn pass_any(&self, i: &Any, io: &Any) -> Result<(Any, Any, TypeCode), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_any");
+            static OPERATION: Operation<'_> = Operation::new("pass_any");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_any(i, io);
             if let Some(servant) = this.direct() {
@@ -1072,14 +1129,14 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Any = Cdr::decode(d)?;
-                let io: Any = Cdr::decode(d)?;
-                let o: TypeCode = Cdr::decode(d)?;
+                let result: Any = At::member(Cdr::decode(d), "result", d)?;
+                let io: Any = At::member(Cdr::decode(d), "io", d)?;
+                let o: TypeCode = At::member(Cdr::decode(d), "o", d)?;
                 Ok((result, io, o))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
+                At::member(Cdr::encode(i, e), "i", e)?;
+                At::member(Cdr::encode(io, e), "io", e)
             })
         }
 
@@ -1088,7 +1145,7 @@ pub mod every_type {
             i: &TypeCode,
             io: &Described,
         ) -> Result<(TypeCode, Described), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_type");
+            static OPERATION: Operation<'_> = Operation::new("pass_type");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_type(i, io);
             if let Some(servant) = this.direct() {
@@ -1098,18 +1155,18 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: TypeCode = Cdr::decode(d)?;
-                let io: Described = Cdr::decode(d)?;
+                let result: TypeCode = At::member(Cdr::decode(d), "result", d)?;
+                let io: Described = At::member(Cdr::decode(d), "io", d)?;
                 Ok((result, io))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
+                At::member(Cdr::encode(i, e), "i", e)?;
+                At::member(Cdr::encode(io, e), "io", e)
             })
         }
 
         pub fn fail(&self, code: i32) -> Result<(), probe::FailError> {
-            static OPERATION: Operation = Operation::new("fail");
+            static OPERATION: Operation<'_> = Operation::new("fail");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.fail(code);
             if let Some(servant) = this.direct() {
@@ -1125,7 +1182,7 @@ pub mod every_type {
         }
 
         pub fn fail_more(&self, code: i32) -> Result<(i32, String), probe::FailMoreError> {
-            static OPERATION: Operation = Operation::new("fail_more");
+            static OPERATION: Operation<'_> = Operation::new("fail_more");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.fail_more(code);
             if let Some(servant) = this.direct() {
@@ -1135,8 +1192,8 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result = d.read_i32()?;
-                let text = d.read_string()?;
+                let result = At::member(d.read_i32(), "result", d)?;
+                let text = At::member(d.read_string(), "text", d)?;
                 Ok((result, text))
             };
             this.call_raising(&OPERATION, results, &|e| {
@@ -1146,7 +1203,7 @@ pub mod every_type {
         }
 
         pub fn note(&self, n: i32) -> Result<(), SystemException> {
-            static OPERATION: Operation = Operation::new("note");
+            static OPERATION: Operation<'_> = Operation::new("note");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.note(n);
             if let Some(servant) = this.direct() {
@@ -1166,7 +1223,7 @@ pub mod every_type {
             i: &Plain,
             io: &Plain,
         ) -> Result<(Plain, Plain, Plain), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_plain");
+            static OPERATION: Operation<'_> = Operation::new("pass_plain");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_plain(i, io);
             if let Some(servant) = this.direct() {
@@ -1176,14 +1233,14 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Plain = Cdr::decode(d)?;
-                let io: Plain = Cdr::decode(d)?;
-                let o: Plain = Cdr::decode(d)?;
+                let result: Plain = At::member(Cdr::decode(d), "result", d)?;
+                let io: Plain = At::member(Cdr::decode(d), "io", d)?;
+                let o: Plain = At::member(Cdr::decode(d), "o", d)?;
                 Ok((result, io, o))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
+                At::member(Cdr::encode(i, e), "i", e)?;
+                At::member(Cdr::encode(io, e), "io", e)
             })
         }
 
@@ -1192,7 +1249,7 @@ pub mod every_type {
             i: &Variable,
             io: &Variable,
         ) -> Result<(Variable, Variable, Variable), probe::FailError> {
-            static OPERATION: Operation = Operation::new("pass_variable");
+            static OPERATION: Operation<'_> = Operation::new("pass_variable");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_variable(i, io);
             if let Some(servant) = this.direct() {
@@ -1202,14 +1259,14 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Variable = Cdr::decode(d)?;
-                let io: Variable = Cdr::decode(d)?;
-                let o: Variable = Cdr::decode(d)?;
+                let result: Variable = At::member(Cdr::decode(d), "result", d)?;
+                let io: Variable = At::member(Cdr::decode(d), "io", d)?;
+                let o: Variable = At::member(Cdr::decode(d), "o", d)?;
                 Ok((result, io, o))
             };
             this.call_raising(&OPERATION, results, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
+                At::member(Cdr::encode(i, e), "i", e)?;
+                At::member(Cdr::encode(io, e), "io", e)
             })
         }
 
@@ -1218,7 +1275,7 @@ pub mod every_type {
             i: &[Point],
             io: &[Point],
         ) -> Result<(Path, Path), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_path");
+            static OPERATION: Operation<'_> = Operation::new("pass_path");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_path(i, io);
             if let Some(servant) = this.direct() {
@@ -1228,20 +1285,20 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Path = Cdr::decode(d)?;
-                let io: Path = Cdr::decode(d)?;
+                let result: Path = At::member(Cdr::decode(d), "result", d)?;
+                let io: Path = At::member(Cdr::decode(d), "io", d)?;
                 Ok((result, io))
             };
             this.call(&OPERATION, results, &|e| {
-                e.write_len(i.len())?;
-                Cdr::encode_all(i, e)?;
-                e.write_len(io.len())?;
-                Cdr::encode_all(io, e)
+                At::member(e.write_len(i.len()), "i", e)?;
+                At::member(Cdr::encode_all(i, e), "i", e)?;
+                At::member(e.write_len(io.len()), "io", e)?;
+                At::member(Cdr::encode_all(io, e), "io", e)
             })
         }
 
         pub fn pass_paths(&self, i: &[Path]) -> Result<Paths, SystemException> {
-            static OPERATION: Operation = Operation::new("pass_paths");
+            static OPERATION: Operation<'_> = Operation::new("pass_paths");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_paths(i);
             if let Some(servant) = this.direct() {
@@ -1252,14 +1309,14 @@ pub mod every_type {
             }
             let results = |d: &mut Decoder<'_>| {
                 let result: Paths = {
-                    let len = d.read_len_bounded(4, 2)?;
+                    let len = At::member(d.read_len_bounded(4, 2), "result", d)?;
                     Cdr::decode_many(len, d)?
                 };
                 Ok(result)
             };
             this.call(&OPERATION, results, &|e| {
-                e.write_len_bounded(i.len(), 2)?;
-                Cdr::encode_all(i, e)
+                At::member(e.write_len_bounded(i.len(), 2), "i", e)?;
+                At::member(Cdr::encode_all(i, e), "i", e)
             })
         }
 
@@ -1268,7 +1325,7 @@ pub mod every_type {
             i: &Shape,
             io: &Number,
         ) -> Result<(Shape, Number, Maybe), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_shape");
+            static OPERATION: Operation<'_> = Operation::new("pass_shape");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_shape(i, io);
             if let Some(servant) = this.direct() {
@@ -1278,14 +1335,14 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Shape = Cdr::decode(d)?;
-                let io: Number = Cdr::decode(d)?;
-                let o: Maybe = Cdr::decode(d)?;
+                let result: Shape = At::member(Cdr::decode(d), "result", d)?;
+                let io: Number = At::member(Cdr::decode(d), "io", d)?;
+                let o: Maybe = At::member(Cdr::decode(d), "o", d)?;
                 Ok((result, io, o))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(i, e)?;
-                Cdr::encode(io, e)
+                At::member(Cdr::encode(i, e), "i", e)?;
+                At::member(Cdr::encode(io, e), "io", e)
             })
         }
 
@@ -1295,7 +1352,7 @@ pub mod every_type {
             k: &[u8],
             io: &[u8],
         ) -> Result<(Blob, Blob, Key), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_blob");
+            static OPERATION: Operation<'_> = Operation::new("pass_blob");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_blob(i, k, io);
             if let Some(servant) = this.direct() {
@@ -1305,19 +1362,19 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Blob = d.read_octets_owned()?;
-                let io: Blob = d.read_octets_owned()?;
+                let result: Blob = At::member(d.read_octets_owned(), "result", d)?;
+                let io: Blob = At::member(d.read_octets_owned(), "io", d)?;
                 let o: Key = {
-                    let len = d.read_len_bounded(1, 16)?;
+                    let len = At::member(d.read_len_bounded(1, 16), "o", d)?;
                     d.read_raw(len)?.into()
                 };
                 Ok((result, io, o))
             };
             this.call(&OPERATION, results, &|e| {
-                e.write_octets(i)?;
-                e.write_len_bounded(k.len(), 16)?;
-                e.write_slice_lent(k);
-                e.write_octets(io)
+                At::member(e.write_octets(i), "i", e)?;
+                At::member(e.write_len_bounded(k.len(), 16), "k", e)?;
+                e.write_slice_borrowed(k);
+                At::member(e.write_octets(io), "io", e)
             })
         }
 
@@ -1327,7 +1384,7 @@ pub mod every_type {
             w: &[&str],
             io: &[&str],
         ) -> Result<(Names, Names), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_names");
+            static OPERATION: Operation<'_> = Operation::new("pass_names");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_names(i, w, io);
             if let Some(servant) = this.direct() {
@@ -1337,22 +1394,22 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Names = Cdr::decode(d)?;
-                let io: Names = Cdr::decode(d)?;
+                let result: Names = At::member(Cdr::decode(d), "result", d)?;
+                let io: Names = At::member(Cdr::decode(d), "io", d)?;
                 Ok((result, io))
             };
             this.call(&OPERATION, results, &|e| {
-                e.write_len(i.len())?;
-                for item in i {
-                    e.write_str(item)?;
+                At::member(e.write_len(i.len()), "i", e)?;
+                for (index, item) in i.iter().enumerate() {
+                    At::member(At::element(e.write_str(item), index, e), "i", e)?;
                 }
-                e.write_len_bounded(w.len(), 4)?;
-                for item in w {
-                    e.write_bounded_wstr(item, 8)?;
+                At::member(e.write_len_bounded(w.len(), 4), "w", e)?;
+                for (index, item) in w.iter().enumerate() {
+                    At::member(At::element(e.write_bounded_wstr(item, 8), index, e), "w", e)?;
                 }
-                e.write_len(io.len())?;
-                for item in io {
-                    e.write_str(item)?;
+                At::member(e.write_len(io.len()), "io", e)?;
+                for (index, item) in io.iter().enumerate() {
+                    At::member(At::element(e.write_str(item), index, e), "io", e)?;
                 }
                 Ok(())
             })
@@ -1364,7 +1421,7 @@ pub mod every_type {
             l: &[char],
             c: &[Colour],
         ) -> Result<Flags, SystemException> {
-            static OPERATION: Operation = Operation::new("pass_flags");
+            static OPERATION: Operation<'_> = Operation::new("pass_flags");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_flags(f, l, c);
             if let Some(servant) = this.direct() {
@@ -1373,16 +1430,16 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            let results = |d: &mut Decoder<'_>| At::member(Cdr::decode(d), "result", d);
             this.call(&OPERATION, results, &|e| {
-                e.write_len(f.len())?;
+                At::member(e.write_len(f.len()), "f", e)?;
                 e.write_bools(f);
-                e.write_len(l.len())?;
-                for item in l {
-                    e.write_char(*item)?;
+                At::member(e.write_len(l.len()), "l", e)?;
+                for (index, item) in l.iter().enumerate() {
+                    At::member(At::element(e.write_char(*item), index, e), "l", e)?;
                 }
-                e.write_len_bounded(c.len(), 3)?;
-                Cdr::encode_all(c, e)
+                At::member(e.write_len_bounded(c.len(), 3), "c", e)?;
+                At::member(Cdr::encode_all(c, e), "c", e)
             })
         }
 
@@ -1395,7 +1452,7 @@ pub mod every_type {
             l: &Lines,
             bc: &[char; 2000],
         ) -> Result<(Matrix, Lines), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_matrix");
+            static OPERATION: Operation<'_> = Operation::new("pass_matrix");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_matrix(m, p, b, c, l, bc);
             if let Some(servant) = this.direct() {
@@ -1405,20 +1462,20 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Matrix = Cdr::decode(d)?;
-                let l: Lines = Cdr::decode(d)?;
+                let result: Matrix = At::member(Cdr::decode(d), "result", d)?;
+                let l: Lines = At::member(Cdr::decode(d), "l", d)?;
                 Ok((result, l))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(m, e)?;
-                Cdr::encode(p, e)?;
-                Cdr::encode(b, e)?;
-                for item in c {
-                    e.write_char(*item)?;
+                At::member(Cdr::encode(m, e), "m", e)?;
+                At::member(Cdr::encode(p, e), "p", e)?;
+                At::member(Cdr::encode(b, e), "b", e)?;
+                for (index, item) in c.iter().enumerate() {
+                    At::member(At::element(e.write_char(*item), index, e), "c", e)?;
                 }
-                Cdr::encode(l, e)?;
-                for item in bc {
-                    e.write_wchar(*item)?;
+                At::member(Cdr::encode(l, e), "l", e)?;
+                for (index, item) in bc.iter().enumerate() {
+                    At::member(At::element(e.write_wchar(*item), index, e), "bc", e)?;
                 }
                 Ok(())
             })
@@ -1430,7 +1487,7 @@ pub mod every_type {
             ps: &[Option<ProbeRef>],
             a: Option<&AliasRef>,
         ) -> Result<(Option<ObjectRef>, Probes), SystemException> {
-            static OPERATION: Operation = Operation::new("pass_object");
+            static OPERATION: Operation<'_> = Operation::new("pass_object");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_object(o, ps, a);
             if let Some(servant) = this.direct() {
@@ -1440,29 +1497,35 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<ObjectRef> = read_reference(d)?;
+                let result: Option<ObjectRef> = At::member(read_reference(d), "result", d)?;
                 let out_ps: Probes = {
-                    let len = d.read_len(8)?;
+                    let len = At::member(d.read_len(8), "out_ps", d)?;
                     let mut list: Vec<Option<ProbeRef>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(read_reference(d)?);
+                        let item =
+                            At::member(At::element(read_reference(d), list.len(), d), "out_ps", d)?;
+                        list.push(item);
                     }
                     list
                 };
                 Ok((result, out_ps))
             };
             this.call(&OPERATION, results, &|e| {
-                write_reference(e, o)?;
-                e.write_len(ps.len())?;
-                for item in ps {
-                    write_reference(e, item.as_ref())?;
+                At::member(write_reference(e, o), "o", e)?;
+                At::member(e.write_len(ps.len()), "ps", e)?;
+                for (index, item) in ps.iter().enumerate() {
+                    At::member(
+                        At::element(write_reference(e, item.as_ref()), index, e),
+                        "ps",
+                        e,
+                    )?;
                 }
-                write_reference(e, a)
+                At::member(write_reference(e, a), "a", e)
             })
         }
 
         pub fn wide(&self, w: &str, c: char, n: char, s: &str) -> Result<String, SystemException> {
-            static OPERATION: Operation = Operation::new("wide");
+            static OPERATION: Operation<'_> = Operation::new("wide");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.wide(w, c, n, s);
             if let Some(servant) = this.direct() {
@@ -1471,12 +1534,12 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_wstring();
+            let results = |d: &mut Decoder<'_>| At::member(d.read_wstring(), "result", d);
             this.call(&OPERATION, results, &|e| {
-                e.write_wstr(w)?;
-                e.write_wchar(c)?;
-                e.write_char(n)?;
-                e.write_bounded_str(s, 10)
+                At::member(e.write_wstr(w), "w", e)?;
+                At::member(e.write_wchar(c), "c", e)?;
+                At::member(e.write_char(n), "n", e)?;
+                At::member(e.write_bounded_str(s, 10), "s", e)
             })
         }
 
@@ -1489,7 +1552,7 @@ pub mod every_type {
             f: f32,
             ll: i64,
         ) -> Result<Colour, SystemException> {
-            static OPERATION: Operation = Operation::new("pass_colour");
+            static OPERATION: Operation<'_> = Operation::new("pass_colour");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_colour(c, s, i, b, f, ll);
             if let Some(servant) = this.direct() {
@@ -1498,11 +1561,11 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            let results = |d: &mut Decoder<'_>| At::member(Cdr::decode(d), "result", d);
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(&c, e)?;
-                Cdr::encode(&s, e)?;
-                Cdr::encode(i, e)?;
+                At::member(Cdr::encode(&c, e), "c", e)?;
+                At::member(Cdr::encode(&s, e), "s", e)?;
+                At::member(Cdr::encode(i, e), "i", e)?;
                 e.write_bool(b);
                 e.write_f32(f);
                 e.write_i64(ll);
@@ -1515,7 +1578,7 @@ pub mod every_type {
             p: LongDouble,
             s: &[Precise],
         ) -> Result<Precise, SystemException> {
-            static OPERATION: Operation = Operation::new("pass_precise");
+            static OPERATION: Operation<'_> = Operation::new("pass_precise");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_precise(p, s);
             if let Some(servant) = this.direct() {
@@ -1524,16 +1587,16 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            let results = |d: &mut Decoder<'_>| At::member(Cdr::decode(d), "result", d);
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(&p, e)?;
-                e.write_len(s.len())?;
-                Cdr::encode_all(s, e)
+                At::member(Cdr::encode(&p, e), "p", e)?;
+                At::member(e.write_len(s.len()), "s", e)?;
+                At::member(Cdr::encode_all(s, e), "s", e)
             })
         }
 
         pub fn pass_tree(&self, t: &Tree, ts: &[Tree]) -> Result<Tree, SystemException> {
-            static OPERATION: Operation = Operation::new("pass_tree");
+            static OPERATION: Operation<'_> = Operation::new("pass_tree");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| servant.pass_tree(t, ts);
             if let Some(servant) = this.direct() {
@@ -1542,11 +1605,11 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            let results = |d: &mut Decoder<'_>| At::member(Cdr::decode(d), "result", d);
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(t, e)?;
-                e.write_len(ts.len())?;
-                Cdr::encode_all(ts, e)
+                At::member(Cdr::encode(t, e), "t", e)?;
+                At::member(e.write_len(ts.len()), "ts", e)?;
+                At::member(Cdr::encode_all(ts, e), "ts", e)
             })
         }
 
@@ -1555,7 +1618,7 @@ pub mod every_type {
             the_first_parameter: u64,
             the_second_parameter: &str,
         ) -> Result<Variable, SystemException> {
-            static OPERATION: Operation = Operation::new("a_long_name_to_make_lines_break");
+            static OPERATION: Operation<'_> = Operation::new("a_long_name_to_make_lines_break");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Probe + 'static)| {
                 servant.a_long_name_to_make_lines_break(the_first_parameter, the_second_parameter)
@@ -1566,15 +1629,16 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| Cdr::decode(d);
+            let results =
+                |d: &mut Decoder<'_>| At::member(Cdr::decode(d), "the_third_parameter", d);
             this.call(&OPERATION, results, &|e| {
                 e.write_u64(the_first_parameter);
-                e.write_str(the_second_parameter)
+                At::member(e.write_str(the_second_parameter), "the_second_parameter", e)
             })
         }
 
         pub fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException> {
-            static OPERATION: Operation = Operation::new("get_second");
+            static OPERATION: Operation<'_> = Operation::new("get_second");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Second + 'static)| servant.get_second(e, d);
             if let Some(servant) = this.direct() {
@@ -1584,14 +1648,14 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result = d.read_i32()?;
-                let call = d.read_i32()?;
-                let d_ = d.read_string()?;
+                let result = At::member(d.read_i32(), "result", d)?;
+                let call = At::member(d.read_i32(), "call", d)?;
+                let d_ = At::member(d.read_string(), "d_", d)?;
                 Ok((result, call, d_))
             };
             this.call(&OPERATION, results, &|e_| {
                 e_.write_i32(e);
-                e_.write_str(d)
+                At::member(e_.write_str(d), "d", e_)
             })
         }
     }
@@ -1609,10 +1673,10 @@ pub mod every_type {
             match operation {
                 0 => {
                     let d = call.arguments();
-                    let s = d.read_str()?;
+                    let s = At::argument(d.read_str(), "s", d)?;
                     let result = servant.echo(s)?;
                     let e = call.reply();
-                    e.write_str(&result)?;
+                    At::result(e.write_str(&result), "result", e)?;
                     Ok(())
                 }
                 1 => {
@@ -1624,93 +1688,94 @@ pub mod every_type {
                 2 => {
                     let d = call.arguments();
                     let i: Paths = {
-                        let len = d.read_len_bounded(4, 2)?;
+                        let len = At::argument(d.read_len_bounded(4, 2), "i", d)?;
                         Cdr::decode_many(len, d)?
                     };
                     let result = servant.pass_paths(&i)?;
                     let e = call.reply();
-                    e.write_len_bounded(result.len(), 2)?;
-                    Cdr::encode_all(&result, e)?;
+                    At::result(e.write_len_bounded(result.len(), 2), "result", e)?;
+                    At::result(Cdr::encode_all(&result, e), "result", e)?;
                     Ok(())
                 }
                 3 => {
                     let d = call.arguments();
-                    let c: Colour = Cdr::decode(d)?;
-                    let s: probe::State = Cdr::decode(d)?;
-                    let i: probe::Inner = Cdr::decode(d)?;
-                    let b = d.read_bool()?;
-                    let f = d.read_f32()?;
-                    let ll = d.read_i64()?;
+                    let c: Colour = At::argument(Cdr::decode(d), "c", d)?;
+                    let s: probe::State = At::argument(Cdr::decode(d), "s", d)?;
+                    let i: probe::Inner = At::argument(Cdr::decode(d), "i", d)?;
+                    let b = At::argument(d.read_bool(), "b", d)?;
+                    let f = At::argument(d.read_f32(), "f", d)?;
+                    let ll = At::argument(d.read_i64(), "ll", d)?;
                     let result = servant.pass_colour(c, s, &i, b, f, ll)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
                     Ok(())
                 }
                 4 => {
                     let d = call.arguments();
-                    let p: Option<ProbeRef> = read_reference(d)?;
+                    let p: Option<ProbeRef> = At::argument(read_reference(d), "p", d)?;
                     let result = servant.me(p.as_ref())?;
                     let e = call.reply();
-                    write_reference(e, result.as_ref())?;
+                    At::result(write_reference(e, result.as_ref()), "result", e)?;
                     Ok(())
                 }
                 5 => {
                     let d = call.arguments();
-                    let len = d.read_len(1)?;
-                    let f = d.read_plain(len)?;
-                    let len = d.read_len(1)?;
-                    let l = d.read_slice_with(len, |d| d.read_char())?;
-                    let len = d.read_len_bounded(4, 3)?;
-                    let c = d.read_plain(len)?;
+                    let len = At::argument(d.read_len(1), "f", d)?;
+                    let f = At::argument(d.read_plain(len), "f", d)?;
+                    let len = At::argument(d.read_len(1), "l", d)?;
+                    let l = At::argument(d.read_slice_with(len, |d| d.read_char()), "l", d)?;
+                    let len = At::argument(d.read_len_bounded(4, 3), "c", d)?;
+                    let c = At::argument(d.read_plain(len), "c", d)?;
                     let result = servant.pass_flags(f, l, c)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
                     Ok(())
                 }
                 6 => {
                     let d = call.arguments();
-                    let level = d.read_i32()?;
+                    let level = At::argument(d.read_i32(), "level", d)?;
                     servant.set_level(level)?;
                     Ok(())
                 }
                 7 => {
                     let d = call.arguments();
-                    let i: Any = Cdr::decode(d)?;
-                    let io: Any = Cdr::decode(d)?;
+                    let i: Any = At::argument(Cdr::decode(d), "i", d)?;
+                    let io: Any = At::argument(Cdr::decode(d), "io", d)?;
                     let (result, io_, o) = servant.pass_any(&i, &io)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
-                    Cdr::encode(&o, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&io_, e), "io_", e)?;
+                    At::result(Cdr::encode(&o, e), "o", e)?;
                     Ok(())
                 }
                 8 => {
                     let d = call.arguments();
-                    let i: Plain = Cdr::decode(d)?;
-                    let io: Plain = Cdr::decode(d)?;
+                    let i: Plain = At::argument(Cdr::decode(d), "i", d)?;
+                    let io: Plain = At::argument(Cdr::decode(d), "io", d)?;
                     let (result, io_, o) = servant.pass_plain(&i, &io)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
-                    Cdr::encode(&o, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&io_, e), "io_", e)?;
+                    At::result(Cdr::encode(&o, e), "o", e)?;
                     Ok(())
                 }
                 9 => {
                     let d = call.arguments();
-                    let the_first_parameter = d.read_u64()?;
-                    let the_second_parameter = d.read_str()?;
+                    let the_first_parameter = At::argument(d.read_u64(), "the_first_parameter", d)?;
+                    let the_second_parameter =
+                        At::argument(d.read_str(), "the_second_parameter", d)?;
                     let result = Probe::a_long_name_to_make_lines_break(
                         servant,
                         the_first_parameter,
                         the_second_parameter,
                     )?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
                     Ok(())
                 }
                 10 => {
                     let d = call.arguments();
-                    let code = d.read_i32()?;
+                    let code = At::argument(d.read_i32(), "code", d)?;
                     let outcome = servant.fail_more(code);
                     let (result, text) = match outcome {
                         Ok(outcome) => outcome,
@@ -1718,45 +1783,45 @@ pub mod every_type {
                     };
                     let e = call.reply();
                     e.write_i32(result);
-                    e.write_str(&text)?;
+                    At::result(e.write_str(&text), "text", e)?;
                     Ok(())
                 }
                 11 => {
                     let d = call.arguments();
-                    let len = d.read_len(24)?;
-                    let i = d.read_plain(len)?;
-                    let len = d.read_len(24)?;
-                    let io = d.read_plain(len)?;
+                    let len = At::argument(d.read_len(24), "i", d)?;
+                    let i = At::argument(d.read_plain(len), "i", d)?;
+                    let len = At::argument(d.read_len(24), "io", d)?;
+                    let io = At::argument(d.read_plain(len), "io", d)?;
                     let (result, io_) = servant.pass_path(i, io)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&io_, e), "io_", e)?;
                     Ok(())
                 }
                 12 => {
                     let d = call.arguments();
-                    let len = d.read_len(4)?;
-                    let r#type = d.read_slice_with(len, |d| d.read_str())?;
+                    let len = At::argument(d.read_len(4), "type", d)?;
+                    let r#type = At::argument(d.read_slice_with(len, |d| d.read_str()), "type", d)?;
                     servant.set_type(r#type)?;
                     Ok(())
                 }
                 13 => {
                     let d = call.arguments();
-                    let i = d.read_octets()?;
-                    let len = d.read_len_bounded(1, 16)?;
-                    let k = d.read_raw(len)?;
-                    let io = d.read_octets()?;
+                    let i = At::argument(d.read_octets(), "i", d)?;
+                    let len = At::argument(d.read_len_bounded(1, 16), "k", d)?;
+                    let k = At::argument(d.read_raw(len), "k", d)?;
+                    let io = At::argument(d.read_octets(), "io", d)?;
                     let (result, io_, o) = servant.pass_blob(i, k, io)?;
                     let e = call.reply();
-                    e.write_octets_owned(result)?;
-                    e.write_octets_owned(io_)?;
-                    e.write_len_bounded(o.len(), 16)?;
+                    At::result(e.write_octets_owned(result), "result", e)?;
+                    At::result(e.write_octets_owned(io_), "io_", e)?;
+                    At::result(e.write_len_bounded(o.len(), 16), "o", e)?;
                     e.write_raw(&o);
                     Ok(())
                 }
                 14 => {
                     let d = call.arguments();
-                    let code = d.read_i32()?;
+                    let code = At::argument(d.read_i32(), "code", d)?;
                     if let Err(error) = servant.fail(code) {
                         return error.raise(call);
                     }
@@ -1765,68 +1830,68 @@ pub mod every_type {
                 15 => {
                     let result = servant.r#type()?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
                     Ok(())
                 }
                 16 => {
                     let d = call.arguments();
-                    let i: Variable = Cdr::decode(d)?;
-                    let io: Variable = Cdr::decode(d)?;
+                    let i: Variable = At::argument(Cdr::decode(d), "i", d)?;
+                    let io: Variable = At::argument(Cdr::decode(d), "io", d)?;
                     let outcome = servant.pass_variable(&i, &io);
                     let (result, io_, o) = match outcome {
                         Ok(outcome) => outcome,
                         Err(error) => return error.raise(call),
                     };
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
-                    Cdr::encode(&o, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&io_, e), "io_", e)?;
+                    At::result(Cdr::encode(&o, e), "o", e)?;
                     Ok(())
                 }
                 17 => {
                     let d = call.arguments();
-                    let w = d.read_wstr()?;
-                    let c = d.read_wchar()?;
-                    let n = d.read_char()?;
-                    let s = d.read_bounded_str(10)?;
+                    let w = At::argument(d.read_wstr(), "w", d)?;
+                    let c = At::argument(d.read_wchar(), "c", d)?;
+                    let n = At::argument(d.read_char(), "n", d)?;
+                    let s = At::argument(d.read_bounded_str(10), "s", d)?;
                     let result = servant.wide(w, c, n, s)?;
                     let e = call.reply();
-                    e.write_wstr(&result)?;
+                    At::result(e.write_wstr(&result), "result", e)?;
                     Ok(())
                 }
                 18 => {
                     let d = call.arguments();
-                    let t: Tree = Cdr::decode(d)?;
-                    let ts: Trees = Cdr::decode(d)?;
+                    let t: Tree = At::argument(Cdr::decode(d), "t", d)?;
+                    let ts: Trees = At::argument(Cdr::decode(d), "ts", d)?;
                     let result = servant.pass_tree(&t, &ts)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
                     Ok(())
                 }
                 19 => {
                     let d = call.arguments();
-                    let i: TypeCode = Cdr::decode(d)?;
-                    let io: Described = Cdr::decode(d)?;
+                    let i: TypeCode = At::argument(Cdr::decode(d), "i", d)?;
+                    let io: Described = At::argument(Cdr::decode(d), "io", d)?;
                     let (result, io_) = servant.pass_type(&i, &io)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&io_, e), "io_", e)?;
                     Ok(())
                 }
                 20 => {
                     let d = call.arguments();
-                    let i: Shape = Cdr::decode(d)?;
-                    let io: Number = Cdr::decode(d)?;
+                    let i: Shape = At::argument(Cdr::decode(d), "i", d)?;
+                    let io: Number = At::argument(Cdr::decode(d), "io", d)?;
                     let (result, io_, o) = servant.pass_shape(&i, &io)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
-                    Cdr::encode(&o, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&io_, e), "io_", e)?;
+                    At::result(Cdr::encode(&o, e), "o", e)?;
                     Ok(())
                 }
                 21 => {
                     let d = call.arguments();
-                    let o = d.read_u8()?;
+                    let o = At::argument(d.read_u8(), "o", d)?;
                     let result = servant.cube_octet(o)?;
                     let e = call.reply();
                     e.write_u8(result);
@@ -1834,91 +1899,105 @@ pub mod every_type {
                 }
                 22 => {
                     let d = call.arguments();
-                    let m: Matrix = Cdr::decode(d)?;
-                    let p: Page = Cdr::decode(d)?;
-                    let b: Book = Cdr::decode(d)?;
+                    let m: Matrix = At::argument(Cdr::decode(d), "m", d)?;
+                    let p: Page = At::argument(Cdr::decode(d), "p", d)?;
+                    let b: Book = At::argument(Cdr::decode(d), "b", d)?;
                     let c: Code = {
                         let mut list: Vec<char> = Vec::with_capacity(4);
                         for _ in 0..4 {
-                            list.push(d.read_char()?);
+                            let item =
+                                At::argument(At::element(d.read_char(), list.len(), d), "c", d)?;
+                            list.push(item);
                         }
                         let array = list.try_into();
                         array.map_err(|_| CdrError::Truncated)?
                     };
-                    let l: Lines = Cdr::decode(d)?;
+                    let l: Lines = At::argument(Cdr::decode(d), "l", d)?;
                     let bc: BigCode = {
                         let mut list: Vec<char> = Vec::with_capacity(1024);
                         for _ in 0..2000 {
-                            list.push(d.read_wchar()?);
+                            let item =
+                                At::argument(At::element(d.read_wchar(), list.len(), d), "bc", d)?;
+                            list.push(item);
                         }
                         let array = list.into_boxed_slice().try_into();
                         array.map_err(|_| CdrError::Truncated)?
                     };
                     let (result, l_) = servant.pass_matrix(&m, &p, &b, &c, &l, &bc)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&l_, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&l_, e), "l_", e)?;
                     Ok(())
                 }
                 23 => {
                     let d = call.arguments();
-                    let n = d.read_i32()?;
+                    let n = At::argument(d.read_i32(), "n", d)?;
                     servant.note(n)?;
                     Ok(())
                 }
                 24 => {
                     let d = call.arguments();
-                    let p: Precise = Cdr::decode(d)?;
-                    let len = d.read_len(16)?;
-                    let s = d.read_slice_with(len, <Precise as Cdr>::decode)?;
+                    let p: Precise = At::argument(Cdr::decode(d), "p", d)?;
+                    let len = At::argument(d.read_len(16), "s", d)?;
+                    let s = At::argument(d.read_slice_with(len, <Precise as Cdr>::decode), "s", d)?;
                     let result = servant.pass_precise(p, s)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
                     Ok(())
                 }
                 25 => {
                     let d = call.arguments();
-                    let o: Option<ObjectRef> = read_reference(d)?;
+                    let o: Option<ObjectRef> = At::argument(read_reference(d), "o", d)?;
                     let ps: Probes = {
-                        let len = d.read_len(8)?;
+                        let len = At::argument(d.read_len(8), "ps", d)?;
                         let mut list: Vec<Option<ProbeRef>> = Vec::with_capacity(len.min(1024));
                         for _ in 0..len {
-                            list.push(read_reference(d)?);
+                            let item = At::argument(
+                                At::element(read_reference(d), list.len(), d),
+                                "ps",
+                                d,
+                            )?;
+                            list.push(item);
                         }
                         list
                     };
-                    let a: Option<AliasRef> = read_reference(d)?;
+                    let a: Option<AliasRef> = At::argument(read_reference(d), "a", d)?;
                     let (result, out_ps) = servant.pass_object(o.as_ref(), &ps, a.as_ref())?;
                     let e = call.reply();
-                    write_reference(e, result.as_ref())?;
-                    e.write_len(out_ps.len())?;
-                    for item in &out_ps {
-                        write_reference(e, item.as_ref())?;
+                    At::result(write_reference(e, result.as_ref()), "result", e)?;
+                    At::result(e.write_len(out_ps.len()), "out_ps", e)?;
+                    for (index, item) in out_ps.iter().enumerate() {
+                        At::result(
+                            At::element(write_reference(e, item.as_ref()), index, e),
+                            "out_ps",
+                            e,
+                        )?;
                     }
                     Ok(())
                 }
                 26 => {
                     let d = call.arguments();
-                    let len = d.read_len(4)?;
-                    let a = d.read_slice::<i32>(len)?;
+                    let len = At::argument(d.read_len(4), "a", d)?;
+                    let a = At::argument(d.read_slice::<i32>(len), "a", d)?;
                     let result = servant.cube_longs(a)?;
                     let e = call.reply();
-                    e.write_len(result.len())?;
+                    At::result(e.write_len(result.len()), "result", e)?;
                     e.write_slice_owned(result);
                     Ok(())
                 }
                 27 => {
                     let d = call.arguments();
-                    let len = d.read_len(4)?;
-                    let i = d.read_slice_with(len, |d| d.read_str())?;
-                    let len = d.read_len_bounded(4, 4)?;
-                    let w = d.read_slice_with(len, |d| d.read_bounded_wstr(8))?;
-                    let len = d.read_len(4)?;
-                    let io = d.read_slice_with(len, |d| d.read_str())?;
+                    let len = At::argument(d.read_len(4), "i", d)?;
+                    let i = At::argument(d.read_slice_with(len, |d| d.read_str()), "i", d)?;
+                    let len = At::argument(d.read_len_bounded(4, 4), "w", d)?;
+                    let w =
+                        At::argument(d.read_slice_with(len, |d| d.read_bounded_wstr(8)), "w", d)?;
+                    let len = At::argument(d.read_len(4), "io", d)?;
+                    let io = At::argument(d.read_slice_with(len, |d| d.read_str()), "io", d)?;
                     let (result, io_) = servant.pass_names(i, w, io)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&io_, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&io_, e), "io_", e)?;
                     Ok(())
                 }
                 _ => Err(SystemException::bad_operation()),
@@ -2011,10 +2090,10 @@ pub mod every_type {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Probe>(&self.0, |this| this, |this| this);
-            cast.offer::<_, dyn Base>(&self.0, |this| this, |this| this);
-            cast.offer::<_, dyn Second>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Probe>(&self.0, |this| this, |this| this);
+            query.provide::<_, dyn Base>(&self.0, |this| this, |this| this);
+            query.provide::<_, dyn Second>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -2022,10 +2101,11 @@ pub mod every_type {
 
     /// What belongs to `Probe`.
     pub mod probe {
-        use corelane::mapping::{Cdr, CdrError, Decoder, Encoder};
+        use corelane::mapping::{At, Cdr, CdrError, Decoder, Encoder};
 
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum State {
+            #[default]
             On,
             Off,
         }
@@ -2037,7 +2117,7 @@ pub mod every_type {
             enumerator("off"),
         ]) }
 
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct Inner {
             pub now: State,
         }
@@ -2048,7 +2128,7 @@ pub mod every_type {
             member("now", &STATE_TYPE),
         ]) }
 
-        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
         pub struct Inside {
             pub now: State,
         }
@@ -2057,12 +2137,12 @@ pub mod every_type {
             const MIN_SIZE: usize = 4;
 
             fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-                Cdr::encode(&self.now, e)
+                At::member(Cdr::encode(&self.now, e), "now", e)
             }
 
             fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
                 Ok(Self {
-                    now: Cdr::decode(d)?,
+                    now: At::member(Cdr::decode(d), "now", d)?,
                 })
             }
         }
@@ -2076,20 +2156,23 @@ pub mod every_type {
         pub const DEPTH: i16 = 3;
 
         corelane::raises! {
-            /// What the operation may raise.
+            /// The exceptions of an operation.
             pub enum FailError {
                 Failed(super::Failed),
             }
         }
 
         corelane::raises! {
-            /// What the operation may raise.
+            /// The exceptions of an operation.
             pub enum FailMoreError {
                 Failed(super::Failed),
                 Inside(Inside),
                 Empty(super::Empty),
             }
         }
+
+        /// The exceptions of an operation, which another operation has too.
+        pub type PassVariableError = FailError;
     }
 
     pub type AliasRef = ProbeRef;
@@ -2104,11 +2187,11 @@ pub mod every_type {
         fn name(&self) -> Result<String, SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Base::servant_of(std::sync::Arc::new(self))
+            Base::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -2136,6 +2219,8 @@ pub mod every_type {
         }
     }
 
+    corelane::reference_methods! { BaseRef }
+
     impl std::fmt::Display for BaseRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -2146,7 +2231,7 @@ pub mod every_type {
         /// Does nothing.
         /// @param x as it is
         pub fn nothing(&self) -> Result<(), SystemException> {
-            static OPERATION: Operation = Operation::new("nothing");
+            static OPERATION: Operation<'_> = Operation::new("nothing");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Base + 'static)| servant.nothing();
             if let Some(servant) = this.direct() {
@@ -2159,7 +2244,7 @@ pub mod every_type {
         }
 
         pub fn name(&self) -> Result<String, SystemException> {
-            static OPERATION: Operation = Operation::new("_get_name");
+            static OPERATION: Operation<'_> = Operation::new("_get_name");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Base + 'static)| servant.name();
             if let Some(servant) = this.direct() {
@@ -2168,7 +2253,7 @@ pub mod every_type {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_string();
+            let results = |d: &mut Decoder<'_>| At::member(d.read_string(), "result", d);
             this.call(&OPERATION, results, &|_| Ok(()))
         }
     }
@@ -2191,7 +2276,7 @@ pub mod every_type {
                 1 => {
                     let result = servant.name()?;
                     let e = call.reply();
-                    e.write_str(&result)?;
+                    At::result(e.write_str(&result), "result", e)?;
                     Ok(())
                 }
                 _ => Err(SystemException::bad_operation()),
@@ -2218,8 +2303,8 @@ pub mod every_type {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Base>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Base>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -2229,11 +2314,11 @@ pub mod every_type {
         fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Second::servant_of(std::sync::Arc::new(self))
+            Second::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -2261,6 +2346,8 @@ pub mod every_type {
         }
     }
 
+    corelane::reference_methods! { SecondRef }
+
     impl std::fmt::Display for SecondRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -2269,7 +2356,7 @@ pub mod every_type {
 
     impl SecondRef {
         pub fn get_second(&self, e: i32, d: &str) -> Result<(i32, i32, String), SystemException> {
-            static OPERATION: Operation = Operation::new("get_second");
+            static OPERATION: Operation<'_> = Operation::new("get_second");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Second + 'static)| servant.get_second(e, d);
             if let Some(servant) = this.direct() {
@@ -2279,14 +2366,14 @@ pub mod every_type {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result = d.read_i32()?;
-                let call = d.read_i32()?;
-                let d_ = d.read_string()?;
+                let result = At::member(d.read_i32(), "result", d)?;
+                let call = At::member(d.read_i32(), "call", d)?;
+                let d_ = At::member(d.read_string(), "d_", d)?;
                 Ok((result, call, d_))
             };
             this.call(&OPERATION, results, &|e_| {
                 e_.write_i32(e);
-                e_.write_str(d)
+                At::member(e_.write_str(d), "d", e_)
             })
         }
     }
@@ -2304,13 +2391,13 @@ pub mod every_type {
             match operation {
                 0 => {
                     let d = call.arguments();
-                    let e_ = d.read_i32()?;
-                    let d_ = d.read_str()?;
+                    let e_ = At::argument(d.read_i32(), "e_", d)?;
+                    let d_ = At::argument(d.read_str(), "d_", d)?;
                     let (result, call_, d__) = servant.get_second(e_, d_)?;
                     let e = call.reply();
                     e.write_i32(result);
                     e.write_i32(call_);
-                    e.write_str(&d__)?;
+                    At::result(e.write_str(&d__), "d__", e)?;
                     Ok(())
                 }
                 _ => Err(SystemException::bad_operation()),
@@ -2337,8 +2424,8 @@ pub mod every_type {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Second>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Second>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -2346,11 +2433,11 @@ pub mod every_type {
 
     pub trait Empty2: Send + Sync + 'static {
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Empty2::servant_of(std::sync::Arc::new(self))
+            Empty2::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -2378,6 +2465,8 @@ pub mod every_type {
         }
     }
 
+    corelane::reference_methods! { Empty2Ref }
+
     impl std::fmt::Display for Empty2Ref {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -2401,8 +2490,8 @@ pub mod every_type {
             Err(SystemException::bad_operation())
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Empty2>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Empty2>(&self.0, |this| this, |this| this);
         }
     }
 

@@ -1,19 +1,21 @@
 // Made by the IDL compiler of Corelane from names.idl. Changes here are lost.
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::approx_constant, clippy::enum_variant_names)]
-#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
-#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
-#[allow(clippy::result_large_err, clippy::should_implement_trait)]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::approx_constant, clippy::disallowed_names)]
+#[allow(clippy::enum_variant_names, clippy::large_enum_variant)]
+#[allow(clippy::len_without_is_empty, clippy::module_inception)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
 #[allow(clippy::wrong_self_convention)]
 pub mod names {
     use corelane::mapping::{
-        Cast, Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
+        At, Cdr, CdrError, Decoder, Encoder, InterfaceQuery, Operation, OperationTable, ServerCall,
+        Skeleton,
     };
     use corelane::{ObjectRef, Reference, Servant, SystemException};
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Refused;
 
     impl Cdr for Refused {
@@ -52,11 +54,11 @@ pub mod names {
         ) -> Result<(i32, i32, i32, i32, i32), locals::NextError>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Locals::servant_of(std::sync::Arc::new(self))
+            Locals::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -84,6 +86,8 @@ pub mod names {
         }
     }
 
+    corelane::reference_methods! { LocalsRef }
+
     impl std::fmt::Display for LocalsRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -93,7 +97,7 @@ pub mod names {
     impl LocalsRef {
         /// The result is called as an `out` parameter is.
         pub fn next(&self, n: i32) -> Result<(bool, Longs, bool), locals::NextError> {
-            static OPERATION: Operation = Operation::new("next");
+            static OPERATION: Operation<'_> = Operation::new("next");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Locals + 'static)| servant.next(n);
             if let Some(servant) = this.direct() {
@@ -103,9 +107,9 @@ pub mod names {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result = d.read_bool()?;
-                let result_: Longs = Cdr::decode(d)?;
-                let more = d.read_bool()?;
+                let result = At::member(d.read_bool(), "result", d)?;
+                let result_: Longs = At::member(Cdr::decode(d), "result_", d)?;
+                let more = At::member(d.read_bool(), "more", d)?;
                 Ok((result, result_, more))
             };
             this.call_raising(&OPERATION, results, &|e| {
@@ -115,7 +119,7 @@ pub mod names {
         }
 
         pub fn plain(&self) -> Result<(bool, Longs), SystemException> {
-            static OPERATION: Operation = Operation::new("plain");
+            static OPERATION: Operation<'_> = Operation::new("plain");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Locals + 'static)| servant.plain();
             if let Some(servant) = this.direct() {
@@ -125,15 +129,15 @@ pub mod names {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result = d.read_bool()?;
-                let result_: Longs = Cdr::decode(d)?;
+                let result = At::member(d.read_bool(), "result", d)?;
+                let result_: Longs = At::member(Cdr::decode(d), "result_", d)?;
                 Ok((result, result_))
             };
             this.call(&OPERATION, results, &|_| Ok(()))
         }
 
         pub fn nothing(&self) -> Result<(i32, i32), locals::NextError> {
-            static OPERATION: Operation = Operation::new("nothing");
+            static OPERATION: Operation<'_> = Operation::new("nothing");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Locals + 'static)| servant.nothing();
             if let Some(servant) = this.direct() {
@@ -143,8 +147,8 @@ pub mod names {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result = d.read_i32()?;
-                let outcome = d.read_i32()?;
+                let result = At::member(d.read_i32(), "result", d)?;
+                let outcome = At::member(d.read_i32(), "outcome", d)?;
                 Ok((result, outcome))
             };
             this.call_raising(&OPERATION, results, &|_| Ok(()))
@@ -160,7 +164,7 @@ pub mod names {
             len: i32,
             list: i32,
         ) -> Result<(i32, i32, i32, i32, i32), locals::NextError> {
-            static OPERATION: Operation = Operation::new("all");
+            static OPERATION: Operation<'_> = Operation::new("all");
             let this = Reference::as_object(self);
             let local = |servant_: &(dyn Locals + 'static)| {
                 servant_.all(call, servant, operation, d, e, len, list)
@@ -172,11 +176,11 @@ pub mod names {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result = d.read_i32()?;
-                let len_ = d.read_i32()?;
-                let list_ = d.read_i32()?;
-                let error = d.read_i32()?;
-                let outcome = d.read_i32()?;
+                let result = At::member(d.read_i32(), "result", d)?;
+                let len_ = At::member(d.read_i32(), "len_", d)?;
+                let list_ = At::member(d.read_i32(), "list_", d)?;
+                let error = At::member(d.read_i32(), "error", d)?;
+                let outcome = At::member(d.read_i32(), "outcome", d)?;
                 Ok((result, len_, list_, error, outcome))
             };
             this.call_raising(&OPERATION, results, &|e_| {
@@ -207,7 +211,7 @@ pub mod names {
                     let (result, result_) = servant.plain()?;
                     let e = call.reply();
                     e.write_bool(result);
-                    e.write_len(result_.len())?;
+                    At::result(e.write_len(result_.len()), "result_", e)?;
                     e.write_slice_owned(result_);
                     Ok(())
                 }
@@ -224,7 +228,7 @@ pub mod names {
                 }
                 2 => {
                     let d = call.arguments();
-                    let n = d.read_i32()?;
+                    let n = At::argument(d.read_i32(), "n", d)?;
                     let outcome = servant.next(n);
                     let (result, result_, more) = match outcome {
                         Ok(outcome) => outcome,
@@ -232,20 +236,20 @@ pub mod names {
                     };
                     let e = call.reply();
                     e.write_bool(result);
-                    e.write_len(result_.len())?;
+                    At::result(e.write_len(result_.len()), "result_", e)?;
                     e.write_slice_owned(result_);
                     e.write_bool(more);
                     Ok(())
                 }
                 3 => {
                     let d = call.arguments();
-                    let call_ = d.read_i32()?;
-                    let servant_ = d.read_i32()?;
-                    let operation_ = d.read_i32()?;
-                    let d_ = d.read_i32()?;
-                    let e_ = d.read_i32()?;
-                    let len_ = d.read_i32()?;
-                    let list_ = d.read_i32()?;
+                    let call_ = At::argument(d.read_i32(), "call_", d)?;
+                    let servant_ = At::argument(d.read_i32(), "servant_", d)?;
+                    let operation_ = At::argument(d.read_i32(), "operation_", d)?;
+                    let d_ = At::argument(d.read_i32(), "d_", d)?;
+                    let e_ = At::argument(d.read_i32(), "e_", d)?;
+                    let len_ = At::argument(d.read_i32(), "len_", d)?;
+                    let list_ = At::argument(d.read_i32(), "list_", d)?;
                     let outcome = servant.all(call_, servant_, operation_, d_, e_, len_, list_);
                     let (result, len__, list__, error_, outcome) = match outcome {
                         Ok(outcome) => outcome,
@@ -283,8 +287,8 @@ pub mod names {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Locals>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Locals>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -293,10 +297,16 @@ pub mod names {
     /// What belongs to `Locals`.
     pub mod locals {
         corelane::raises! {
-            /// What the operation may raise.
+            /// The exceptions of an operation.
             pub enum NextError {
                 Refused(super::Refused),
             }
         }
+
+        /// The exceptions of an operation, which another operation has too.
+        pub type NothingError = NextError;
+
+        /// The exceptions of an operation, which another operation has too.
+        pub type AllError = NextError;
     }
 }

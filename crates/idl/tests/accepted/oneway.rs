@@ -2,20 +2,21 @@
 
 /// Oneway by an annotation, and not.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 pub trait I: Send + Sync + 'static {
     fn f(&self, x: i32) -> Result<(), corelane::SystemException>;
     fn g(&self, x: i32) -> Result<(), corelane::SystemException>;
 
     /// A servant that runs these operations, to be activated.
-    fn servant(self) -> corelane::Servant
+    fn servant(this: Self) -> corelane::Servant
     where
         Self: Sized,
     {
-        I::servant_of(std::sync::Arc::new(self))
+        I::servant_of(std::sync::Arc::new(this))
     }
 
     /// The same for an object that others keep too.
@@ -29,7 +30,7 @@ pub trait I: Send + Sync + 'static {
 
 /// A reference to a [`I`].
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IRef(corelane::ObjectRef);
 
@@ -45,6 +46,8 @@ impl corelane::Reference for IRef {
     }
 }
 
+corelane::reference_methods! { IRef }
+
 impl std::fmt::Display for IRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(corelane::Reference::as_object(self), f)
@@ -52,13 +55,14 @@ impl std::fmt::Display for IRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl IRef {
     pub fn f(&self, x: i32) -> Result<(), corelane::SystemException> {
-        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("f");
+        static OPERATION: corelane::mapping::Operation<'_> = corelane::mapping::Operation::new("f");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn I + 'static)| servant.f(x);
         if let Some(servant) = this.direct() {
@@ -74,7 +78,7 @@ impl IRef {
     }
 
     pub fn g(&self, x: i32) -> Result<(), corelane::SystemException> {
-        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("g");
+        static OPERATION: corelane::mapping::Operation<'_> = corelane::mapping::Operation::new("g");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn I + 'static)| servant.g(x);
         if let Some(servant) = this.direct() {
@@ -91,15 +95,16 @@ impl IRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[doc(hidden)]
 pub struct ISkeleton(std::sync::Arc<dyn I>);
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl ISkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -110,13 +115,13 @@ impl ISkeleton {
         match operation {
             0 => {
                 let d = call.arguments();
-                let x = d.read_i32()?;
+                let x = corelane::mapping::At::argument(d.read_i32(), "x", d)?;
                 servant.g(x)?;
                 Ok(())
             }
             1 => {
                 let d = call.arguments();
-                let x = d.read_i32()?;
+                let x = corelane::mapping::At::argument(d.read_i32(), "x", d)?;
                 servant.f(x)?;
                 Ok(())
             }
@@ -145,8 +150,8 @@ impl corelane::mapping::Skeleton for ISkeleton {
         }
     }
 
-    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
-        cast.offer::<_, dyn I>(&self.0, |this| this, |this| this);
+    fn query_interface<'s>(&'s self, query: &mut corelane::mapping::InterfaceQuery<'s>) {
+        query.provide::<_, dyn I>(&self.0, |this| this, |this| this);
     }
 }
 

@@ -2,19 +2,20 @@
 
 /// Says it again.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 pub trait Echo: Send + Sync + 'static {
     fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException>;
 
     /// A servant that runs these operations, to be activated.
-    fn servant(self) -> corelane::Servant
+    fn servant(this: Self) -> corelane::Servant
     where
         Self: Sized,
     {
-        Echo::servant_of(std::sync::Arc::new(self))
+        Echo::servant_of(std::sync::Arc::new(this))
     }
 
     /// The same for an object that others keep too.
@@ -28,7 +29,7 @@ pub trait Echo: Send + Sync + 'static {
 
 /// A reference to a [`Echo`].
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EchoRef(corelane::ObjectRef);
 
@@ -44,6 +45,8 @@ impl corelane::Reference for EchoRef {
     }
 }
 
+corelane::reference_methods! { EchoRef }
+
 impl std::fmt::Display for EchoRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(corelane::Reference::as_object(self), f)
@@ -51,13 +54,14 @@ impl std::fmt::Display for EchoRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl EchoRef {
     pub fn echo_string(&self, mesg: &str) -> Result<String, corelane::SystemException> {
-        static OPERATION: corelane::mapping::Operation =
+        static OPERATION: corelane::mapping::Operation<'_> =
             corelane::mapping::Operation::new("echo_string");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn Echo + 'static)| servant.echo_string(mesg);
@@ -67,21 +71,27 @@ impl EchoRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        let results = |d: &mut corelane::mapping::Decoder<'_>| d.read_string();
-        this.call(&OPERATION, results, &|e| e.write_str(mesg))
+        let results = |d: &mut corelane::mapping::Decoder<'_>| {
+            let result = corelane::mapping::At::member(d.read_string(), "result", d)?;
+            Ok(result)
+        };
+        this.call(&OPERATION, results, &|e| {
+            corelane::mapping::At::member(e.write_str(mesg), "mesg", e)
+        })
     }
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[doc(hidden)]
 pub struct EchoSkeleton(std::sync::Arc<dyn Echo>);
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl EchoSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -92,10 +102,10 @@ impl EchoSkeleton {
         match operation {
             0 => {
                 let d = call.arguments();
-                let mesg = d.read_str()?;
+                let mesg = corelane::mapping::At::argument(d.read_str(), "mesg", d)?;
                 let result = servant.echo_string(mesg)?;
                 let e = call.reply();
-                e.write_str(&result)?;
+                corelane::mapping::At::result(e.write_str(&result), "result", e)?;
                 Ok(())
             }
             _ => Err(corelane::SystemException::bad_operation()),
@@ -123,8 +133,8 @@ impl corelane::mapping::Skeleton for EchoSkeleton {
         }
     }
 
-    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
-        cast.offer::<_, dyn Echo>(&self.0, |this| this, |this| this);
+    fn query_interface<'s>(&'s self, query: &mut corelane::mapping::InterfaceQuery<'s>) {
+        query.provide::<_, dyn Echo>(&self.0, |this| this, |this| this);
     }
 }
 
@@ -134,13 +144,13 @@ corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_q
 #[allow(clippy::approx_constant, clippy::pedantic)]
 pub const ANSWER: i32 = 42;
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 pub type Lines = Vec<String>;
 corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)] pub static LINES_TYPE = alias("IDL:Lines:1.0", "Lines", &sequence(STRING, 0)) }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Option_ {
     pub result: i32,
 }
@@ -152,12 +162,14 @@ corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_q
 ]) }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Err_ {
     pub lines_seen: Lines,
 }
 
+#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 impl corelane::mapping::Cdr for Err_ {
     const MIN_SIZE: usize = 4;
 
@@ -165,12 +177,20 @@ impl corelane::mapping::Cdr for Err_ {
         &self,
         e: &mut corelane::mapping::Encoder<'_>,
     ) -> Result<(), corelane::mapping::CdrError> {
-        corelane::mapping::Cdr::encode(&self.lines_seen, e)
+        corelane::mapping::At::member(
+            corelane::mapping::Cdr::encode(&self.lines_seen, e),
+            "lines_seen",
+            e,
+        )
     }
 
     fn decode(d: &mut corelane::mapping::Decoder<'_>) -> Result<Self, corelane::mapping::CdrError> {
         Ok(Self {
-            lines_seen: corelane::mapping::Cdr::decode(d)?,
+            lines_seen: corelane::mapping::At::member(
+                corelane::mapping::Cdr::decode(d),
+                "lines_seen",
+                d,
+            )?,
         })
     }
 }
@@ -182,20 +202,21 @@ corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_q
 ]) }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 pub trait Result_: Echo {
     fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError>;
     fn servant_(&self) -> Result<(), corelane::SystemException>;
 
     /// A servant that runs these operations, to be activated.
-    fn servant(self) -> corelane::Servant
+    fn servant(this: Self) -> corelane::Servant
     where
         Self: Sized,
     {
-        Result_::servant_of(std::sync::Arc::new(self))
+        Result_::servant_of(std::sync::Arc::new(this))
     }
 
     /// The same for an object that others keep too.
@@ -209,7 +230,7 @@ pub trait Result_: Echo {
 
 /// A reference to a [`Result_`].
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResultRef(EchoRef);
 
@@ -224,6 +245,8 @@ impl corelane::Reference for ResultRef {
         corelane::Reference::as_object(&self.0)
     }
 }
+
+corelane::reference_methods! { ResultRef }
 
 impl std::fmt::Display for ResultRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -246,13 +269,15 @@ impl From<ResultRef> for EchoRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl ResultRef {
     pub fn r#match(&self, r#type: &Option_, self_: &[&str]) -> Result<Lines, result::MatchError> {
-        static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("match");
+        static OPERATION: corelane::mapping::Operation<'_> =
+            corelane::mapping::Operation::new("match");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn Result_ + 'static)| servant.r#match(r#type, self_);
         if let Some(servant) = this.direct() {
@@ -261,19 +286,27 @@ impl ResultRef {
         if let Some(outcome) = this.collocated(&OPERATION, local) {
             return outcome;
         }
-        let results = |d: &mut corelane::mapping::Decoder<'_>| corelane::mapping::Cdr::decode(d);
+        let results = |d: &mut corelane::mapping::Decoder<'_>| {
+            let self_: Lines =
+                corelane::mapping::At::member(corelane::mapping::Cdr::decode(d), "self_", d)?;
+            Ok(self_)
+        };
         this.call_raising(&OPERATION, results, &|e| {
-            corelane::mapping::Cdr::encode(r#type, e)?;
-            e.write_len(self_.len())?;
-            for item in self_ {
-                e.write_str(item)?;
+            corelane::mapping::At::member(corelane::mapping::Cdr::encode(r#type, e), "type", e)?;
+            corelane::mapping::At::member(e.write_len(self_.len()), "self_", e)?;
+            for (index, item) in self_.iter().enumerate() {
+                corelane::mapping::At::member(
+                    corelane::mapping::At::element(e.write_str(item), index, e),
+                    "self_",
+                    e,
+                )?;
             }
             Ok(())
         })
     }
 
     pub fn servant_(&self) -> Result<(), corelane::SystemException> {
-        static OPERATION: corelane::mapping::Operation =
+        static OPERATION: corelane::mapping::Operation<'_> =
             corelane::mapping::Operation::new("servant");
         let this = corelane::Reference::as_object(self);
         let local = |servant: &(dyn Result_ + 'static)| servant.servant_();
@@ -288,15 +321,16 @@ impl ResultRef {
 }
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::pedantic)]
+#[allow(clippy::pedantic, clippy::type_complexity, clippy::upper_case_acronyms)]
 #[doc(hidden)]
 pub struct ResultSkeleton(std::sync::Arc<dyn Result_>);
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::len_without_is_empty, clippy::new_ret_no_self)]
-#[allow(clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::disallowed_names, clippy::len_without_is_empty)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
 #[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
-#[allow(clippy::type_complexity, clippy::wrong_self_convention)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
+#[allow(clippy::wrong_self_convention)]
 impl ResultSkeleton {
     #[doc(hidden)]
     pub fn call(
@@ -307,16 +341,25 @@ impl ResultSkeleton {
         match operation {
             0 => {
                 let d = call.arguments();
-                let r#type: Option_ = corelane::mapping::Cdr::decode(d)?;
-                let len = d.read_len(4)?;
-                let self_ = d.read_slice_with(len, |d| d.read_str())?;
+                let r#type: Option_ =
+                    corelane::mapping::At::argument(corelane::mapping::Cdr::decode(d), "type", d)?;
+                let len = corelane::mapping::At::argument(d.read_len(4), "self_", d)?;
+                let self_ = corelane::mapping::At::argument(
+                    d.read_slice_with(len, |d| d.read_str()),
+                    "self_",
+                    d,
+                )?;
                 let outcome = servant.r#match(&r#type, self_);
                 let result = match outcome {
                     Ok(outcome) => outcome,
                     Err(error) => return error.raise(call),
                 };
                 let e = call.reply();
-                corelane::mapping::Cdr::encode(&result, e)?;
+                corelane::mapping::At::result(
+                    corelane::mapping::Cdr::encode(&result, e),
+                    "result",
+                    e,
+                )?;
                 Ok(())
             }
             1 => {
@@ -350,9 +393,9 @@ impl corelane::mapping::Skeleton for ResultSkeleton {
         }
     }
 
-    fn cast<'s>(&'s self, cast: &mut corelane::mapping::Cast<'s>) {
-        cast.offer::<_, dyn Result_>(&self.0, |this| this, |this| this);
-        cast.offer::<_, dyn Echo>(&self.0, |this| this, |this| this);
+    fn query_interface<'s>(&'s self, query: &mut corelane::mapping::InterfaceQuery<'s>) {
+        query.provide::<_, dyn Result_>(&self.0, |this| this, |this| this);
+        query.provide::<_, dyn Echo>(&self.0, |this| this, |this| this);
     }
 }
 
@@ -360,15 +403,16 @@ corelane::describe! { #[allow(dead_code, missing_docs, unreachable_pub, unused_q
 
 /// What belongs to `Result`.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::approx_constant, clippy::enum_variant_names)]
-#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
-#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
-#[allow(clippy::result_large_err, clippy::should_implement_trait)]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::approx_constant, clippy::disallowed_names)]
+#[allow(clippy::enum_variant_names, clippy::large_enum_variant)]
+#[allow(clippy::len_without_is_empty, clippy::module_inception)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
 #[allow(clippy::wrong_self_convention)]
 pub mod result {
     corelane::raises! {
-        /// What the operation may raise.
+        /// The exceptions of an operation.
         pub enum MatchError {
             Err_(super::Err_),
         }

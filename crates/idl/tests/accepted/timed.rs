@@ -2,14 +2,17 @@
 
 /// Operations that say how long they take at most.
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::approx_constant, clippy::enum_variant_names)]
-#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
-#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
-#[allow(clippy::result_large_err, clippy::should_implement_trait)]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::approx_constant, clippy::disallowed_names)]
+#[allow(clippy::enum_variant_names, clippy::large_enum_variant)]
+#[allow(clippy::len_without_is_empty, clippy::module_inception)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
 #[allow(clippy::wrong_self_convention)]
 pub mod timed {
-    use corelane::mapping::{Cast, Decoder, Operation, OperationTable, ServerCall, Skeleton};
+    use corelane::mapping::{
+        At, Decoder, InterfaceQuery, Operation, OperationTable, ServerCall, Skeleton,
+    };
     use corelane::{ObjectRef, Reference, Servant, SystemException};
 
     pub trait Pump: Send + Sync + 'static {
@@ -18,11 +21,11 @@ pub mod timed {
         fn pressure(&self) -> Result<i32, SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Pump::servant_of(std::sync::Arc::new(self))
+            Pump::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -50,6 +53,8 @@ pub mod timed {
         }
     }
 
+    corelane::reference_methods! { PumpRef }
+
     impl std::fmt::Display for PumpRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -59,7 +64,7 @@ pub mod timed {
     impl PumpRef {
         /// Half a millisecond of processor time.
         pub fn open_valve(&self, valve: i16) -> Result<(), SystemException> {
-            static OPERATION: Operation = Operation::new("open_valve");
+            static OPERATION: Operation<'_> = Operation::new("open_valve");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Pump + 'static)| servant.open_valve(valve);
             if let Some(servant) = this.direct() {
@@ -75,7 +80,7 @@ pub mod timed {
         }
 
         pub fn pressure(&self) -> Result<i32, SystemException> {
-            static OPERATION: Operation = Operation::new("pressure");
+            static OPERATION: Operation<'_> = Operation::new("pressure");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Pump + 'static)| servant.pressure();
             if let Some(servant) = this.direct() {
@@ -84,7 +89,7 @@ pub mod timed {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_i32();
+            let results = |d: &mut Decoder<'_>| At::member(d.read_i32(), "result", d);
             this.call(&OPERATION, results, &|_| Ok(()))
         }
     }
@@ -108,7 +113,7 @@ pub mod timed {
                 }
                 1 => {
                     let d = call.arguments();
-                    let valve = d.read_i16()?;
+                    let valve = At::argument(d.read_i16(), "valve", d)?;
                     servant.open_valve(valve)?;
                     Ok(())
                 }
@@ -139,8 +144,8 @@ pub mod timed {
             })
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Pump>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Pump>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -150,11 +155,11 @@ pub mod timed {
         fn stop(&self) -> Result<(), SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            SafePump::servant_of(std::sync::Arc::new(self))
+            SafePump::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -182,6 +187,8 @@ pub mod timed {
         }
     }
 
+    corelane::reference_methods! { SafePumpRef }
+
     impl std::fmt::Display for SafePumpRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -204,7 +211,7 @@ pub mod timed {
 
     impl SafePumpRef {
         pub fn stop(&self) -> Result<(), SystemException> {
-            static OPERATION: Operation = Operation::new("stop");
+            static OPERATION: Operation<'_> = Operation::new("stop");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn SafePump + 'static)| servant.stop();
             if let Some(servant) = this.direct() {
@@ -261,9 +268,9 @@ pub mod timed {
             })
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn SafePump>(&self.0, |this| this, |this| this);
-            cast.offer::<_, dyn Pump>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn SafePump>(&self.0, |this| this, |this| this);
+            query.provide::<_, dyn Pump>(&self.0, |this| this, |this| this);
         }
     }
 

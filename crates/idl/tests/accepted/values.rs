@@ -1,16 +1,18 @@
 // Made by the IDL compiler of Corelane from values.idl. Changes here are lost.
 
 #[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]
-#[allow(clippy::approx_constant, clippy::enum_variant_names)]
-#[allow(clippy::large_enum_variant, clippy::len_without_is_empty)]
-#[allow(clippy::module_inception, clippy::new_ret_no_self, clippy::pedantic)]
-#[allow(clippy::result_large_err, clippy::should_implement_trait)]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::approx_constant, clippy::disallowed_names)]
+#[allow(clippy::enum_variant_names, clippy::large_enum_variant)]
+#[allow(clippy::len_without_is_empty, clippy::module_inception)]
+#[allow(clippy::new_ret_no_self, clippy::pedantic, clippy::result_large_err)]
+#[allow(clippy::should_implement_trait, clippy::too_many_arguments)]
+#[allow(clippy::type_complexity, clippy::upper_case_acronyms)]
 #[allow(clippy::wrong_self_convention)]
 pub mod values {
     use corelane::mapping::{
-        Cast, Cdr, CdrError, Decoder, Encoder, Operation, OperationTable, ServerCall, Skeleton,
-        ValueType, read_abstract, read_local, read_value, write_abstract, write_local, write_value,
+        At, Cdr, CdrError, Decoder, Encoder, InterfaceQuery, Operation, OperationTable, ServerCall,
+        Skeleton, ValueType, read_abstract, read_local, read_value, write_abstract, write_local,
+        write_value,
     };
     use corelane::{
         Abstract, AnyValueRef, Fixed, Implementation, Local, Native, ObjectRef, Reference, Servant,
@@ -24,7 +26,7 @@ pub mod values {
     pub const TENTH: Fixed<1, 1> = Fixed::constant(1);
     pub const PRICE: Money = Fixed::constant(199900);
 
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Account {
         pub balance: Money,
         pub number: Fixed<31, 0>,
@@ -34,14 +36,14 @@ pub mod values {
         const MIN_SIZE: usize = 21;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            Cdr::encode(&self.balance, e)?;
-            Cdr::encode(&self.number, e)
+            At::member(Cdr::encode(&self.balance, e), "balance", e)?;
+            At::member(Cdr::encode(&self.number, e), "number", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                balance: Cdr::decode(d)?,
-                number: Cdr::decode(d)?,
+                balance: At::member(Cdr::decode(d), "balance", d)?,
+                number: At::member(Cdr::decode(d), "number", d)?,
             })
         }
     }
@@ -83,7 +85,7 @@ pub mod values {
         }
     }
 
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Small {
         pub a: i8,
         pub b: u8,
@@ -101,18 +103,18 @@ pub mod values {
             e.write_u8(self.b);
             e.write_i16(self.c);
             e.write_u64(self.d);
-            Cdr::encode(&self.allowed, e)?;
-            Cdr::encode(&self.packed, e)
+            At::member(Cdr::encode(&self.allowed, e), "allowed", e)?;
+            At::member(Cdr::encode(&self.packed, e), "packed", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                a: d.read_i8()?,
-                b: d.read_u8()?,
-                c: d.read_i16()?,
-                d: d.read_u64()?,
-                allowed: Cdr::decode(d)?,
-                packed: Cdr::decode(d)?,
+                a: At::member(d.read_i8(), "a", d)?,
+                b: At::member(d.read_u8(), "b", d)?,
+                c: At::member(d.read_i16(), "c", d)?,
+                d: At::member(d.read_u64(), "d", d)?,
+                allowed: At::member(Cdr::decode(d), "allowed", d)?,
+                packed: At::member(Cdr::decode(d), "packed", d)?,
             })
         }
     }
@@ -127,7 +129,7 @@ pub mod values {
     ]) }
 
     /// Members of the base come first.
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Larger {
         pub a: i8,
         pub b: u8,
@@ -146,20 +148,20 @@ pub mod values {
             e.write_u8(self.b);
             e.write_i16(self.c);
             e.write_u64(self.d);
-            Cdr::encode(&self.allowed, e)?;
-            Cdr::encode(&self.packed, e)?;
-            e.write_str(&self.name)
+            At::member(Cdr::encode(&self.allowed, e), "allowed", e)?;
+            At::member(Cdr::encode(&self.packed, e), "packed", e)?;
+            At::member(e.write_str(&self.name), "name", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                a: d.read_i8()?,
-                b: d.read_u8()?,
-                c: d.read_i16()?,
-                d: d.read_u64()?,
-                allowed: Cdr::decode(d)?,
-                packed: Cdr::decode(d)?,
-                name: d.read_string()?,
+                a: At::member(d.read_i8(), "a", d)?,
+                b: At::member(d.read_u8(), "b", d)?,
+                c: At::member(d.read_i16(), "c", d)?,
+                d: At::member(d.read_u64(), "d", d)?,
+                allowed: At::member(Cdr::decode(d), "allowed", d)?,
+                packed: At::member(Cdr::decode(d), "packed", d)?,
+                name: At::member(d.read_string(), "name", d)?,
             })
         }
     }
@@ -177,7 +179,7 @@ pub mod values {
     pub type Ages = std::collections::BTreeMap<String, i32>;
     corelane::describe! { pub static AGES_TYPE = alias("IDL:corelane.test/Values/Ages:1.0", "Ages", &sequence(&structure("", "", &[member("key", STRING), member("value", LONG)]), 0)) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Maps {
         pub by_name: Ages,
         pub nested: std::collections::BTreeMap<i16, Ages>,
@@ -189,29 +191,29 @@ pub mod values {
         const MIN_SIZE: usize = 16;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            e.write_len(self.by_name.len())?;
+            At::member(e.write_len(self.by_name.len()), "by_name", e)?;
             for (key, value) in &self.by_name {
-                e.write_str(key)?;
+                At::member(e.write_str(key), "by_name", e)?;
                 e.write_i32(*value);
             }
-            e.write_len_bounded(self.nested.len(), 4)?;
+            At::member(e.write_len_bounded(self.nested.len(), 4), "nested", e)?;
             for (key, value) in &self.nested {
                 e.write_i16(*key);
-                e.write_len(value.len())?;
+                At::member(e.write_len(value.len()), "nested", e)?;
                 for (key, value) in value {
-                    e.write_str(key)?;
+                    At::member(e.write_str(key), "nested", e)?;
                     e.write_i32(*value);
                 }
             }
-            e.write_len(self.by_number.len())?;
+            At::member(e.write_len(self.by_number.len()), "by_number", e)?;
             for (key, value) in &self.by_number {
                 e.write_f64(*key);
-                Cdr::encode(value, e)?;
+                At::member(Cdr::encode(value, e), "by_number", e)?;
             }
-            e.write_len(self.letters.len())?;
+            At::member(e.write_len(self.letters.len()), "letters", e)?;
             for (key, value) in &self.letters {
                 e.write_i32(*key);
-                e.write_wchar(*value)?;
+                At::member(e.write_wchar(*value), "letters", e)?;
             }
             Ok(())
         }
@@ -219,30 +221,30 @@ pub mod values {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
                 by_name: {
-                    let len = d.read_len(8)?;
+                    let len = At::member(d.read_len(8), "by_name", d)?;
                     let mut map = std::collections::BTreeMap::new();
-                    d.enter()?;
+                    At::member(d.enter(), "by_name", d)?;
                     for _ in 0..len {
-                        let key = d.read_string()?;
-                        let value = d.read_i32()?;
+                        let key = At::member(d.read_string(), "by_name", d)?;
+                        let value = At::member(d.read_i32(), "by_name", d)?;
                         map.insert(key, value);
                     }
                     d.leave();
                     map
                 },
                 nested: {
-                    let len = d.read_len_bounded(6, 4)?;
+                    let len = At::member(d.read_len_bounded(6, 4), "nested", d)?;
                     let mut map = std::collections::BTreeMap::new();
-                    d.enter()?;
+                    At::member(d.enter(), "nested", d)?;
                     for _ in 0..len {
-                        let key = d.read_i16()?;
+                        let key = At::member(d.read_i16(), "nested", d)?;
                         let value: Ages = {
-                            let len = d.read_len(8)?;
+                            let len = At::member(d.read_len(8), "nested", d)?;
                             let mut map = std::collections::BTreeMap::new();
-                            d.enter()?;
+                            At::member(d.enter(), "nested", d)?;
                             for _ in 0..len {
-                                let key = d.read_string()?;
-                                let value = d.read_i32()?;
+                                let key = At::member(d.read_string(), "nested", d)?;
+                                let value = At::member(d.read_i32(), "nested", d)?;
                                 map.insert(key, value);
                             }
                             d.leave();
@@ -254,24 +256,24 @@ pub mod values {
                     map
                 },
                 by_number: {
-                    let len = d.read_len(10)?;
+                    let len = At::member(d.read_len(10), "by_number", d)?;
                     let mut map = Vec::new();
-                    d.enter()?;
+                    At::member(d.enter(), "by_number", d)?;
                     for _ in 0..len {
-                        let key = d.read_f64()?;
-                        let value: Word = Cdr::decode(d)?;
+                        let key = At::member(d.read_f64(), "by_number", d)?;
+                        let value: Word = At::member(Cdr::decode(d), "by_number", d)?;
                         map.push((key, value));
                     }
                     d.leave();
                     map
                 },
                 letters: {
-                    let len = d.read_len(5)?;
+                    let len = At::member(d.read_len(5), "letters", d)?;
                     let mut map = std::collections::BTreeMap::new();
-                    d.enter()?;
+                    At::member(d.enter(), "letters", d)?;
                     for _ in 0..len {
-                        let key = d.read_i32()?;
-                        let value = d.read_wchar()?;
+                        let key = At::member(d.read_i32(), "letters", d)?;
+                        let value = At::member(d.read_wchar(), "letters", d)?;
                         map.insert(key, value);
                     }
                     d.leave();
@@ -324,7 +326,7 @@ pub mod values {
                     e.write_i32(*value);
                 }
                 Self::Text(value) => {
-                    e.write_str(value)?;
+                    At::member(e.write_str(value), "text", e)?;
                 }
                 Self::Other(_) => {}
             }
@@ -334,8 +336,8 @@ pub mod values {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_wchar()?;
             match discriminator {
-                'a' => Ok(Self::Number(d.read_i32()?)),
-                '€' => Ok(Self::Text(d.read_string()?)),
+                'a' => Ok(Self::Number(At::member(d.read_i32(), "number", d)?)),
+                '€' => Ok(Self::Text(At::member(d.read_string(), "text", d)?)),
                 _ => Ok(Self::Other(discriminator)),
             }
         }
@@ -382,7 +384,7 @@ pub mod values {
                     e.write_i32(*value);
                 }
                 Self::Text(value) => {
-                    e.write_str(value)?;
+                    At::member(e.write_str(value), "text", e)?;
                 }
                 Self::Other(_) => {}
             }
@@ -392,8 +394,8 @@ pub mod values {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_u8()?;
             match discriminator {
-                0 => Ok(Self::Number(d.read_i32()?)),
-                255 => Ok(Self::Text(d.read_string()?)),
+                0 => Ok(Self::Number(At::member(d.read_i32(), "number", d)?)),
+                255 => Ok(Self::Text(At::member(d.read_string(), "text", d)?)),
                 _ => Ok(Self::Other(discriminator)),
             }
         }
@@ -417,11 +419,11 @@ pub mod values {
         fn both(&self, given: &Pair) -> Result<Pair, SystemException>;
 
         /// The object as local operations take it.
-        fn local(self) -> ClockRef
+        fn local(this: Self) -> ClockRef
         where
             Self: Sized,
         {
-            let object: std::sync::Arc<dyn Clock> = std::sync::Arc::new(self);
+            let object: std::sync::Arc<dyn Clock> = std::sync::Arc::new(this);
             object.into()
         }
     }
@@ -434,14 +436,14 @@ pub mod values {
     /// What belongs to `Clock`.
     pub mod clock {
         corelane::raises! {
-            /// What the operation may raise.
+            /// The exceptions of an operation.
             pub enum HandError {
                 Stopped(super::Stopped),
             }
         }
     }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Stopped {
         pub r#where: Option<ClockRef>,
     }
@@ -450,12 +452,12 @@ pub mod values {
         const MIN_SIZE: usize = 8;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            write_local(e, &self.r#where)
+            At::member(write_local(e, &self.r#where), "where", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                r#where: read_local(d)?,
+                r#where: At::member(read_local(d), "where", d)?,
             })
         }
     }
@@ -466,7 +468,7 @@ pub mod values {
         member("where", &CLOCK_TYPE),
     ]) }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Pair {
         pub one: Option<ClockRef>,
         pub two: Option<ClockRef>,
@@ -476,14 +478,14 @@ pub mod values {
         const MIN_SIZE: usize = 16;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            write_local(e, &self.one)?;
-            write_local(e, &self.two)
+            At::member(write_local(e, &self.one), "one", e)?;
+            At::member(write_local(e, &self.two), "two", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                one: read_local(d)?,
-                two: read_local(d)?,
+                one: At::member(read_local(d), "one", d)?,
+                two: At::member(read_local(d), "two", d)?,
             })
         }
     }
@@ -497,11 +499,11 @@ pub mod values {
         fn ring(&self) -> Result<(), SystemException>;
 
         /// The object as local operations take it.
-        fn local(self) -> AlarmRef
+        fn local(this: Self) -> AlarmRef
         where
             Self: Sized,
         {
-            let object: std::sync::Arc<dyn Alarm> = std::sync::Arc::new(self);
+            let object: std::sync::Arc<dyn Alarm> = std::sync::Arc::new(this);
             object.into()
         }
     }
@@ -512,7 +514,7 @@ pub mod values {
     corelane::describe! { pub static ALARM_TYPE = local_interface("IDL:corelane.test/Values/Alarm:1.0", "Alarm") }
 
     /// A node of a graph.
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Node {
         pub id: i32,
         pub left: Option<NodeRef>,
@@ -527,17 +529,17 @@ pub mod values {
     impl ValueType for Node {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             e.write_i32(self.id);
-            write_value(e, self.left.as_ref())?;
-            write_value(e, self.right.as_ref())?;
-            e.write_str(&self.secret)
+            At::member(write_value(e, self.left.as_ref()), "left", e)?;
+            At::member(write_value(e, self.right.as_ref()), "right", e)?;
+            At::member(e.write_str(&self.secret), "secret", e)
         }
 
         fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                id: d.read_i32()?,
-                left: read_value(d)?,
-                right: read_value(d)?,
-                secret: d.read_string()?,
+                id: At::member(d.read_i32(), "id", d)?,
+                left: At::member(read_value(d), "left", d)?,
+                right: At::member(read_value(d), "right", d)?,
+                secret: At::member(d.read_string(), "secret", d)?,
             })
         }
     }
@@ -554,7 +556,7 @@ pub mod values {
     pub type Nodes = Vec<Option<NodeRef>>;
     corelane::describe! { pub static NODES_TYPE = alias("IDL:corelane.test/Values/Nodes:1.0", "Nodes", &sequence(&NODE_TYPE, 0)) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Base {
         pub tag: u8,
         /// Private: for those who implement the type.
@@ -567,13 +569,13 @@ pub mod values {
     impl ValueType for Base {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             e.write_u8(self.tag);
-            e.write_wstr(&self.label)
+            At::member(e.write_wstr(&self.label), "label", e)
         }
 
         fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                tag: d.read_u8()?,
-                label: d.read_wstring()?,
+                tag: At::member(d.read_u8(), "tag", d)?,
+                label: At::member(d.read_wstring(), "label", d)?,
             })
         }
     }
@@ -586,7 +588,7 @@ pub mod values {
     ]) }
 
     /// Can be received as a `Base`.
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Derived {
         /// What is inherited.
         pub base: Base,
@@ -601,14 +603,14 @@ pub mod values {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             ValueType::encode_state(&self.base, e)?;
             e.write_f64(self.extra);
-            write_value(e, self.graph.as_ref())
+            At::member(write_value(e, self.graph.as_ref()), "graph", e)
         }
 
         fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
                 base: ValueType::decode_state(d)?,
-                extra: d.read_f64()?,
-                graph: read_value(d)?,
+                extra: At::member(d.read_f64(), "extra", d)?,
+                graph: At::member(read_value(d), "graph", d)?,
             })
         }
     }
@@ -625,7 +627,7 @@ pub mod values {
         public("graph", &NODE_TYPE),
     ]) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Further {
         /// What is inherited.
         pub base: Derived,
@@ -638,9 +640,13 @@ pub mod values {
     impl ValueType for Further {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
             ValueType::encode_state(&self.base, e)?;
-            e.write_len(self.more.len())?;
-            for item in &self.more {
-                write_value(e, item.as_ref())?;
+            At::member(e.write_len(self.more.len()), "more", e)?;
+            for (index, item) in self.more.iter().enumerate() {
+                At::member(
+                    At::element(write_value(e, item.as_ref()), index, e),
+                    "more",
+                    e,
+                )?;
             }
             Ok(())
         }
@@ -649,10 +655,12 @@ pub mod values {
             Ok(Self {
                 base: ValueType::decode_state(d)?,
                 more: {
-                    let len = d.read_len(4)?;
+                    let len = At::member(d.read_len(4), "more", d)?;
                     let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(read_value(d)?);
+                        let item =
+                            At::member(At::element(read_value(d), list.len(), d), "more", d)?;
+                        list.push(item);
                     }
                     list
                 },
@@ -672,7 +680,7 @@ pub mod values {
         public("more", &NODES_TYPE),
     ]) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Firm {
         /// What is inherited.
         pub base: Base,
@@ -692,7 +700,7 @@ pub mod values {
         fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
                 base: ValueType::decode_state(d)?,
-                code: d.read_i32()?,
+                code: At::member(d.read_i32(), "code", d)?,
             })
         }
     }
@@ -708,7 +716,7 @@ pub mod values {
         public("code", LONG),
     ]) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Nothing;
 
     /// A shared [`Nothing`].
@@ -728,7 +736,7 @@ pub mod values {
 
     corelane::describe! { pub static NOTHING_TYPE for value Nothing = value("IDL:corelane.test/Values/Nothing:1.0", "Nothing", 0, None, &[]) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Text(pub String);
 
     /// A shared [`Text`].
@@ -748,7 +756,7 @@ pub mod values {
 
     corelane::describe! { pub static TEXT_TYPE for value Text = value_box("IDL:corelane.test/Values/Text:1.0", "Text", WSTRING) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Longs(pub Vec<i32>);
 
     /// A shared [`Longs`].
@@ -768,7 +776,7 @@ pub mod values {
 
     corelane::describe! { pub static LONGS_TYPE for value Longs = value_box("IDL:corelane.test/Values/Longs:1.0", "Longs", &sequence(LONG, 0)) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Corner(pub Point);
 
     /// A shared [`Corner`].
@@ -788,7 +796,7 @@ pub mod values {
 
     corelane::describe! { pub static CORNER_TYPE for value Corner = value_box("IDL:corelane.test/Values/Corner:1.0", "Corner", &POINT_TYPE) }
 
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Point {
         pub x: i32,
         pub y: i32,
@@ -805,11 +813,11 @@ pub mod values {
         fn name(&self) -> Result<String, SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Named::servant_of(std::sync::Arc::new(self))
+            Named::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -837,6 +845,8 @@ pub mod values {
         }
     }
 
+    corelane::reference_methods! { NamedRef }
+
     impl std::fmt::Display for NamedRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -845,7 +855,7 @@ pub mod values {
 
     impl NamedRef {
         pub fn name(&self) -> Result<String, SystemException> {
-            static OPERATION: Operation = Operation::new("_get_name");
+            static OPERATION: Operation<'_> = Operation::new("_get_name");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Named + 'static)| servant.name();
             if let Some(servant) = this.direct() {
@@ -854,7 +864,7 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_string();
+            let results = |d: &mut Decoder<'_>| At::member(d.read_string(), "result", d);
             this.call(&OPERATION, results, &|_| Ok(()))
         }
     }
@@ -873,7 +883,7 @@ pub mod values {
                 0 => {
                     let result = servant.name()?;
                     let e = call.reply();
-                    e.write_str(&result)?;
+                    At::result(e.write_str(&result), "result", e)?;
                     Ok(())
                 }
                 _ => Err(SystemException::bad_operation()),
@@ -900,8 +910,8 @@ pub mod values {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Named>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Named>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -911,11 +921,11 @@ pub mod values {
         fn describe(&self, width: i16) -> Result<String, SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Described::servant_of(std::sync::Arc::new(self))
+            Described::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -943,6 +953,8 @@ pub mod values {
         }
     }
 
+    corelane::reference_methods! { DescribedObjectRef }
+
     impl std::fmt::Display for DescribedObjectRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -951,7 +963,7 @@ pub mod values {
 
     impl DescribedObjectRef {
         pub fn describe(&self, width: i16) -> Result<String, SystemException> {
-            static OPERATION: Operation = Operation::new("describe");
+            static OPERATION: Operation<'_> = Operation::new("describe");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Described + 'static)| servant.describe(width);
             if let Some(servant) = this.direct() {
@@ -960,7 +972,7 @@ pub mod values {
             if let Some(outcome) = this.collocated(&OPERATION, local) {
                 return outcome;
             }
-            let results = |d: &mut Decoder<'_>| d.read_string();
+            let results = |d: &mut Decoder<'_>| At::member(d.read_string(), "result", d);
             this.call(&OPERATION, results, &|e| {
                 e.write_i16(width);
                 Ok(())
@@ -981,10 +993,10 @@ pub mod values {
             match operation {
                 0 => {
                     let d = call.arguments();
-                    let width = d.read_i16()?;
+                    let width = At::argument(d.read_i16(), "width", d)?;
                     let result = servant.describe(width)?;
                     let e = call.reply();
-                    e.write_str(&result)?;
+                    At::result(e.write_str(&result), "result", e)?;
                     Ok(())
                 }
                 _ => Err(SystemException::bad_operation()),
@@ -1011,8 +1023,8 @@ pub mod values {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Described>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Described>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -1034,7 +1046,7 @@ pub mod values {
 
     corelane::describe! { pub static SHAPE_TYPE for value dyn Shape = value("IDL:corelane.test/Values/Shape:1.0", "Shape", 2, None, &[]) }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Flat;
 
     impl Cdr for Flat {
@@ -1053,7 +1065,7 @@ pub mod values {
 
     corelane::describe! { pub static FLAT_TYPE for exception Flat = exception("IDL:corelane.test/Values/Flat:1.0", "Flat", &[]) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Circle {
         pub radius: f64,
     }
@@ -1069,7 +1081,7 @@ pub mod values {
 
         fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                radius: d.read_f64()?,
+                radius: At::member(d.read_f64(), "radius", d)?,
             })
         }
     }
@@ -1093,11 +1105,11 @@ pub mod values {
         fn state(&self) -> Circle;
 
         /// For a value that runs these operations.
-        fn implementation(self) -> Implementation<Circle>
+        fn implementation(this: Self) -> Implementation<Circle>
         where
             Self: Sized,
         {
-            CircleOperations::implementation_of(std::sync::Arc::new(self))
+            CircleOperations::implementation_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -1129,14 +1141,17 @@ pub mod values {
         corelane::describe! { pub static OTHERS_TYPE = alias("IDL:corelane.test/Values/Circle/Others:1.0", "Others", &sequence(&super::CIRCLE_TYPE, 0)) }
 
         corelane::raises! {
-            /// What the operation may raise.
+            /// The exceptions of an operation.
             pub enum GrowError {
                 Flat(super::Flat),
             }
         }
+
+        /// The exceptions of an operation, which another operation has too.
+        pub type MakeError = GrowError;
     }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Ring {
         /// What is inherited.
         pub base: Circle,
@@ -1156,7 +1171,7 @@ pub mod values {
         fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
                 base: ValueType::decode_state(d)?,
-                inner: d.read_f64()?,
+                inner: At::member(d.read_f64(), "inner", d)?,
             })
         }
     }
@@ -1177,11 +1192,11 @@ pub mod values {
         fn state(&self) -> Ring;
 
         /// For a value that runs these operations.
-        fn implementation(self) -> Implementation<Ring>
+        fn implementation(this: Self) -> Implementation<Ring>
         where
             Self: Sized,
         {
-            RingOperations::implementation_of(std::sync::Arc::new(self))
+            RingOperations::implementation_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -1201,7 +1216,7 @@ pub mod values {
         public("inner", DOUBLE),
     ]) }
 
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Letter {
         pub text: String,
     }
@@ -1211,12 +1226,12 @@ pub mod values {
 
     impl ValueType for Letter {
         fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            e.write_str(&self.text)
+            At::member(e.write_str(&self.text), "text", e)
         }
 
         fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                text: d.read_string()?,
+                text: At::member(d.read_string(), "text", d)?,
             })
         }
     }
@@ -1238,11 +1253,11 @@ pub mod values {
         }
 
         /// For a value that runs these operations.
-        fn implementation(self) -> Implementation<Letter>
+        fn implementation(this: Self) -> Implementation<Letter>
         where
             Self: Sized,
         {
-            LetterOperations::implementation_of(std::sync::Arc::new(self))
+            LetterOperations::implementation_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -1266,11 +1281,11 @@ pub mod values {
         fn touch(&self) -> Result<(), SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Thing::servant_of(std::sync::Arc::new(self))
+            Thing::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -1298,6 +1313,8 @@ pub mod values {
         }
     }
 
+    corelane::reference_methods! { ThingRef }
+
     impl std::fmt::Display for ThingRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -1320,7 +1337,7 @@ pub mod values {
 
     impl ThingRef {
         pub fn touch(&self) -> Result<(), SystemException> {
-            static OPERATION: Operation = Operation::new("touch");
+            static OPERATION: Operation<'_> = Operation::new("touch");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Thing + 'static)| servant.touch();
             if let Some(servant) = this.direct() {
@@ -1376,9 +1393,9 @@ pub mod values {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Thing>(&self.0, |this| this, |this| this);
-            cast.offer::<_, dyn Described>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Thing>(&self.0, |this| this, |this| this);
+            query.provide::<_, dyn Described>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -1422,13 +1439,13 @@ pub mod values {
             e.write_i32(self.discriminator());
             match self {
                 Self::Leaf(value) => {
-                    write_value(e, value.as_ref())?;
+                    At::member(write_value(e, value.as_ref()), "leaf", e)?;
                 }
                 Self::Text(value) => {
-                    write_abstract(e, value.as_ref())?;
+                    At::member(write_abstract(e, value.as_ref()), "text", e)?;
                 }
                 Self::Anything(value) => {
-                    write_value(e, value.as_ref())?;
+                    At::member(write_value(e, value.as_ref()), "anything", e)?;
                 }
                 Self::Other(_) => {}
             }
@@ -1438,9 +1455,9 @@ pub mod values {
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             let discriminator = d.read_i32()?;
             match discriminator {
-                0 => Ok(Self::Leaf(read_value(d)?)),
-                1 => Ok(Self::Text(read_abstract(d)?)),
-                2 => Ok(Self::Anything(read_value(d)?)),
+                0 => Ok(Self::Leaf(At::member(read_value(d), "leaf", d)?)),
+                1 => Ok(Self::Text(At::member(read_abstract(d), "text", d)?)),
+                2 => Ok(Self::Anything(At::member(read_value(d), "anything", d)?)),
                 _ => Ok(Self::Other(discriminator)),
             }
         }
@@ -1470,60 +1487,71 @@ pub mod values {
         const MIN_SIZE: usize = 45;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            write_value(e, self.first.as_ref())?;
-            write_value(e, self.second.as_ref())?;
-            write_abstract(e, self.third.as_ref())?;
-            Cdr::encode(&self.chosen, e)?;
-            write_value(e, self.form.as_ref())?;
-            write_value(e, self.note.as_ref())?;
-            write_value(e, self.any_value.as_ref())?;
-            e.write_len(self.list.len())?;
-            for item in &self.list {
-                write_value(e, item.as_ref())?;
+            At::member(write_value(e, self.first.as_ref()), "first", e)?;
+            At::member(write_value(e, self.second.as_ref()), "second", e)?;
+            At::member(write_abstract(e, self.third.as_ref()), "third", e)?;
+            At::member(Cdr::encode(&self.chosen, e), "chosen", e)?;
+            At::member(write_value(e, self.form.as_ref()), "form", e)?;
+            At::member(write_value(e, self.note.as_ref()), "note", e)?;
+            At::member(write_value(e, self.any_value.as_ref()), "any_value", e)?;
+            At::member(e.write_len(self.list.len()), "list", e)?;
+            for (index, item) in self.list.iter().enumerate() {
+                At::member(
+                    At::element(write_value(e, item.as_ref()), index, e),
+                    "list",
+                    e,
+                )?;
             }
-            for item in &self.two {
-                write_value(e, item.as_ref())?;
+            for (index, item) in self.two.iter().enumerate() {
+                At::member(
+                    At::element(write_value(e, item.as_ref()), index, e),
+                    "two",
+                    e,
+                )?;
             }
-            e.write_len(self.table.len())?;
+            At::member(e.write_len(self.table.len()), "table", e)?;
             for (key, value) in &self.table {
                 e.write_i32(*key);
-                write_value(e, value.as_ref())?;
+                At::member(write_value(e, value.as_ref()), "table", e)?;
             }
             Ok(())
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                first: read_value(d)?,
-                second: read_value(d)?,
-                third: read_abstract(d)?,
-                chosen: Cdr::decode(d)?,
-                form: read_value(d)?,
-                note: read_value(d)?,
-                any_value: read_value(d)?,
+                first: At::member(read_value(d), "first", d)?,
+                second: At::member(read_value(d), "second", d)?,
+                third: At::member(read_abstract(d), "third", d)?,
+                chosen: At::member(Cdr::decode(d), "chosen", d)?,
+                form: At::member(read_value(d), "form", d)?,
+                note: At::member(read_value(d), "note", d)?,
+                any_value: At::member(read_value(d), "any_value", d)?,
                 list: {
-                    let len = d.read_len(4)?;
+                    let len = At::member(d.read_len(4), "list", d)?;
                     let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(read_value(d)?);
+                        let item =
+                            At::member(At::element(read_value(d), list.len(), d), "list", d)?;
+                        list.push(item);
                     }
                     list
                 },
                 two: {
                     let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(2);
                     for _ in 0..2 {
-                        list.push(read_value(d)?);
+                        let item = At::member(At::element(read_value(d), list.len(), d), "two", d)?;
+                        list.push(item);
                     }
                     let array = list.try_into();
                     array.map_err(|_| CdrError::Truncated)?
                 },
                 table: {
-                    let len = d.read_len(8)?;
+                    let len = At::member(d.read_len(8), "table", d)?;
                     let mut map = std::collections::BTreeMap::new();
-                    d.enter()?;
+                    At::member(d.enter(), "table", d)?;
                     for _ in 0..len {
-                        let key = d.read_i32()?;
-                        let value: Option<NodeRef> = read_value(d)?;
+                        let key = At::member(d.read_i32(), "table", d)?;
+                        let value: Option<NodeRef> = At::member(read_value(d), "table", d)?;
                         map.insert(key, value);
                     }
                     d.leave();
@@ -1546,7 +1574,7 @@ pub mod values {
         member("table", &sequence(&structure("", "", &[member("key", LONG), member("value", &NODE_TYPE)]), 0)),
     ]) }
 
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Rejected {
         pub culprit: Option<NodeRef>,
     }
@@ -1555,12 +1583,12 @@ pub mod values {
         const MIN_SIZE: usize = 4;
 
         fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-            write_value(e, self.culprit.as_ref())
+            At::member(write_value(e, self.culprit.as_ref()), "culprit", e)
         }
 
         fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
             Ok(Self {
-                culprit: read_value(d)?,
+                culprit: At::member(read_value(d), "culprit", d)?,
             })
         }
     }
@@ -1671,11 +1699,11 @@ pub mod values {
         ) -> Result<(ByByte, ByByte, ByByte), SystemException>;
 
         /// A servant that runs these operations, to be activated.
-        fn servant(self) -> Servant
+        fn servant(this: Self) -> Servant
         where
             Self: Sized,
         {
-            Exchange::servant_of(std::sync::Arc::new(self))
+            Exchange::servant_of(std::sync::Arc::new(this))
         }
 
         /// The same for an object that others keep too.
@@ -1703,6 +1731,8 @@ pub mod values {
         }
     }
 
+    corelane::reference_methods! { ExchangeRef }
+
     impl std::fmt::Display for ExchangeRef {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             std::fmt::Display::fmt(Reference::as_object(self), f)
@@ -1715,7 +1745,7 @@ pub mod values {
             a: Option<&NodeRef>,
             b: Option<&NodeRef>,
         ) -> Result<(Option<NodeRef>, Option<NodeRef>, Option<NodeRef>), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_node");
+            static OPERATION: Operation<'_> = Operation::new("echo_node");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_node(a, b);
             if let Some(servant) = this.direct() {
@@ -1725,14 +1755,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<NodeRef> = read_value(d)?;
-                let b: Option<NodeRef> = read_value(d)?;
-                let c: Option<NodeRef> = read_value(d)?;
+                let result: Option<NodeRef> = At::member(read_value(d), "result", d)?;
+                let b: Option<NodeRef> = At::member(read_value(d), "b", d)?;
+                let c: Option<NodeRef> = At::member(read_value(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
+                At::member(write_value(e, a), "a", e)?;
+                At::member(write_value(e, b), "b", e)
             })
         }
 
@@ -1741,7 +1771,7 @@ pub mod values {
             a: &Mixed,
             b: &Mixed,
         ) -> Result<(Mixed, Mixed, Mixed), exchange::EchoMixedError> {
-            static OPERATION: Operation = Operation::new("echo_mixed");
+            static OPERATION: Operation<'_> = Operation::new("echo_mixed");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_mixed(a, b);
             if let Some(servant) = this.direct() {
@@ -1751,14 +1781,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Mixed = Cdr::decode(d)?;
-                let b: Mixed = Cdr::decode(d)?;
-                let c: Mixed = Cdr::decode(d)?;
+                let result: Mixed = At::member(Cdr::decode(d), "result", d)?;
+                let b: Mixed = At::member(Cdr::decode(d), "b", d)?;
+                let c: Mixed = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call_raising(&OPERATION, results, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
+                At::member(Cdr::encode(a, e), "a", e)?;
+                At::member(Cdr::encode(b, e), "b", e)
             })
         }
 
@@ -1767,7 +1797,7 @@ pub mod values {
             a: Option<&BaseRef>,
             b: Option<&BaseRef>,
         ) -> Result<(Option<BaseRef>, Option<BaseRef>, Option<BaseRef>), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_base");
+            static OPERATION: Operation<'_> = Operation::new("echo_base");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_base(a, b);
             if let Some(servant) = this.direct() {
@@ -1777,14 +1807,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<BaseRef> = read_value(d)?;
-                let b: Option<BaseRef> = read_value(d)?;
-                let c: Option<BaseRef> = read_value(d)?;
+                let result: Option<BaseRef> = At::member(read_value(d), "result", d)?;
+                let b: Option<BaseRef> = At::member(read_value(d), "b", d)?;
+                let c: Option<BaseRef> = At::member(read_value(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
+                At::member(write_value(e, a), "a", e)?;
+                At::member(write_value(e, b), "b", e)
             })
         }
 
@@ -1794,7 +1824,7 @@ pub mod values {
             b: Option<&ShapeRef>,
         ) -> Result<(Option<ShapeRef>, Option<ShapeRef>, Option<ShapeRef>), SystemException>
         {
-            static OPERATION: Operation = Operation::new("echo_shape");
+            static OPERATION: Operation<'_> = Operation::new("echo_shape");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_shape(a, b);
             if let Some(servant) = this.direct() {
@@ -1804,14 +1834,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<ShapeRef> = read_value(d)?;
-                let b: Option<ShapeRef> = read_value(d)?;
-                let c: Option<ShapeRef> = read_value(d)?;
+                let result: Option<ShapeRef> = At::member(read_value(d), "result", d)?;
+                let b: Option<ShapeRef> = At::member(read_value(d), "b", d)?;
+                let c: Option<ShapeRef> = At::member(read_value(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
+                At::member(write_value(e, a), "a", e)?;
+                At::member(write_value(e, b), "b", e)
             })
         }
 
@@ -1827,7 +1857,7 @@ pub mod values {
             ),
             SystemException,
         > {
-            static OPERATION: Operation = Operation::new("echo_described");
+            static OPERATION: Operation<'_> = Operation::new("echo_described");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_described(a, b);
             if let Some(servant) = this.direct() {
@@ -1837,14 +1867,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<DescribedRef> = read_abstract(d)?;
-                let b: Option<DescribedRef> = read_abstract(d)?;
-                let c: Option<DescribedRef> = read_abstract(d)?;
+                let result: Option<DescribedRef> = At::member(read_abstract(d), "result", d)?;
+                let b: Option<DescribedRef> = At::member(read_abstract(d), "b", d)?;
+                let c: Option<DescribedRef> = At::member(read_abstract(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                write_abstract(e, a)?;
-                write_abstract(e, b)
+                At::member(write_abstract(e, a), "a", e)?;
+                At::member(write_abstract(e, b), "b", e)
             })
         }
 
@@ -1860,7 +1890,7 @@ pub mod values {
             ),
             SystemException,
         > {
-            static OPERATION: Operation = Operation::new("echo_value");
+            static OPERATION: Operation<'_> = Operation::new("echo_value");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_value(a, b);
             if let Some(servant) = this.direct() {
@@ -1870,14 +1900,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<AnyValueRef> = read_value(d)?;
-                let b: Option<AnyValueRef> = read_value(d)?;
-                let c: Option<AnyValueRef> = read_value(d)?;
+                let result: Option<AnyValueRef> = At::member(read_value(d), "result", d)?;
+                let b: Option<AnyValueRef> = At::member(read_value(d), "b", d)?;
+                let c: Option<AnyValueRef> = At::member(read_value(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
+                At::member(write_value(e, a), "a", e)?;
+                At::member(write_value(e, b), "b", e)
             })
         }
 
@@ -1886,7 +1916,7 @@ pub mod values {
             a: &[Option<NodeRef>],
             b: &[Option<NodeRef>],
         ) -> Result<(Nodes, Nodes, Nodes), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_nodes");
+            static OPERATION: Operation<'_> = Operation::new("echo_nodes");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_nodes(a, b);
             if let Some(servant) = this.direct() {
@@ -1897,39 +1927,43 @@ pub mod values {
             }
             let results = |d: &mut Decoder<'_>| {
                 let result: Nodes = {
-                    let len = d.read_len(4)?;
+                    let len = At::member(d.read_len(4), "result", d)?;
                     let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(read_value(d)?);
+                        let item =
+                            At::member(At::element(read_value(d), list.len(), d), "result", d)?;
+                        list.push(item);
                     }
                     list
                 };
                 let b: Nodes = {
-                    let len = d.read_len(4)?;
+                    let len = At::member(d.read_len(4), "b", d)?;
                     let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(read_value(d)?);
+                        let item = At::member(At::element(read_value(d), list.len(), d), "b", d)?;
+                        list.push(item);
                     }
                     list
                 };
                 let c: Nodes = {
-                    let len = d.read_len(4)?;
+                    let len = At::member(d.read_len(4), "c", d)?;
                     let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
                     for _ in 0..len {
-                        list.push(read_value(d)?);
+                        let item = At::member(At::element(read_value(d), list.len(), d), "c", d)?;
+                        list.push(item);
                     }
                     list
                 };
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                e.write_len(a.len())?;
-                for item in a {
-                    write_value(e, item.as_ref())?;
+                At::member(e.write_len(a.len()), "a", e)?;
+                for (index, item) in a.iter().enumerate() {
+                    At::member(At::element(write_value(e, item.as_ref()), index, e), "a", e)?;
                 }
-                e.write_len(b.len())?;
-                for item in b {
-                    write_value(e, item.as_ref())?;
+                At::member(e.write_len(b.len()), "b", e)?;
+                for (index, item) in b.iter().enumerate() {
+                    At::member(At::element(write_value(e, item.as_ref()), index, e), "b", e)?;
                 }
                 Ok(())
             })
@@ -1940,7 +1974,7 @@ pub mod values {
             a: Option<&TextRef>,
             b: Option<&TextRef>,
         ) -> Result<(Option<TextRef>, Option<TextRef>, Option<TextRef>), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_text");
+            static OPERATION: Operation<'_> = Operation::new("echo_text");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_text(a, b);
             if let Some(servant) = this.direct() {
@@ -1950,14 +1984,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<TextRef> = read_value(d)?;
-                let b: Option<TextRef> = read_value(d)?;
-                let c: Option<TextRef> = read_value(d)?;
+                let result: Option<TextRef> = At::member(read_value(d), "result", d)?;
+                let b: Option<TextRef> = At::member(read_value(d), "b", d)?;
+                let c: Option<TextRef> = At::member(read_value(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
+                At::member(write_value(e, a), "a", e)?;
+                At::member(write_value(e, b), "b", e)
             })
         }
 
@@ -1967,7 +2001,7 @@ pub mod values {
             b: Option<&LetterRef>,
         ) -> Result<(Option<LetterRef>, Option<LetterRef>, Option<LetterRef>), SystemException>
         {
-            static OPERATION: Operation = Operation::new("echo_letter");
+            static OPERATION: Operation<'_> = Operation::new("echo_letter");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_letter(a, b);
             if let Some(servant) = this.direct() {
@@ -1977,14 +2011,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Option<LetterRef> = read_value(d)?;
-                let b: Option<LetterRef> = read_value(d)?;
-                let c: Option<LetterRef> = read_value(d)?;
+                let result: Option<LetterRef> = At::member(read_value(d), "result", d)?;
+                let b: Option<LetterRef> = At::member(read_value(d), "b", d)?;
+                let c: Option<LetterRef> = At::member(read_value(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                write_value(e, a)?;
-                write_value(e, b)
+                At::member(write_value(e, a), "a", e)?;
+                At::member(write_value(e, b), "b", e)
             })
         }
 
@@ -1993,7 +2027,7 @@ pub mod values {
             a: &Account,
             b: &Account,
         ) -> Result<(Account, Account, Account), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_account");
+            static OPERATION: Operation<'_> = Operation::new("echo_account");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_account(a, b);
             if let Some(servant) = this.direct() {
@@ -2003,14 +2037,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Account = Cdr::decode(d)?;
-                let b: Account = Cdr::decode(d)?;
-                let c: Account = Cdr::decode(d)?;
+                let result: Account = At::member(Cdr::decode(d), "result", d)?;
+                let b: Account = At::member(Cdr::decode(d), "b", d)?;
+                let c: Account = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
+                At::member(Cdr::encode(a, e), "a", e)?;
+                At::member(Cdr::encode(b, e), "b", e)
             })
         }
 
@@ -2019,7 +2053,7 @@ pub mod values {
             a: Money,
             b: Money,
         ) -> Result<(Money, Money, Money), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_money");
+            static OPERATION: Operation<'_> = Operation::new("echo_money");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_money(a, b);
             if let Some(servant) = this.direct() {
@@ -2029,14 +2063,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Money = Cdr::decode(d)?;
-                let b: Money = Cdr::decode(d)?;
-                let c: Money = Cdr::decode(d)?;
+                let result: Money = At::member(Cdr::decode(d), "result", d)?;
+                let b: Money = At::member(Cdr::decode(d), "b", d)?;
+                let c: Money = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(&a, e)?;
-                Cdr::encode(&b, e)
+                At::member(Cdr::encode(&a, e), "a", e)?;
+                At::member(Cdr::encode(&b, e), "b", e)
             })
         }
 
@@ -2045,7 +2079,7 @@ pub mod values {
             a: &[Money],
             b: &[Money],
         ) -> Result<(Moneys, Moneys, Moneys), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_moneys");
+            static OPERATION: Operation<'_> = Operation::new("echo_moneys");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_moneys(a, b);
             if let Some(servant) = this.direct() {
@@ -2055,16 +2089,16 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Moneys = Cdr::decode(d)?;
-                let b: Moneys = Cdr::decode(d)?;
-                let c: Moneys = Cdr::decode(d)?;
+                let result: Moneys = At::member(Cdr::decode(d), "result", d)?;
+                let b: Moneys = At::member(Cdr::decode(d), "b", d)?;
+                let c: Moneys = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                e.write_len(a.len())?;
-                Cdr::encode_all(a, e)?;
-                e.write_len(b.len())?;
-                Cdr::encode_all(b, e)
+                At::member(e.write_len(a.len()), "a", e)?;
+                At::member(Cdr::encode_all(a, e), "a", e)?;
+                At::member(e.write_len(b.len()), "b", e)?;
+                At::member(Cdr::encode_all(b, e), "b", e)
             })
         }
 
@@ -2073,7 +2107,7 @@ pub mod values {
             a: &Larger,
             b: &Larger,
         ) -> Result<(Larger, Larger, Larger), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_larger");
+            static OPERATION: Operation<'_> = Operation::new("echo_larger");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_larger(a, b);
             if let Some(servant) = this.direct() {
@@ -2083,19 +2117,19 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Larger = Cdr::decode(d)?;
-                let b: Larger = Cdr::decode(d)?;
-                let c: Larger = Cdr::decode(d)?;
+                let result: Larger = At::member(Cdr::decode(d), "result", d)?;
+                let b: Larger = At::member(Cdr::decode(d), "b", d)?;
+                let c: Larger = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
+                At::member(Cdr::encode(a, e), "a", e)?;
+                At::member(Cdr::encode(b, e), "b", e)
             })
         }
 
         pub fn echo_maps(&self, a: &Maps, b: &Maps) -> Result<(Maps, Maps, Maps), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_maps");
+            static OPERATION: Operation<'_> = Operation::new("echo_maps");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_maps(a, b);
             if let Some(servant) = this.direct() {
@@ -2105,19 +2139,19 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Maps = Cdr::decode(d)?;
-                let b: Maps = Cdr::decode(d)?;
-                let c: Maps = Cdr::decode(d)?;
+                let result: Maps = At::member(Cdr::decode(d), "result", d)?;
+                let b: Maps = At::member(Cdr::decode(d), "b", d)?;
+                let c: Maps = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
+                At::member(Cdr::encode(a, e), "a", e)?;
+                At::member(Cdr::encode(b, e), "b", e)
             })
         }
 
         pub fn echo_ages(&self, a: &Ages, b: &Ages) -> Result<(Ages, Ages, Ages), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_ages");
+            static OPERATION: Operation<'_> = Operation::new("echo_ages");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_ages(a, b);
             if let Some(servant) = this.direct() {
@@ -2128,36 +2162,36 @@ pub mod values {
             }
             let results = |d: &mut Decoder<'_>| {
                 let result: Ages = {
-                    let len = d.read_len(8)?;
+                    let len = At::member(d.read_len(8), "result", d)?;
                     let mut map = std::collections::BTreeMap::new();
-                    d.enter()?;
+                    At::member(d.enter(), "result", d)?;
                     for _ in 0..len {
-                        let key = d.read_string()?;
-                        let value = d.read_i32()?;
+                        let key = At::member(d.read_string(), "result", d)?;
+                        let value = At::member(d.read_i32(), "result", d)?;
                         map.insert(key, value);
                     }
                     d.leave();
                     map
                 };
                 let b: Ages = {
-                    let len = d.read_len(8)?;
+                    let len = At::member(d.read_len(8), "b", d)?;
                     let mut map = std::collections::BTreeMap::new();
-                    d.enter()?;
+                    At::member(d.enter(), "b", d)?;
                     for _ in 0..len {
-                        let key = d.read_string()?;
-                        let value = d.read_i32()?;
+                        let key = At::member(d.read_string(), "b", d)?;
+                        let value = At::member(d.read_i32(), "b", d)?;
                         map.insert(key, value);
                     }
                     d.leave();
                     map
                 };
                 let c: Ages = {
-                    let len = d.read_len(8)?;
+                    let len = At::member(d.read_len(8), "c", d)?;
                     let mut map = std::collections::BTreeMap::new();
-                    d.enter()?;
+                    At::member(d.enter(), "c", d)?;
                     for _ in 0..len {
-                        let key = d.read_string()?;
-                        let value = d.read_i32()?;
+                        let key = At::member(d.read_string(), "c", d)?;
+                        let value = At::member(d.read_i32(), "c", d)?;
                         map.insert(key, value);
                     }
                     d.leave();
@@ -2166,14 +2200,14 @@ pub mod values {
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                e.write_len(a.len())?;
+                At::member(e.write_len(a.len()), "a", e)?;
                 for (key, value) in a {
-                    e.write_str(key)?;
+                    At::member(e.write_str(key), "a", e)?;
                     e.write_i32(*value);
                 }
-                e.write_len(b.len())?;
+                At::member(e.write_len(b.len()), "b", e)?;
                 for (key, value) in b {
-                    e.write_str(key)?;
+                    At::member(e.write_str(key), "b", e)?;
                     e.write_i32(*value);
                 }
                 Ok(())
@@ -2185,7 +2219,7 @@ pub mod values {
             a: Rights,
             b: Rights,
         ) -> Result<(Rights, Rights, Rights), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_rights");
+            static OPERATION: Operation<'_> = Operation::new("echo_rights");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_rights(a, b);
             if let Some(servant) = this.direct() {
@@ -2195,14 +2229,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Rights = Cdr::decode(d)?;
-                let b: Rights = Cdr::decode(d)?;
-                let c: Rights = Cdr::decode(d)?;
+                let result: Rights = At::member(Cdr::decode(d), "result", d)?;
+                let b: Rights = At::member(Cdr::decode(d), "b", d)?;
+                let c: Rights = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(&a, e)?;
-                Cdr::encode(&b, e)
+                At::member(Cdr::encode(&a, e), "a", e)?;
+                At::member(Cdr::encode(&b, e), "b", e)
             })
         }
 
@@ -2211,7 +2245,7 @@ pub mod values {
             a: Longer,
             b: Longer,
         ) -> Result<(Longer, Longer, Longer), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_longer");
+            static OPERATION: Operation<'_> = Operation::new("echo_longer");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_longer(a, b);
             if let Some(servant) = this.direct() {
@@ -2221,14 +2255,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: Longer = Cdr::decode(d)?;
-                let b: Longer = Cdr::decode(d)?;
-                let c: Longer = Cdr::decode(d)?;
+                let result: Longer = At::member(Cdr::decode(d), "result", d)?;
+                let b: Longer = At::member(Cdr::decode(d), "b", d)?;
+                let c: Longer = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(&a, e)?;
-                Cdr::encode(&b, e)
+                At::member(Cdr::encode(&a, e), "a", e)?;
+                At::member(Cdr::encode(&b, e), "b", e)
             })
         }
 
@@ -2237,7 +2271,7 @@ pub mod values {
             a: &ByLetter,
             b: &ByLetter,
         ) -> Result<(ByLetter, ByLetter, ByLetter), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_by_letter");
+            static OPERATION: Operation<'_> = Operation::new("echo_by_letter");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_by_letter(a, b);
             if let Some(servant) = this.direct() {
@@ -2247,14 +2281,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: ByLetter = Cdr::decode(d)?;
-                let b: ByLetter = Cdr::decode(d)?;
-                let c: ByLetter = Cdr::decode(d)?;
+                let result: ByLetter = At::member(Cdr::decode(d), "result", d)?;
+                let b: ByLetter = At::member(Cdr::decode(d), "b", d)?;
+                let c: ByLetter = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
+                At::member(Cdr::encode(a, e), "a", e)?;
+                At::member(Cdr::encode(b, e), "b", e)
             })
         }
 
@@ -2263,7 +2297,7 @@ pub mod values {
             a: &ByByte,
             b: &ByByte,
         ) -> Result<(ByByte, ByByte, ByByte), SystemException> {
-            static OPERATION: Operation = Operation::new("echo_by_byte");
+            static OPERATION: Operation<'_> = Operation::new("echo_by_byte");
             let this = Reference::as_object(self);
             let local = |servant: &(dyn Exchange + 'static)| servant.echo_by_byte(a, b);
             if let Some(servant) = this.direct() {
@@ -2273,14 +2307,14 @@ pub mod values {
                 return outcome;
             }
             let results = |d: &mut Decoder<'_>| {
-                let result: ByByte = Cdr::decode(d)?;
-                let b: ByByte = Cdr::decode(d)?;
-                let c: ByByte = Cdr::decode(d)?;
+                let result: ByByte = At::member(Cdr::decode(d), "result", d)?;
+                let b: ByByte = At::member(Cdr::decode(d), "b", d)?;
+                let c: ByByte = At::member(Cdr::decode(d), "c", d)?;
                 Ok((result, b, c))
             };
             this.call(&OPERATION, results, &|e| {
-                Cdr::encode(a, e)?;
-                Cdr::encode(b, e)
+                At::member(Cdr::encode(a, e), "a", e)?;
+                At::member(Cdr::encode(b, e), "b", e)
             })
         }
     }
@@ -2298,151 +2332,163 @@ pub mod values {
             match operation {
                 0 => {
                     let d = call.arguments();
-                    let a: Mixed = Cdr::decode(d)?;
-                    let b: Mixed = Cdr::decode(d)?;
+                    let a: Mixed = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: Mixed = At::argument(Cdr::decode(d), "b", d)?;
                     let outcome = servant.echo_mixed(&a, &b);
                     let (result, b_, c) = match outcome {
                         Ok(outcome) => outcome,
                         Err(error) => return error.raise(call),
                     };
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 1 => {
                     let d = call.arguments();
-                    let a: Option<DescribedRef> = read_abstract(d)?;
-                    let b: Option<DescribedRef> = read_abstract(d)?;
+                    let a: Option<DescribedRef> = At::argument(read_abstract(d), "a", d)?;
+                    let b: Option<DescribedRef> = At::argument(read_abstract(d), "b", d)?;
                     let (result, b_, c) = servant.echo_described(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
-                    write_abstract(e, result.as_ref())?;
-                    write_abstract(e, b_.as_ref())?;
-                    write_abstract(e, c.as_ref())?;
+                    At::result(write_abstract(e, result.as_ref()), "result", e)?;
+                    At::result(write_abstract(e, b_.as_ref()), "b_", e)?;
+                    At::result(write_abstract(e, c.as_ref()), "c", e)?;
                     Ok(())
                 }
                 2 => {
                     let d = call.arguments();
-                    let a: Option<NodeRef> = read_value(d)?;
-                    let b: Option<NodeRef> = read_value(d)?;
+                    let a: Option<NodeRef> = At::argument(read_value(d), "a", d)?;
+                    let b: Option<NodeRef> = At::argument(read_value(d), "b", d)?;
                     let (result, b_, c) = servant.echo_node(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
-                    write_value(e, result.as_ref())?;
-                    write_value(e, b_.as_ref())?;
-                    write_value(e, c.as_ref())?;
+                    At::result(write_value(e, result.as_ref()), "result", e)?;
+                    At::result(write_value(e, b_.as_ref()), "b_", e)?;
+                    At::result(write_value(e, c.as_ref()), "c", e)?;
                     Ok(())
                 }
                 3 => {
                     let d = call.arguments();
-                    let a: ByLetter = Cdr::decode(d)?;
-                    let b: ByLetter = Cdr::decode(d)?;
+                    let a: ByLetter = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: ByLetter = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_by_letter(&a, &b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 4 => {
                     let d = call.arguments();
                     let a: Nodes = {
-                        let len = d.read_len(4)?;
+                        let len = At::argument(d.read_len(4), "a", d)?;
                         let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
                         for _ in 0..len {
-                            list.push(read_value(d)?);
+                            let item =
+                                At::argument(At::element(read_value(d), list.len(), d), "a", d)?;
+                            list.push(item);
                         }
                         list
                     };
                     let b: Nodes = {
-                        let len = d.read_len(4)?;
+                        let len = At::argument(d.read_len(4), "b", d)?;
                         let mut list: Vec<Option<NodeRef>> = Vec::with_capacity(len.min(1024));
                         for _ in 0..len {
-                            list.push(read_value(d)?);
+                            let item =
+                                At::argument(At::element(read_value(d), list.len(), d), "b", d)?;
+                            list.push(item);
                         }
                         list
                     };
                     let (result, b_, c) = servant.echo_nodes(&a, &b)?;
                     let e = call.reply();
-                    e.write_len(result.len())?;
-                    for item in &result {
-                        write_value(e, item.as_ref())?;
+                    At::result(e.write_len(result.len()), "result", e)?;
+                    for (index, item) in result.iter().enumerate() {
+                        At::result(
+                            At::element(write_value(e, item.as_ref()), index, e),
+                            "result",
+                            e,
+                        )?;
                     }
-                    e.write_len(b_.len())?;
-                    for item in &b_ {
-                        write_value(e, item.as_ref())?;
+                    At::result(e.write_len(b_.len()), "b_", e)?;
+                    for (index, item) in b_.iter().enumerate() {
+                        At::result(
+                            At::element(write_value(e, item.as_ref()), index, e),
+                            "b_",
+                            e,
+                        )?;
                     }
-                    e.write_len(c.len())?;
-                    for item in &c {
-                        write_value(e, item.as_ref())?;
+                    At::result(e.write_len(c.len()), "c", e)?;
+                    for (index, item) in c.iter().enumerate() {
+                        At::result(At::element(write_value(e, item.as_ref()), index, e), "c", e)?;
                     }
                     Ok(())
                 }
                 5 => {
                     let d = call.arguments();
-                    let a: Option<ShapeRef> = read_value(d)?;
-                    let b: Option<ShapeRef> = read_value(d)?;
+                    let a: Option<ShapeRef> = At::argument(read_value(d), "a", d)?;
+                    let b: Option<ShapeRef> = At::argument(read_value(d), "b", d)?;
                     let (result, b_, c) = servant.echo_shape(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
-                    write_value(e, result.as_ref())?;
-                    write_value(e, b_.as_ref())?;
-                    write_value(e, c.as_ref())?;
+                    At::result(write_value(e, result.as_ref()), "result", e)?;
+                    At::result(write_value(e, b_.as_ref()), "b_", e)?;
+                    At::result(write_value(e, c.as_ref()), "c", e)?;
                     Ok(())
                 }
                 6 => {
                     let d = call.arguments();
-                    let a: ByByte = Cdr::decode(d)?;
-                    let b: ByByte = Cdr::decode(d)?;
+                    let a: ByByte = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: ByByte = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_by_byte(&a, &b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 7 => {
                     let d = call.arguments();
-                    let a: Longer = Cdr::decode(d)?;
-                    let b: Longer = Cdr::decode(d)?;
+                    let a: Longer = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: Longer = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_longer(a, b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 8 => {
                     let d = call.arguments();
-                    let a: Money = Cdr::decode(d)?;
-                    let b: Money = Cdr::decode(d)?;
+                    let a: Money = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: Money = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_money(a, b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 9 => {
                     let d = call.arguments();
                     let a: Ages = {
-                        let len = d.read_len(8)?;
+                        let len = At::argument(d.read_len(8), "a", d)?;
                         let mut map = std::collections::BTreeMap::new();
-                        d.enter()?;
+                        At::argument(d.enter(), "a", d)?;
                         for _ in 0..len {
-                            let key = d.read_string()?;
-                            let value = d.read_i32()?;
+                            let key = At::argument(d.read_string(), "a", d)?;
+                            let value = At::argument(d.read_i32(), "a", d)?;
                             map.insert(key, value);
                         }
                         d.leave();
                         map
                     };
                     let b: Ages = {
-                        let len = d.read_len(8)?;
+                        let len = At::argument(d.read_len(8), "b", d)?;
                         let mut map = std::collections::BTreeMap::new();
-                        d.enter()?;
+                        At::argument(d.enter(), "b", d)?;
                         for _ in 0..len {
-                            let key = d.read_string()?;
-                            let value = d.read_i32()?;
+                            let key = At::argument(d.read_string(), "b", d)?;
+                            let value = At::argument(d.read_i32(), "b", d)?;
                             map.insert(key, value);
                         }
                         d.leave();
@@ -2450,122 +2496,122 @@ pub mod values {
                     };
                     let (result, b_, c) = servant.echo_ages(&a, &b)?;
                     let e = call.reply();
-                    e.write_len(result.len())?;
+                    At::result(e.write_len(result.len()), "result", e)?;
                     for (key, value) in &result {
-                        e.write_str(key)?;
+                        At::result(e.write_str(key), "result", e)?;
                         e.write_i32(*value);
                     }
-                    e.write_len(b_.len())?;
+                    At::result(e.write_len(b_.len()), "b_", e)?;
                     for (key, value) in &b_ {
-                        e.write_str(key)?;
+                        At::result(e.write_str(key), "b_", e)?;
                         e.write_i32(*value);
                     }
-                    e.write_len(c.len())?;
+                    At::result(e.write_len(c.len()), "c", e)?;
                     for (key, value) in &c {
-                        e.write_str(key)?;
+                        At::result(e.write_str(key), "c", e)?;
                         e.write_i32(*value);
                     }
                     Ok(())
                 }
                 10 => {
                     let d = call.arguments();
-                    let a: Option<AnyValueRef> = read_value(d)?;
-                    let b: Option<AnyValueRef> = read_value(d)?;
+                    let a: Option<AnyValueRef> = At::argument(read_value(d), "a", d)?;
+                    let b: Option<AnyValueRef> = At::argument(read_value(d), "b", d)?;
                     let (result, b_, c) = servant.echo_value(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
-                    write_value(e, result.as_ref())?;
-                    write_value(e, b_.as_ref())?;
-                    write_value(e, c.as_ref())?;
+                    At::result(write_value(e, result.as_ref()), "result", e)?;
+                    At::result(write_value(e, b_.as_ref()), "b_", e)?;
+                    At::result(write_value(e, c.as_ref()), "c", e)?;
                     Ok(())
                 }
                 11 => {
                     let d = call.arguments();
-                    let a: Larger = Cdr::decode(d)?;
-                    let b: Larger = Cdr::decode(d)?;
+                    let a: Larger = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: Larger = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_larger(&a, &b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 12 => {
                     let d = call.arguments();
-                    let a: Account = Cdr::decode(d)?;
-                    let b: Account = Cdr::decode(d)?;
+                    let a: Account = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: Account = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_account(&a, &b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 13 => {
                     let d = call.arguments();
-                    let len = d.read_len(5)?;
-                    let a = d.read_slice_with(len, <Money as Cdr>::decode)?;
-                    let len = d.read_len(5)?;
-                    let b = d.read_slice_with(len, <Money as Cdr>::decode)?;
+                    let len = At::argument(d.read_len(5), "a", d)?;
+                    let a = At::argument(d.read_slice_with(len, <Money as Cdr>::decode), "a", d)?;
+                    let len = At::argument(d.read_len(5), "b", d)?;
+                    let b = At::argument(d.read_slice_with(len, <Money as Cdr>::decode), "b", d)?;
                     let (result, b_, c) = servant.echo_moneys(a, b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 14 => {
                     let d = call.arguments();
-                    let a: Option<BaseRef> = read_value(d)?;
-                    let b: Option<BaseRef> = read_value(d)?;
+                    let a: Option<BaseRef> = At::argument(read_value(d), "a", d)?;
+                    let b: Option<BaseRef> = At::argument(read_value(d), "b", d)?;
                     let (result, b_, c) = servant.echo_base(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
-                    write_value(e, result.as_ref())?;
-                    write_value(e, b_.as_ref())?;
-                    write_value(e, c.as_ref())?;
+                    At::result(write_value(e, result.as_ref()), "result", e)?;
+                    At::result(write_value(e, b_.as_ref()), "b_", e)?;
+                    At::result(write_value(e, c.as_ref()), "c", e)?;
                     Ok(())
                 }
                 15 => {
                     let d = call.arguments();
-                    let a: Option<LetterRef> = read_value(d)?;
-                    let b: Option<LetterRef> = read_value(d)?;
+                    let a: Option<LetterRef> = At::argument(read_value(d), "a", d)?;
+                    let b: Option<LetterRef> = At::argument(read_value(d), "b", d)?;
                     let (result, b_, c) = servant.echo_letter(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
-                    write_value(e, result.as_ref())?;
-                    write_value(e, b_.as_ref())?;
-                    write_value(e, c.as_ref())?;
+                    At::result(write_value(e, result.as_ref()), "result", e)?;
+                    At::result(write_value(e, b_.as_ref()), "b_", e)?;
+                    At::result(write_value(e, c.as_ref()), "c", e)?;
                     Ok(())
                 }
                 16 => {
                     let d = call.arguments();
-                    let a: Maps = Cdr::decode(d)?;
-                    let b: Maps = Cdr::decode(d)?;
+                    let a: Maps = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: Maps = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_maps(&a, &b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 17 => {
                     let d = call.arguments();
-                    let a: Rights = Cdr::decode(d)?;
-                    let b: Rights = Cdr::decode(d)?;
+                    let a: Rights = At::argument(Cdr::decode(d), "a", d)?;
+                    let b: Rights = At::argument(Cdr::decode(d), "b", d)?;
                     let (result, b_, c) = servant.echo_rights(a, b)?;
                     let e = call.reply();
-                    Cdr::encode(&result, e)?;
-                    Cdr::encode(&b_, e)?;
-                    Cdr::encode(&c, e)?;
+                    At::result(Cdr::encode(&result, e), "result", e)?;
+                    At::result(Cdr::encode(&b_, e), "b_", e)?;
+                    At::result(Cdr::encode(&c, e), "c", e)?;
                     Ok(())
                 }
                 18 => {
                     let d = call.arguments();
-                    let a: Option<TextRef> = read_value(d)?;
-                    let b: Option<TextRef> = read_value(d)?;
+                    let a: Option<TextRef> = At::argument(read_value(d), "a", d)?;
+                    let b: Option<TextRef> = At::argument(read_value(d), "b", d)?;
                     let (result, b_, c) = servant.echo_text(a.as_ref(), b.as_ref())?;
                     let e = call.reply();
-                    write_value(e, result.as_ref())?;
-                    write_value(e, b_.as_ref())?;
-                    write_value(e, c.as_ref())?;
+                    At::result(write_value(e, result.as_ref()), "result", e)?;
+                    At::result(write_value(e, b_.as_ref()), "b_", e)?;
+                    At::result(write_value(e, c.as_ref()), "c", e)?;
                     Ok(())
                 }
                 _ => Err(SystemException::bad_operation()),
@@ -2612,8 +2658,8 @@ pub mod values {
             }
         }
 
-        fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-            cast.offer::<_, dyn Exchange>(&self.0, |this| this, |this| this);
+        fn query_interface<'s>(&'s self, query: &mut InterfaceQuery<'s>) {
+            query.provide::<_, dyn Exchange>(&self.0, |this| this, |this| this);
         }
     }
 
@@ -2622,7 +2668,7 @@ pub mod values {
     /// What belongs to `Exchange`.
     pub mod exchange {
         corelane::raises! {
-            /// What the operation may raise.
+            /// The exceptions of an operation.
             pub enum EchoMixedError {
                 Rejected(super::Rejected),
             }

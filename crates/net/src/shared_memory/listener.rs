@@ -1,105 +1,127 @@
-//! Accepting: a connection is taken when its client has sent the rings, and no client is waited for.
+//! The listener: accepts a connection when its client has sent the rings, and waits for no client.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::epoll::{Epoll, Event, Interest};
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::ring::{Rings, Sizes};
-use corelane_sys::{process, socket};
+use corelane_sys::ring::{RingPair, RingSizes};
+use corelane_sys::socket::{self, FilteredListener, FilteredSocket};
+use corelane_sys::{deferred_close, process};
 
-use super::{HEADER, SharedMemory, parse, user};
+use super::{HEADER_BYTES, SharedMemory, parse_header, user_id};
 use crate::socket::credentials;
 use crate::socket_file::SocketFile;
-use crate::{Endpoint, Listener, Peer, Properties, Stream};
+use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
 
-/// Token of the listening socket; the others are watched as their descriptor's number.
-const DOOR: u64 = u64::MAX;
-/// Clients that have connected and not sent their rings; the oldest goes when another comes.
-const UNREADY: usize = 64;
-/// How long a client may take, if another one comes after it.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A ring may be as large as this without a property that allows more.
-const LARGEST: u32 = 1 << 20;
+/// Token of the listening socket; a client's token is its descriptor number.
+const LISTENER_TOKEN: u64 = u64::MAX;
+/// Maximum number of clients that have connected but not sent their rings. One more drops the
+/// oldest.
+const MAX_HANDSHAKES: usize = 64;
+/// Time after which a client that has not sent its rings is dropped when another one arrives.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest ring accepted without a property that allows more, in bytes.
+const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct RingListener {
-    /// Goes first: as long as the socket is there, no other file can have its file's inode.
+    /// Dropped first: while the socket exists, no other file can have its file's inode.
     _file: SocketFile,
-    fd: OwnedFd,
+    fd: FilteredListener,
     local: Endpoint,
     transport: SharedMemory,
-    /// The socket and those of clients that are not ready.
+    /// Watches the listening socket and the sockets of clients that have not sent their rings.
     epoll: Epoll,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    unready: Vec<Unready>,
-    /// The largest rings that are taken.
-    largest: Sizes,
+    handshakes: Vec<Handshake>,
+    /// Largest ring sizes that are accepted.
+    max_sizes: RingSizes,
 }
 
-/// A client that has not sent its rings.
+/// A client that has not sent its rings yet.
 #[derive(Debug)]
-struct Unready {
-    fd: OwnedFd,
+struct Handshake {
+    fd: FilteredSocket,
     peer: Peer,
-    since: Monotonic,
+    started_at: Monotonic,
 }
 
 impl RingListener {
-    pub(super) fn new(file: SocketFile, fd: OwnedFd, local: Endpoint, transport: SharedMemory) -> io::Result<Self> {
+    pub(super) fn new(
+        file: SocketFile,
+        fd: FilteredListener,
+        local: Endpoint,
+        transport: SharedMemory,
+    ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        epoll.add(fd.as_fd(), DOOR, Interest::READABLE)?;
-        let state = State { unready: Vec::new(), largest: Sizes::at_least(LARGEST, LARGEST) };
+        epoll.add(fd.as_fd(), LISTENER_TOKEN, Interest::READABLE)?;
+        let state = State {
+            handshakes: Vec::new(),
+            max_sizes: RingSizes::at_least(DEFAULT_MAX_RING_BYTES, DEFAULT_MAX_RING_BYTES),
+        };
         let state = Mutex::new("clients of shared memory", Scope::Lane, state);
         Ok(RingListener { _file: file, fd, local, transport, epoll, state })
     }
 
-    /// Takes in the next client, ready or not.
-    fn welcome(&self) -> io::Result<Unready> {
-        let (fd, _) = socket::accept(self.fd.as_fd(), socket::Wait::Now)?;
+    /// Accepts the next client, whether or not its rings have arrived.
+    fn start_handshake(&self) -> io::Result<Handshake> {
+        let (fd, _) = self.fd.accept()?;
         let peer = credentials(fd.as_fd());
-        self.transport.check(user(&peer), Some(process::user())).map_err(aborted)?;
-        Ok(Unready { fd, peer, since: Monotonic::now() })
+        self.transport.check_users(user_id(&peer), Some(process::effective_user_id())).map_err(aborted)?;
+        Ok(Handshake { fd, peer, started_at: Monotonic::now() })
     }
 
-    /// The connection, if its rings have come; else the client again.
+    /// Returns the connection if its rings have arrived, else the client.
     ///
     /// # Errors
-    /// `ConnectionAborted` where the client is at fault or gone.
-    fn open(&self, client: Unready, largest: Sizes) -> io::Result<Result<Box<dyn Stream>, Unready>> {
-        let mut header = [0; HEADER];
-        let (count, memory) = match socket::recv_with_descriptor(client.fd.as_fd(), &mut header, socket::Wait::Now) {
+    /// `ConnectionAborted` if the client is at fault or gone.
+    fn finish_handshake(
+        &self,
+        mut client: Handshake,
+        largest: RingSizes,
+    ) -> io::Result<Result<Box<dyn Stream>, Handshake>> {
+        let mut header = [0; HEADER_BYTES];
+        let (count, memory) = match socket::recv_with_descriptor(client.fd.as_fd(), &mut header, socket::WaitMode::Now)
+        {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Err(client)),
             other => other.map_err(aborted)?,
         };
-        let sizes = if count == HEADER { parse(&header) } else { None };
+        let sizes = if count == HEADER_BYTES { parse_header(&header) } else { None };
         let sizes =
             sizes.filter(|sizes| sizes.to_server() <= largest.to_server() && sizes.to_client() <= largest.to_client());
-        let (Some(sizes), Some(memory)) = (sizes, memory) else {
+        let Some(memory) = memory else { return Err(io::ErrorKind::ConnectionAborted.into()) };
+        let Some(sizes) = sizes else {
+            deferred_close::close(memory);
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
-        let rings = Rings::open(memory.as_fd(), sizes).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => aborted(error),
-            _ => error,
-        })?;
-        Ok(Ok(self.transport.stream(client.fd, client.peer, rings)))
+        let rings = match RingPair::open(memory.as_fd(), sizes) {
+            // Closing memory that stays mapped does not wait.
+            Ok(rings) => rings,
+            Err(error) => {
+                deferred_close::close(memory);
+                return Err(if error.kind() == io::ErrorKind::InvalidData { aborted(error) } else { error });
+            }
+        };
+        client.fd.refuse_descriptors();
+        Ok(Ok(self.transport.new_stream(client.fd, client.peer, rings)))
     }
 
-    fn keep(&self, state: &mut State, client: Unready) {
+    fn keep_handshake(&self, state: &mut State, client: Handshake) {
         let now = Monotonic::now();
-        state.unready.retain(|other| now.since(other.since) < PATIENCE);
-        if state.unready.len() >= UNREADY {
-            state.unready.remove(0);
+        state.handshakes.retain(|other| now.since(other.started_at) < HANDSHAKE_TIMEOUT);
+        if state.handshakes.len() >= MAX_HANDSHAKES {
+            state.handshakes.remove(0);
         }
-        // One that cannot be watched is dropped.
-        if self.epoll.add(client.fd.as_fd(), number(&client.fd), Interest::READABLE | Interest::HANG_UP).is_ok() {
-            state.unready.push(client);
+        // A client whose socket cannot be watched is dropped.
+        if self.epoll.add(client.fd.as_fd(), token(&client.fd), Interest::READABLE | Interest::HANG_UP).is_ok() {
+            state.handshakes.push(client);
         }
     }
 }
@@ -108,29 +130,30 @@ impl Listener for RingListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         let mut state = self.state.lock();
         loop {
-            let mut events = [Event::EMPTY; 1];
+            let mut events = [EpollEvent::EMPTY; 1];
             if self.epoll.wait(&mut events, Some(Duration::ZERO))? == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let client = if events[0].token() == DOOR {
-                self.welcome()?
+            let client = if events[0].token() == LISTENER_TOKEN {
+                self.start_handshake()?
             } else {
-                let index = state.unready.iter().position(|client| number(&client.fd) == events[0].token());
+                let index = state.handshakes.iter().position(|client| token(&client.fd) == events[0].token());
                 let Some(index) = index else { return Err(io::ErrorKind::ConnectionAborted.into()) };
-                let client = state.unready.remove(index);
+                let client = state.handshakes.remove(index);
                 self.epoll.remove(client.fd.as_fd())?;
                 client
             };
-            match self.open(client, state.largest)? {
+            match self.finish_handshake(client, state.max_sizes)? {
                 Ok(stream) => return Ok(stream),
-                Err(client) => self.keep(&mut state, client),
+                Err(client) => self.keep_handshake(&mut state, client),
             }
         }
     }
 
-    fn set_properties(&self, properties: &Properties) -> io::Result<()> {
-        let octets = |wanted: Option<u32>| wanted.unwrap_or(0).max(LARGEST);
-        self.state.lock().largest = Sizes::at_least(octets(properties.receive_buffer), octets(properties.send_buffer));
+    fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
+        let octets = |wanted: Option<u32>| wanted.unwrap_or(0).max(DEFAULT_MAX_RING_BYTES);
+        self.state.lock().max_sizes =
+            RingSizes::at_least(octets(properties.receive_buffer_size), octets(properties.send_buffer_size));
         Ok(())
     }
 
@@ -138,16 +161,16 @@ impl Listener for RingListener {
         self.epoll.as_fd()
     }
 
-    fn local(&self) -> &Endpoint {
+    fn local_endpoint(&self) -> &Endpoint {
         &self.local
     }
 }
 
-fn number(fd: &OwnedFd) -> u64 {
-    u64::from(fd.as_raw_fd().unsigned_abs())
+fn token(fd: &FilteredSocket) -> u64 {
+    u64::from(fd.as_fd().as_raw_fd().unsigned_abs())
 }
 
-/// The client's trouble, and not the listener's.
+/// Marks an error as the client's fault, not the listener's.
 fn aborted(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error)
 }

@@ -1,110 +1,116 @@
-//! Shared memory: two rings of octets (`corelane_sys::ring`) beside a Unix socket.
+//! Shared memory: two rings of bytes (`corelane_sys::ring`) beside a Unix socket.
 //!
-//! The socket in the file system is where the two meet. As with a socket, connecting does not wait for the server to accept: the client
-//! makes the rings, and sends a header and their descriptor at once.
+//! The peers meet at the socket in the file system. Connecting does not wait for the server to
+//! accept: the client makes the rings, and sends a header and their descriptor at once.
 //!
-//! | octets | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 to 7 | `CLNRINGS` |
-//! | 8 to 11 | version, 1; little-endian, as what follows |
-//! | 12 to 15 | octets that the ring to the server holds, a power of two |
-//! | 16 to 19 | octets that the ring to the client holds, a power of two |
+//! | 8 to 11 | version, 1; little-endian, as all that follows |
+//! | 12 to 15 | capacity of the ring to the server in bytes, a power of two |
+//! | 16 to 19 | capacity of the ring to the client in bytes, a power of two |
 //!
-//! The server takes the connection when all of it has come, and waits for no client: those that keep it waiting are few, and dropped
-//! after a while. Both ask the kernel who the other is. Afterwards the socket carries single octets, the bell of a side that waits
-//! for a descriptor, and tells each side that the other is gone, however it went.
+//! The server accepts the connection when the whole header has arrived, and never waits for a
+//! client. It keeps a bounded number of slow clients, and drops them after a while. Both sides ask
+//! the kernel for the peer's credentials.
+//!
+//! Afterwards the socket carries single bytes, the bell: each wakes a side that waits for the
+//! descriptor. The end of the socket tells each side that the peer is gone, however it ended.
 
-mod ends;
+mod adaptive_spin;
 mod listener;
-mod spin;
+mod peer_monitor;
 mod stream;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::process;
-use corelane_sys::ring::{Rings, Sizes};
-use corelane_sys::socket::{self, Address, Options};
+use corelane_sys::ring::{RingPair, RingSizes};
+use corelane_sys::socket::{self, Address, FilteredListener, FilteredSocket, SocketOptions};
 
-use self::ends::Watching;
 use self::listener::RingListener;
-use self::stream::Shared;
-use crate::socket::{BACKLOG, credentials};
+use self::peer_monitor::PeerMonitor;
+use self::stream::RingStream;
+use crate::socket::{BACKLOG, credentials, filtered_socket};
 use crate::socket_file::{self, SocketFile};
 use crate::transport::{Listener, Transport};
-use crate::{Endpoint, Peer, Properties, Stream};
+use crate::{ConnectionProperties, Endpoint, Peer, Stream};
 
 const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
-const HEADER: usize = 20;
-/// What a ring holds unless the client's properties say otherwise.
-const OCTETS: u32 = 64 * 1024;
-/// How long a thread that waits looks without sleeping, where that has helped so far.
-const SPIN: Duration = Duration::from_micros(20);
+const HEADER_BYTES: usize = 20;
+/// Capacity of a ring in bytes, unless the client's properties say otherwise.
+const DEFAULT_RING_BYTES: u32 = 64 * 1024;
+/// Time for which a waiting thread polls before it sleeps, while polling has helped so far.
+const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
 /// Rings in shared memory, for processes on one machine.
 ///
-/// Without further settings a server takes clients of its own user and of root, and clients keep to that by themselves, so that they try
-/// another way instead of being refused.
+/// By default a server accepts clients of its own user and of root. Clients check the same rule
+/// themselves, so that they try another transport instead of being refused.
 ///
-/// The buffer sizes of a client's [`Properties`] are those of the rings, 64 KiB each by default; those of a listener are how large rings
-/// may be, where that is more than 1 MiB.
+/// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
+/// by default. Buffer sizes of a listener, if above 1 MiB, are the largest ring sizes that it
+/// accepts.
 ///
 /// # Examples
 /// ```
 /// use corelane_net::{Endpoint, SharedMemory, Transport};
 /// let path = std::env::temp_dir().join(format!("corelane-doc-{}", std::process::id()));
 /// let listener = SharedMemory::default().listen(&Endpoint::shared_memory(path))?;
-/// let client = SharedMemory::default().spin(std::time::Duration::ZERO).connect(listener.local(), None)?;
+/// let client = SharedMemory::default();
+/// let client = client.max_spin(std::time::Duration::ZERO).connect(listener.local_endpoint(), None)?;
 /// let server = listener.accept()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
-    users: Users,
-    spin: Duration,
-    watching: Watching,
+    allowed_users: AllowedUsers,
+    max_spin: Duration,
+    monitor: PeerMonitor,
 }
 
-/// Whose processes may be at the other end.
+/// The users whose processes are accepted as peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Users {
-    /// The client's and the server's have the same effective user, or the client's is root.
+pub enum AllowedUsers {
+    /// The client and the server have the same effective user, or the client is root.
     #[default]
     Same,
-    /// Everybody's who may use the socket's file. To be set on both sides.
+    /// Any user that may use the socket's file; to be set on both sides.
     Any,
 }
 
 impl Default for SharedMemory {
     fn default() -> Self {
-        SharedMemory { users: Users::Same, spin: SPIN, watching: Watching::default() }
+        SharedMemory { allowed_users: AllowedUsers::Same, max_spin: DEFAULT_MAX_SPIN, monitor: PeerMonitor::default() }
     }
 }
 
 impl SharedMemory {
-    /// Whose processes may be at the other end.
+    /// Sets the users whose processes are accepted as peers.
     #[must_use]
-    pub fn users(self, users: Users) -> Self {
-        SharedMemory { users, ..self }
+    pub fn allowed_users(self, users: AllowedUsers) -> Self {
+        SharedMemory { allowed_users: users, ..self }
     }
 
-    /// How long a thread that waits may look for octets before it sleeps, 20 us by default; zero for not at all. It does so only while the
-    /// peer was last seen on another core, and only while it helps.
+    /// Sets the time for which a waiting thread polls before it sleeps: 20 us by default, zero for
+    /// never. A thread polls only while the peer was last seen on another core, and only while
+    /// polling helps.
     #[must_use]
-    pub fn spin(self, longest: Duration) -> Self {
-        SharedMemory { spin: longest, ..self }
+    pub fn max_spin(self, longest: Duration) -> Self {
+        SharedMemory { max_spin: longest, ..self }
     }
 
-    /// Whether a client of this user may talk to a server of that user.
-    fn check(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
-        let welcome = match (self.users, client, server) {
-            (Users::Any, _, _) => true,
-            (Users::Same, Some(client), Some(server)) => client == server || client == 0,
-            (Users::Same, _, _) => false,
+    /// Checks that a client of user `client` may talk to a server of user `server`.
+    fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
+        let welcome = match (self.allowed_users, client, server) {
+            (AllowedUsers::Any, _, _) => true,
+            (AllowedUsers::Same, Some(client), Some(server)) => client == server || client == 0,
+            (AllowedUsers::Same, _, _) => false,
         };
         if welcome {
             Ok(())
@@ -113,8 +119,8 @@ impl SharedMemory {
         }
     }
 
-    fn stream(&self, fd: OwnedFd, peer: Peer, rings: Rings) -> Box<dyn Stream> {
-        Box::new(Shared::new(fd, peer, rings, self.spin, &self.watching))
+    fn new_stream(&self, fd: FilteredSocket, peer: Peer, rings: RingPair) -> Box<dyn Stream> {
+        Box::new(RingStream::new(fd, peer, rings, self.max_spin, &self.monitor))
     }
 }
 
@@ -123,64 +129,68 @@ impl Transport for SharedMemory {
         "shm"
     }
 
-    fn serves(&self, endpoint: &Endpoint) -> bool {
+    fn supports(&self, endpoint: &Endpoint) -> bool {
         matches!(endpoint, Endpoint::SharedMemory { .. })
     }
 
     fn connect_with(
         &self,
         endpoint: &Endpoint,
-        properties: &Properties,
+        properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        let fd = socket::connect(&Address::Unix(path(endpoint)?), &Options::default(), deadline)?;
+        let fd = socket::connect(&Address::Unix(socket_path(endpoint)?), &SocketOptions::default(), deadline)?;
+        // The server passes no descriptors.
+        let fd = filtered_socket(fd);
         let peer = credentials(fd.as_fd());
-        self.check(Some(process::user()), user(&peer))?;
-        let octets = |wanted: Option<u32>| wanted.unwrap_or(OCTETS);
-        let sizes = Sizes::at_least(octets(properties.send_buffer), octets(properties.receive_buffer));
-        let (rings, memory) = Rings::create(sizes)?;
-        // A new connection has room for it.
-        let sent = socket::send_with_descriptor(fd.as_fd(), &header(sizes), memory.as_fd(), socket::Wait::Now)?;
-        if sent < HEADER {
+        self.check_users(Some(process::effective_user_id()), user_id(&peer))?;
+        let octets = |wanted: Option<u32>| wanted.unwrap_or(DEFAULT_RING_BYTES);
+        let sizes = RingSizes::at_least(octets(properties.send_buffer_size), octets(properties.receive_buffer_size));
+        let (rings, memory) = RingPair::create(sizes)?;
+        // A new connection has room for the header.
+        let sent =
+            socket::send_with_descriptor(fd.as_fd(), &encode_header(sizes), memory.as_fd(), socket::WaitMode::Now)?;
+        if sent < HEADER_BYTES {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        Ok(self.stream(fd, peer, rings))
+        Ok(self.new_stream(fd, peer, rings))
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        let path = path(endpoint)?;
+        let path = socket_path(endpoint)?;
         socket_file::remove_stale(&path)?;
-        let fd = socket::listen(&Address::Unix(path.clone()), &Options::default(), BACKLOG)?;
-        let file = SocketFile::of(&path)?;
+        // Clients pass the rings' descriptor.
+        let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
+        let fd = FilteredListener::passing_possible(socket::listen(&Address::Unix(path.clone()), &options, BACKLOG)?);
+        let file = SocketFile::for_path(&path)?;
         Ok(Box::new(RingListener::new(file, fd, endpoint.clone(), self.clone())?))
     }
 
-    fn begin(&self) {
-        self.watching.begin();
+    fn attach_orb(&self) {
+        self.monitor.attach_orb();
     }
 
-    fn end(&self) {
-        self.watching.end();
+    fn detach_orb(&self) {
+        self.monitor.detach_orb();
     }
 }
 
-/// The user of a process at the other end.
-fn user(peer: &Peer) -> Option<u32> {
+fn user_id(peer: &Peer) -> Option<u32> {
     match peer {
         Peer::Process { uid, .. } => Some(*uid),
         _ => None,
     }
 }
 
-fn path(endpoint: &Endpoint) -> io::Result<std::path::PathBuf> {
+fn socket_path(endpoint: &Endpoint) -> io::Result<std::path::PathBuf> {
     match endpoint {
         Endpoint::SharedMemory { path } => Ok(path.clone()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no shared memory endpoint"))),
     }
 }
 
-fn header(sizes: Sizes) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
+fn encode_header(sizes: RingSizes) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(&MAGIC);
     for (place, value) in header[8..].chunks_exact_mut(4).zip([VERSION, sizes.to_server(), sizes.to_client()]) {
         place.copy_from_slice(&value.to_le_bytes());
@@ -188,12 +198,12 @@ fn header(sizes: Sizes) -> [u8; HEADER] {
     header
 }
 
-/// What a client announces; `None` if it is nothing that this version knows.
-fn parse(header: &[u8; HEADER]) -> Option<Sizes> {
+/// Decodes a client's header; `None` if this version does not know it.
+fn parse_header(header: &[u8; HEADER_BYTES]) -> Option<RingSizes> {
     let (magic, rest) = header.split_first_chunk::<8>()?;
     let mut values = rest.chunks_exact(4).map_while(|octets| octets.first_chunk().copied().map(u32::from_le_bytes));
     let (version, to_server, to_client) = (values.next()?, values.next()?, values.next()?);
-    (*magic == MAGIC && version == VERSION).then(|| Sizes::exactly(to_server, to_client)).flatten()
+    (*magic == MAGIC && version == VERSION).then(|| RingSizes::exactly(to_server, to_client)).flatten()
 }
 
 #[cfg(test)]
@@ -201,23 +211,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_read_as_it_was_written_and_no_other() {
-        let sizes = Sizes::at_least(70_000, 4096);
-        let good = header(sizes);
-        assert_eq!(parse(&good), Some(sizes));
-        for octet in 0..HEADER {
+    fn header_round_trips_and_other_headers_are_refused() {
+        let sizes = RingSizes::at_least(70_000, 4096);
+        let good = encode_header(sizes);
+        assert_eq!(parse_header(&good), Some(sizes));
+        for octet in 0..HEADER_BYTES {
             let mut bad = good;
             bad[octet] ^= 1;
-            assert_eq!(parse(&bad), None, "octet {octet}");
+            assert_eq!(parse_header(&bad), None, "octet {octet}");
         }
     }
 
     #[test]
-    fn only_the_same_user_and_root_are_welcome_unless_all_are() {
+    fn same_user_and_root_are_accepted_unless_all_users_are() {
         let same = SharedMemory::default();
-        assert!(same.check(Some(7), Some(7)).is_ok() && same.check(Some(0), Some(7)).is_ok());
-        assert_eq!(same.check(Some(7), Some(0)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        assert!(same.check(Some(7), Some(8)).is_err() && same.check(None, None).is_err());
-        assert!(same.clone().users(Users::Any).check(Some(7), Some(8)).is_ok());
+        assert!(same.check_users(Some(7), Some(7)).is_ok() && same.check_users(Some(0), Some(7)).is_ok());
+        assert_eq!(same.check_users(Some(7), Some(0)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(same.check_users(Some(7), Some(8)).is_err() && same.check_users(None, None).is_err());
+        assert!(same.clone().allowed_users(AllowedUsers::Any).check_users(Some(7), Some(8)).is_ok());
     }
 }

@@ -1,260 +1,270 @@
-//! One end of a connection over shared memory: who waits for what, and how.
+//! One end of a connection over shared memory, and how its threads wait.
 //!
-//! A thread that waits in `recv` or `send` looks for a while where that has paid and the peer is on another core, then sleeps on the ring's own
-//! word until it is woken: by the peer, or by the thread that is told of the peer's end ([`Watched`]). Without that thread it sleeps at most
-//! [`TICK`]; a reader that has slept so long waits for the socket instead, which tells of octets by the bell and of the peer's end whatever
-//! that was. So an idle connection wakes nobody, and a peer that was killed is noticed.
+//! A thread that waits in `recv` or `send` first polls for a while, if that has helped and the peer
+//! is on another core. Then it sleeps on the ring's own word until the peer or the peer monitor
+//! ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps at most [`FALLBACK_SLEEP`]. A reader
+//! that has slept that long then waits for the socket, which reports both the bell and the peer's
+//! end, whatever its cause. So an idle connection wakes no thread, and a killed peer is noticed.
 //!
-//! A thread that does not wait ([`Wait::Now`]) has asked for the bell whenever it got less than it could take: its descriptor reports
-//! what comes afterwards, as an edge.
+//! A thread that does not wait ([`Wait::Now`]) asks for the bell whenever it got less than it asked
+//! for. Its descriptor then reports later arrivals as edges.
 //!
-//! Octets of the bell are read by whoever reads the stream, in time before the socket is full of them, and never while a writer
-//! waits to be told of room: an edge whose octet is gone is not reported any more. A writer that is told of room again and again, and whose reader
-//! does not come, leaves one of them.
+//! The thread that reads the stream also reads the bell's bytes, before the socket is full of them.
+//! It never does so while a writer waits for the edge that announces room, because an edge whose
+//! byte is gone is not reported any more. A writer that asks for room repeatedly, while no thread
+//! reads the stream, leaves one byte.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{PiMutex, Scope};
-use corelane_sys::ring::{Ask, Reader, Rings, Writer};
-use corelane_sys::{poll, process, socket, thread};
+use corelane_sys::ring::{RingPair, RingReader, RingWriter, WakeMethod};
+use corelane_sys::socket::{self, FilteredSocket};
+use corelane_sys::{poll, process, thread};
 
-use super::ends::{Ends, Watched, Watching};
-use super::spin::Spin;
-use crate::{Half, Peer, Stream, Wait};
+use super::adaptive_spin::AdaptiveSpin;
+use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
+use crate::{Peer, ShutdownMode, Stream, Wait};
 
-/// How long a thread that nobody would tell sleeps before it looks whether the peer is still there.
-const TICK: Duration = Duration::from_millis(50);
-/// Times that the bell was asked for after which its octets are read.
-const RINGS: u32 = 64;
+/// Time that a thread sleeps before it checks for the peer, if the monitor would not wake it.
+const FALLBACK_SLEEP: Duration = Duration::from_millis(50);
+/// Number of requests for the bell after which the bell's bytes are read.
+const MAX_BELL_REQUESTS: u32 = 64;
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    ends: Arc<Ends>,
-    watched: Option<Watched>,
-    fd: OwnedFd,
+pub(super) struct RingStream {
+    peer_state: Arc<PeerState>,
+    monitored: Option<MonitoredPeer>,
+    fd: FilteredSocket,
     peer: Peer,
-    /// Coarse time-outs in nanoseconds, 0 for none.
-    receive: AtomicU64,
-    send: AtomicU64,
-    /// This side writes no more.
-    ended: AtomicBool,
-    /// Nothing goes either way any more.
-    over: AtomicBool,
-    /// Times that the bell was asked for since its octets were read.
-    asked: AtomicU32,
-    /// A writer that does not wait was told that there is no room, and is to be told of room.
+    /// Coarse time-out of receiving in nanoseconds, 0 for none; relaxed.
+    receive_timeout: AtomicU64,
+    send_timeout: AtomicU64,
+    /// Set with release when this side writes no more.
+    write_ended: AtomicBool,
+    /// Set with release when nothing is sent or received any more.
+    shut_down: AtomicBool,
+    /// Requests for the bell since its bytes were last read; relaxed, approximate.
+    bell_requests: AtomicU32,
+    /// Set when a writer that does not wait found no room and waits for the edge that announces it.
+    /// Relaxed.
     wants_room: AtomicBool,
-    /// Held to read the bell's octets, and to begin to want room; by threads of several priorities where a request was handed over.
+    /// Held to read the bell's bytes and to set `wants_room`. Threads of several priorities take it
+    /// where a request was handed over.
     bell: PiMutex<()>,
-    spin: Spin,
+    spin: AdaptiveSpin,
     forks: u64,
 }
 
-impl Shared {
-    pub(super) fn new(fd: OwnedFd, peer: Peer, rings: Rings, spin: Duration, watching: &Watching) -> Self {
-        let ends = Ends::new(rings);
-        Shared {
-            watched: Watched::new(fd.as_fd(), &ends, watching),
-            ends,
+impl RingStream {
+    pub(super) fn new(fd: FilteredSocket, peer: Peer, rings: RingPair, spin: Duration, watching: &PeerMonitor) -> Self {
+        let ends = PeerState::new(rings);
+        RingStream {
+            monitored: MonitoredPeer::new(fd.as_fd(), &ends, watching),
+            peer_state: ends,
             fd,
             peer,
-            receive: AtomicU64::new(0),
-            send: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-            over: AtomicBool::new(false),
-            asked: AtomicU32::new(0),
+            receive_timeout: AtomicU64::new(0),
+            send_timeout: AtomicU64::new(0),
+            write_ended: AtomicBool::new(false),
+            shut_down: AtomicBool::new(false),
+            bell_requests: AtomicU32::new(0),
             wants_room: AtomicBool::new(false),
             bell: PiMutex::new("bell of shared memory", Scope::Connection, ()),
-            spin: Spin::new(spin),
+            spin: AdaptiveSpin::new(spin),
             forks: process::generation(),
         }
     }
 
-    /// Copies out what there is.
+    /// Copies available bytes out of the ring.
     #[inline]
-    fn take(&self, reader: Reader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-        let (count, ring) = reader.read(buffer).inspect_err(|_| self.cut())?;
+    fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+        let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
         if ring {
-            // Without anybody to hear it there is nobody to wait for room.
-            let _ = self.ring();
+            // If the bell cannot be delivered, the peer is gone and waits for no room.
+            let _ = self.ring_bell();
         }
         Ok(count)
     }
 
-    /// Copies in what there is room for.
+    /// Copies bytes into the ring, up to its room.
     #[inline]
-    fn put(&self, writer: Writer<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        if self.ended.load(Ordering::Relaxed) || writer.is_abandoned() {
+    fn write_ring(&self, writer: RingWriter<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.write_ended.load(Ordering::Relaxed) || writer.is_abandoned() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        writer.tell_core(thread::current_core());
-        let (count, ring) = writer.write(slices).inspect_err(|_| self.cut())?;
+        writer.publish_core(thread::current_core());
+        let (count, ring) = writer.write(slices).inspect_err(|_| self.abort())?;
         if ring {
-            self.ring()?;
+            self.ring_bell()?;
         }
         if count > 0 && self.wants_room.load(Ordering::Relaxed) {
-            self.has_room();
+            self.clear_room_request();
         }
         Ok(count)
     }
 
-    /// Rings the peer's bell.
-    fn ring(&self) -> io::Result<()> {
-        match socket::send(self.fd.as_fd(), &[0], socket::Wait::Now) {
+    fn ring_bell(&self) -> io::Result<()> {
+        match socket::send(self.fd.as_fd(), &[0], socket::WaitMode::Now) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.cut();
+                self.abort();
                 Err(io::Error::new(io::ErrorKind::InvalidData, "the peer asks for its bell and does not read it"))
             }
             Err(_) => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
-    /// The peer does not keep to the protocol: nothing more is expected of it.
+    /// Shuts the connection down, because the peer violates the protocol.
     #[cold]
-    fn cut(&self) {
-        self.shutdown(Half::Both);
+    fn abort(&self) {
+        self.shutdown(ShutdownMode::Both);
     }
 
-    /// Notes that the bell is asked for.
+    /// Asks the peer to ring the bell, and counts the request.
     #[inline]
-    fn ask_for_bell(&self, reader: Reader<'_>) {
-        // A count that threads may spoil for each other: one more or less does not matter.
-        let asked = self.asked.load(Ordering::Relaxed);
-        self.asked.store(asked + 1, Ordering::Relaxed);
-        if asked >= RINGS {
-            self.tidy_bell(asked);
+    fn request_bell(&self, reader: RingReader<'_>) {
+        // Concurrent threads may lose an increment; one more or less does not matter.
+        let asked = self.bell_requests.load(Ordering::Relaxed);
+        self.bell_requests.store(asked + 1, Ordering::Relaxed);
+        if asked >= MAX_BELL_REQUESTS {
+            self.limit_bell_bytes(asked);
         }
-        reader.ask(Ask::Bell);
+        reader.set_wake_method(WakeMethod::Bell);
     }
 
     #[cold]
-    fn tidy_bell(&self, asked: u32) {
-        if asked >= 2 * RINGS {
-            // Nobody who waits for an edge of room goes on reading as long as this.
+    fn limit_bell_bytes(&self, asked: u32) {
+        if asked >= 2 * MAX_BELL_REQUESTS {
+            // A writer that waits for an edge would have come back long before this many reads.
             self.wants_room.store(false, Ordering::Relaxed);
         }
-        self.silence();
+        self.drain_bell();
     }
 
-    /// Reads the bell's octets. False while a writer waits for an edge that they may be.
-    fn silence(&self) -> bool {
+    /// Reads the bell's bytes. Returns false while a writer waits for an edge that they may carry.
+    fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
             return false;
         }
-        self.asked.store(0, Ordering::Relaxed);
+        self.bell_requests.store(0, Ordering::Relaxed);
         let mut octets = [0; 256];
-        // The end, or an error, is found by who looks for it. A peer that rings without end holds nobody here.
+        // The caller detects the end or an error itself. The bound stops a peer that rings without
+        // end.
         for _ in 0..8 {
-            if !matches!(socket::recv(self.fd.as_fd(), &mut octets, socket::Wait::Now), Ok(256)) {
+            if !matches!(self.fd.recv(&mut octets, socket::WaitMode::Now), Ok(256)) {
                 break;
             }
         }
         true
     }
 
-    /// Reads the bell's octets but for one: while a message is written that takes many rings full, nobody may come to read, and whoever reads next
-    /// has an edge that has not been reported.
+    /// Reads all the bell's bytes but one. While a message of many times the ring's capacity is
+    /// written, perhaps no thread reads the stream. The next thread that reads it still finds an
+    /// edge that has not been reported.
     #[cold]
-    fn thin_bell(&self) -> io::Result<()> {
+    fn drain_bell_but_one(&self) -> io::Result<()> {
         let mut octets = [0; 1024];
-        let spare = socket::unread(self.fd.as_fd())?.saturating_sub(1).min(octets.len());
+        let spare = socket::unread_bytes(self.fd.as_fd())?.saturating_sub(1).min(octets.len());
         if spare > 0 {
-            // The end, or an error, is found by who looks for it.
-            let _ = socket::recv(self.fd.as_fd(), &mut octets[..spare], socket::Wait::Now);
+            // The caller detects the end or an error itself.
+            let _ = self.fd.recv(&mut octets[..spare], socket::WaitMode::Now);
         }
-        self.asked.store(0, Ordering::Relaxed);
+        self.bell_requests.store(0, Ordering::Relaxed);
         Ok(())
     }
 
     #[cold]
-    fn has_room(&self) {
+    fn clear_room_request(&self) {
         let _bell = self.bell.lock();
         self.wants_room.store(false, Ordering::Relaxed);
-        self.ends.rings.writer().ask(Ask::Nothing);
+        self.peer_state.rings.writer().set_wake_method(WakeMethod::None);
     }
 
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
+    fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Acquire)
     }
 
-    /// The rest of a read that does not wait: from now on the bell tells of what comes.
+    /// Completes a read that does not wait: the bell reports what arrives from now on.
     #[inline]
-    fn take_rest(&self, buffer: &mut [u8], count: usize) -> io::Result<usize> {
-        let reader = self.ends.rings.reader();
-        self.ask_for_bell(reader);
-        // What came before the peer could know.
-        match count + self.take(reader, &mut buffer[count..])? {
-            0 => self.end_or(buffer, io::ErrorKind::WouldBlock),
+    fn read_rest(&self, buffer: &mut [u8], count: usize) -> io::Result<usize> {
+        let reader = self.peer_state.rings.reader();
+        self.request_bell(reader);
+        // Bytes that arrived before the peer could see the request.
+        match count + self.read_ring(reader, &mut buffer[count..])? {
+            0 => self.read_at_end_or(buffer, io::ErrorKind::WouldBlock),
             count => Ok(count),
         }
     }
 
-    /// Nothing is there: whether that is the end.
+    /// Handles an empty ring: returns 0 at the end of the stream, else the error `otherwise`.
     #[cold]
-    fn end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
-        let reader = self.ends.rings.reader();
-        let ended = reader.has_ended() || poll::ended(self.fd.as_fd())?.reading;
-        // What was written before the end.
-        match self.take(reader, buffer)? {
-            0 if ended || self.is_over() => Ok(0),
+    fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
+        let reader = self.peer_state.rings.reader();
+        let ended = reader.is_ended() || poll::hang_up(self.fd.as_fd())?.reading;
+        // Bytes that were written before the end.
+        match self.read_ring(reader, buffer)? {
+            0 if ended || self.is_shut_down() => Ok(0),
             0 => Err(otherwise.into()),
             count => Ok(count),
         }
     }
 
     fn wait_to_read(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
-        let reader = self.ends.rings.reader();
-        reader.ask(Ask::Nothing);
-        if self.may_look(reader) && self.spin.look(|| !matches!(reader.is_empty(), Ok(true))) {
-            return self.take(reader, buffer);
+        let reader = self.peer_state.rings.reader();
+        reader.set_wake_method(WakeMethod::None);
+        if self.may_spin(reader) && self.spin.spin_until(|| !matches!(reader.is_empty(), Ok(true))) {
+            return self.read_ring(reader, buffer);
         }
-        let until = until(wait, &self.receive);
+        let until = deadline(wait, &self.receive_timeout);
         let outcome = self.sleep_to_read(reader, buffer, until);
-        reader.ask(Ask::Nothing);
+        reader.set_wake_method(WakeMethod::None);
         outcome
     }
 
-    /// Whether the peer can write while this thread looks: who shares a core with it keeps it from running.
+    /// Returns true if the peer can write while this thread polls. A peer on the same core cannot.
     #[inline]
-    fn may_look(&self, reader: Reader<'_>) -> bool {
-        self.spin.is_allowed() && reader.peers_core().is_some_and(|core| thread::current_core() != Some(core))
+    fn may_spin(&self, reader: RingReader<'_>) -> bool {
+        self.spin.is_allowed() && reader.peer_core().is_some_and(|core| thread::current_core() != Some(core))
     }
 
-    /// How long a thread may sleep that has said how it waits; none: until it is woken.
+    /// Sleeps in `park`, after the caller has announced how it waits. The sleep lasts until a
+    /// wake-up, or for a short time if no thread would wake it.
     #[inline]
-    fn nap(&self, until: Option<Monotonic>) -> Option<Duration> {
-        if let Some(watched) = &self.watched
-            && !self.ends.are_told()
-        {
-            watched.serve();
-            return until.map(Monotonic::remaining);
+    fn park(&self, until: Option<Monotonic>, park: impl Fn(Option<Duration>) -> bool) -> bool {
+        let Some(watched) = &self.monitored else { return park(fallback_sleep(until)) };
+        self.peer_state.begin_sleep();
+        if self.peer_state.is_peer_gone() {
+            self.peer_state.end_sleep();
+            return park(fallback_sleep(until));
         }
-        Some(until.map_or(TICK, |until| until.remaining().min(TICK)))
+        watched.match_caller_priority();
+        let is_over = park(until.map(Monotonic::remaining));
+        self.peer_state.end_sleep();
+        is_over
     }
 
-    fn sleep_to_read(&self, reader: Reader<'_>, buffer: &mut [u8], until: Option<Monotonic>) -> io::Result<usize> {
+    fn sleep_to_read(&self, reader: RingReader<'_>, buffer: &mut [u8], until: Option<Monotonic>) -> io::Result<usize> {
         let mut slept = false;
         loop {
-            let by_bell = slept && self.silence();
+            let by_bell = slept && self.drain_bell();
             if by_bell {
-                self.ask_for_bell(reader);
+                self.request_bell(reader);
             } else {
-                reader.ask(Ask::Futex);
+                reader.set_wake_method(WakeMethod::Futex);
             }
-            let count = self.take(reader, buffer)?;
+            let count = self.read_ring(reader, buffer)?;
             if count > 0 {
                 return Ok(count);
             }
-            let to_look = slept || self.ends.are_told();
-            if reader.has_ended() || self.is_over() || (to_look && poll::ended(self.fd.as_fd())?.reading) {
-                return self.take(reader, buffer);
+            let to_look = slept || self.peer_state.is_peer_gone();
+            if reader.is_ended() || self.is_shut_down() || (to_look && poll::hang_up(self.fd.as_fd())?.reading) {
+                return self.read_ring(reader, buffer);
             }
             if until.is_some_and(Monotonic::is_past) {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -262,68 +272,73 @@ impl Shared {
             if by_bell {
                 poll::wait_readable(self.fd.as_fd(), until)?;
             } else {
-                slept |= reader.park(self.nap(until));
+                slept |= self.park(until, |time| reader.park(time));
             }
         }
     }
 
     fn wait_to_write(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        let writer = self.ends.rings.writer();
-        let until = until(wait, &self.send);
+        let writer = self.peer_state.rings.writer();
+        let until = deadline(wait, &self.send_timeout);
         let outcome = self.sleep_to_write(writer, slices, until);
-        writer.ask(Ask::Nothing);
+        writer.set_wake_method(WakeMethod::None);
         outcome
     }
 
     fn sleep_to_write(
         &self,
-        writer: Writer<'_>,
+        writer: RingWriter<'_>,
         slices: &[IoSlice<'_>],
         until: Option<Monotonic>,
     ) -> io::Result<usize> {
         let mut slept = false;
         loop {
-            writer.ask(Ask::Futex);
-            let count = self.put(writer, slices)?;
+            writer.set_wake_method(WakeMethod::Futex);
+            let count = self.write_ring(writer, slices)?;
             if count > 0 {
                 return Ok(count);
             }
-            if (slept || self.ends.are_told()) && poll::ended(self.fd.as_fd())?.both {
+            if (slept || self.peer_state.is_peer_gone()) && poll::hang_up(self.fd.as_fd())?.both {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if until.is_some_and(Monotonic::is_past) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            slept |= writer.park(self.nap(until));
+            slept |= self.park(until, |time| writer.park(time));
         }
     }
 
-    /// There is no room, and nobody waits: the bell tells of it.
+    /// Handles a full ring without waiting: asks for the bell when there is room.
     #[cold]
-    fn put_or_want_room(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let writer = self.ends.rings.writer();
+    fn write_or_request_room(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let writer = self.peer_state.rings.writer();
         {
             let _bell = self.bell.lock();
-            if self.asked.fetch_add(1, Ordering::Relaxed) >= RINGS {
-                self.thin_bell()?;
+            if self.bell_requests.fetch_add(1, Ordering::Relaxed) >= MAX_BELL_REQUESTS {
+                self.drain_bell_but_one()?;
             }
             self.wants_room.store(true, Ordering::Relaxed);
-            writer.ask(Ask::Bell);
+            writer.set_wake_method(WakeMethod::Bell);
         }
-        match self.put(writer, slices)? {
-            0 if poll::ended(self.fd.as_fd())?.both => Err(io::ErrorKind::BrokenPipe.into()),
+        match self.write_ring(writer, slices)? {
+            0 if poll::hang_up(self.fd.as_fd())?.both => Err(io::ErrorKind::BrokenPipe.into()),
             0 => Err(io::ErrorKind::WouldBlock.into()),
             count => Ok(count),
         }
     }
 }
 
-/// When a blocking call ends.
+/// Returns the sleep time of a thread that no other thread would wake.
+fn fallback_sleep(until: Option<Monotonic>) -> Option<Duration> {
+    Some(until.map_or(FALLBACK_SLEEP, |until| until.remaining().min(FALLBACK_SLEEP)))
+}
+
+/// Returns the deadline of a blocking call.
 #[inline]
-fn until(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
+fn deadline(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
     match wait {
         Wait::Until(deadline) => {
-            poll::sharpen_timers();
+            poll::minimize_timer_slack();
             Some(deadline)
         }
         Wait::Block | Wait::Now => match coarse.load(Ordering::Relaxed) {
@@ -333,15 +348,15 @@ fn until(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
     }
 }
 
-impl Stream for Shared {
+impl Stream for RingStream {
     #[inline]
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
-        if buffer.is_empty() || self.over.load(Ordering::Relaxed) {
+        if buffer.is_empty() || self.shut_down.load(Ordering::Relaxed) {
             return Ok(0);
         }
-        let count = self.take(self.ends.rings.reader(), buffer)?;
+        let count = self.read_ring(self.peer_state.rings.reader(), buffer)?;
         match wait {
-            Wait::Now if count < buffer.len() => self.take_rest(buffer, count),
+            Wait::Now if count < buffer.len() => self.read_rest(buffer, count),
             Wait::Block | Wait::Until(_) if count == 0 => self.wait_to_read(buffer, wait),
             _ => Ok(count),
         }
@@ -349,12 +364,12 @@ impl Stream for Shared {
 
     #[inline]
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        let count = self.put(self.ends.rings.writer(), slices)?;
+        let count = self.write_ring(self.peer_state.rings.writer(), slices)?;
         if count > 0 || slices.iter().all(|slice| slice.is_empty()) {
             return Ok(count);
         }
         match wait {
-            Wait::Now => self.put_or_want_room(slices),
+            Wait::Now => self.write_or_request_room(slices),
             Wait::Block | Wait::Until(_) => self.wait_to_write(slices, wait),
         }
     }
@@ -363,60 +378,65 @@ impl Stream for Shared {
         Some(self.fd.as_fd())
     }
 
-    fn tells_of_octets(&self) -> bool {
+    fn reports_every_arrival(&self) -> bool {
         false
     }
 
-    fn ask_to_poll(&self) -> io::Result<Option<bool>> {
-        // Who has the stream for itself waits for no edge.
+    fn arm_readiness(&self) -> io::Result<Option<bool>> {
+        // A thread that has the stream for itself waits for no edge of room.
         self.wants_room.store(false, Ordering::Relaxed);
-        self.silence();
-        let reader = self.ends.rings.reader();
-        self.ask_for_bell(reader);
-        let is_there = !reader.is_empty()? || reader.has_ended() || self.is_over();
-        Ok(Some(is_there || poll::ended(self.fd.as_fd())?.reading))
+        self.drain_bell();
+        let reader = self.peer_state.rings.reader();
+        self.request_bell(reader);
+        let is_there = !reader.is_empty()? || reader.is_ended() || self.is_shut_down();
+        Ok(Some(is_there || poll::hang_up(self.fd.as_fd())?.reading))
     }
 
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(0);
-        self.receive.store(nanos(receive), Ordering::Relaxed);
-        self.send.store(nanos(send), Ordering::Relaxed);
+        self.receive_timeout.store(nanos(receive), Ordering::Relaxed);
+        self.send_timeout.store(nanos(send), Ordering::Relaxed);
         Ok(())
     }
 
-    fn shutdown(&self, half: Half) {
-        let (reader, writer) = (self.ends.rings.reader(), self.ends.rings.writer());
-        if half == Half::Both {
-            self.over.store(true, Ordering::Release);
+    fn shutdown(&self, half: ShutdownMode) {
+        let (reader, writer) = (self.peer_state.rings.reader(), self.peer_state.rings.writer());
+        if half == ShutdownMode::Both {
+            self.shut_down.store(true, Ordering::Release);
         }
-        self.ended.store(true, Ordering::Release);
-        // No bell: the socket tells of either end, as an edge too.
+        self.write_ended.store(true, Ordering::Release);
+        // Without the bell: the socket reports either end, also as an edge.
         writer.end();
         writer.unpark();
         let direction = match half {
-            Half::Write => socket::Shutdown::Write,
-            Half::Both => {
+            ShutdownMode::Write => socket::Shutdown::Write,
+            ShutdownMode::Both => {
                 reader.abandon();
                 reader.unpark();
                 socket::Shutdown::Both
             }
         };
-        // The only failure is a connection that is gone already, which is what was asked for.
+        // The only failure is a connection that is already gone, and then the shutdown has no
+        // purpose.
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 
     fn peer(&self) -> &Peer {
         &self.peer
     }
+
+    fn is_peer_local(&self) -> bool {
+        true
+    }
 }
 
-impl Drop for Shared {
+impl Drop for RingStream {
     fn drop(&mut self) {
         // In a forked child it is still the parent's connection.
         if process::generation() == self.forks {
-            self.shutdown(Half::Both);
-            if let Some(watched) = self.watched.take() {
-                watched.end(self.fd.as_fd());
+            self.shutdown(ShutdownMode::Both);
+            if let Some(watched) = self.monitored.take() {
+                watched.unregister(self.fd.as_fd());
             }
         }
     }
@@ -424,24 +444,31 @@ impl Drop for Shared {
 
 #[cfg(test)]
 mod tests {
-    use corelane_sys::ring::Sizes;
+    use corelane_sys::ring::RingSizes;
 
     use super::*;
 
-    fn end(fd: OwnedFd, rings: Rings) -> Shared {
-        Shared::new(fd, Peer::Unknown, rings, Duration::ZERO, &Watching::default())
+    fn end(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
+        RingStream::new(
+            FilteredSocket::passing_possible(fd),
+            Peer::Unknown,
+            rings,
+            Duration::ZERO,
+            &PeerMonitor::default(),
+        )
     }
 
-    /// Where no thread could be started to watch: who waits long does so for the bell, and finds the end by himself.
+    /// Without a monitor thread, a long wait goes over to the bell, and the reader finds the end by
+    /// itself.
     #[test]
-    fn without_the_watch_the_bell_and_the_end_are_heard_nevertheless() {
-        let sizes = Sizes::at_least(4096, 4096);
-        let (ours, memory) = Rings::create(sizes).unwrap();
-        let theirs = Rings::open(memory.as_fd(), sizes).unwrap();
+    fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
+        let sizes = RingSizes::at_least(4096, 4096);
+        let (ours, memory) = RingPair::create(sizes).unwrap();
+        let theirs = RingPair::open(memory.as_fd(), sizes).unwrap();
         let (fd, other) = socket::pair().unwrap();
         let (client, mut server) = (end(fd, ours), end(other, theirs));
-        if let Some(watched) = server.watched.take() {
-            watched.end(server.fd.as_fd());
+        if let Some(watched) = server.monitored.take() {
+            watched.unregister(server.fd.as_fd());
         }
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -449,10 +476,10 @@ mod tests {
                 let first = server.recv(&mut octet, Wait::Block).unwrap();
                 (first, octet[0], server.recv(&mut octet, Wait::Block).unwrap())
             });
-            // Longer than it sleeps before it asks for the bell.
-            std::thread::sleep(2 * TICK);
+            // Longer than the reader sleeps before it asks for the bell.
+            std::thread::sleep(2 * FALLBACK_SLEEP);
             client.send(&[7], Wait::Block).unwrap();
-            std::thread::sleep(2 * TICK);
+            std::thread::sleep(2 * FALLBACK_SLEEP);
             drop(client);
             assert_eq!(reader.join().unwrap(), (1, 7, 0));
         });

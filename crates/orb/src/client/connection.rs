@@ -1,136 +1,147 @@
-//! The client's end of a connection: one request out, its reply in.
+//! The client's end of a connection: sends a request and reads its reply.
 //!
-//! The thread that calls is the thread that reads. Replies that belong to calls given up earlier are skipped.
+//! The calling thread reads. Replies to calls abandoned earlier are skipped.
 
 use std::io::{self, IoSlice};
 use std::sync::Weak;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Half, Peer, Stream, Wait};
-use corelane_sys::buffer::{RESERVE_ABOVE, Spares};
+use corelane_net::{Endpoint, Peer, ShutdownMode, Stream, Wait};
+use corelane_sys::buffer::{MAX_HEAP_BYTES, RegionCache};
 use corelane_sys::clock::Monotonic;
-use corelane_wire::cdr::MAX_SLICES;
-use corelane_wire::connection::{Framer, Step};
+use corelane_wire::cdr::{MAX_SLICES, MemoryRefusal};
+use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{self, Header, MessageKind};
-use corelane_wire::{CodeSets, Encoder, Limits};
+use corelane_wire::{CodeSets, Decoder, Encoder, Limits, Version};
 
+use super::hangup_monitor::MonitoredStream;
 use super::pool::Pool;
-use super::watch::Watched;
 use crate::cancel::Canceller;
 use crate::clock;
 use crate::fault::Fault;
-use crate::invocation::machine::Written;
+use crate::invocation::machine::BytesSent;
+use crate::memory::MemoryShare;
 use crate::orb::Core;
-use crate::policy::Due;
-use crate::receive::{KEPT, ReceiveBuffer};
-use crate::server::serving;
+use crate::policy::CallDeadline;
+use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
+use crate::server::nested_wait;
 
-/// Replies that may be outstanding from calls given up; past it the connection is worth less than a new one.
-const ABANDONED: u32 = 8;
+/// Maximum number of late replies to wait for; beyond it a new connection is cheaper.
+const MAX_ABANDONED: u32 = 8;
 
-/// Replies from this size on are taken out of the connection's buffer, so that octet sequences can share their memory. Below it the
-/// buffer is heap memory, which costs more to replace than its octets to copy.
-pub(crate) const OWNED_FROM: usize = RESERVE_ABOVE;
+/// Size in bytes from which a reply is taken out of the connection's buffer. Octet sequences can
+/// then share its memory. Below it the buffer is heap memory, which costs more to replace than to
+/// copy.
+pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
 
 /// A connection to a server, used by one call at a time.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
-    /// Its stream.
-    watched: Watched,
+    /// The stream, registered with the hang-up monitor.
+    monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// Connections that are begun later have higher ones.
-    pub(super) number: u64,
+    /// Id of the connection; later connections have higher ones.
+    pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,
-    spares: Spares,
-    /// Memory of the last request, for the next one.
+    spares: RegionCache,
+    /// Share of the ORB's memory for replies; 0 bytes while the received data needs at most 64 KiB.
+    share: MemoryShare,
+    /// Memory of the last request, kept for the next one.
     pub(crate) request_memory: Vec<u8>,
     abandoned: u32,
     /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
-    coarse: Duration,
-    broken: bool,
-    /// The server has been told which band of priorities it carries, if it is one's. One that has not is never given back.
-    is_bound: bool,
-    forks: u64,
-    pub(super) held: Held,
+    coarse_timeout: Duration,
+    is_broken: bool,
+    is_truncated: bool,
+    /// True if the connection has no band, or the server has been told it. A connection with an
+    /// undeclared band is closed instead of returned.
+    is_band_declared: bool,
+    fork_generation: u64,
+    pub(super) oneways: OnewayBuffer,
 }
 
 /// Oneways that have not been sent yet.
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    octets: Vec<u8>,
-    most: usize,
-    since: Option<Monotonic>,
-    /// The ORB's list has the connection.
+pub(super) struct OnewayBuffer {
+    bytes: Vec<u8>,
+    max_bytes: usize,
+    oldest_at: Option<Monotonic>,
+    /// True if the connection is in the ORB's list.
     is_listed: bool,
 }
 
-/// Whether a message was held.
-pub(super) enum Holding {
+/// The result of buffering a message.
+pub(super) enum BufferResult {
     /// There is no room.
-    Refused,
-    /// It was, and somebody will come by for it.
-    Listed,
-    /// It was, and the connection is to be listed.
-    First,
+    Full,
+    /// It is buffered, and the connection is already listed.
+    AlreadyListed,
+    /// It is buffered, and the caller must list the connection.
+    NeedsListing,
 }
 
-impl Held {
+impl OnewayBuffer {
     #[inline]
-    pub(super) fn hold(&mut self, message: &[u8]) -> Holding {
-        if self.octets.len() + message.len() > self.most {
-            return Holding::Refused;
+    pub(super) fn push(&mut self, message: &[u8]) -> BufferResult {
+        if self.bytes.len() + message.len() > self.max_bytes {
+            return BufferResult::Full;
         }
-        if self.octets.is_empty() {
-            self.since = Some(clock::now());
+        if self.bytes.is_empty() {
+            self.oldest_at = Some(clock::now());
         }
-        self.octets.extend_from_slice(message);
-        if std::mem::replace(&mut self.is_listed, true) { Holding::Listed } else { Holding::First }
+        self.bytes.extend_from_slice(message);
+        if std::mem::replace(&mut self.is_listed, true) {
+            BufferResult::AlreadyListed
+        } else {
+            BufferResult::NeedsListing
+        }
     }
 }
 
 /// A whole message from the server.
 #[derive(Debug)]
-pub(crate) enum Received {
-    /// At the front of the receive buffer, this long.
+pub(crate) enum ReceivedMessage {
+    /// A message at the front of the receive buffer, with this length.
     InPlace(Header, usize),
-    /// Put together from fragments.
-    Assembled(Box<Whole>),
+    /// A message assembled from fragments.
+    Assembled(Box<AssembledMessage>),
 }
 
 /// A message that came in fragments.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct AssembledMessage {
     pub(crate) header: Header,
     pub(crate) message: Vec<u8>,
-    /// Where GIOP 1.1 fragments begin.
+    /// Positions where GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
 }
 
-/// Why a request did not go out or no reply came.
+/// The reason why a request was not sent or no reply came.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum ExchangeError {
     /// The transport failed or the peer closed.
     Io(io::Error),
-    /// The peer broke the protocol, or said CloseConnection or MessageError.
+    /// The peer broke the protocol, or sent CloseConnection or MessageError.
     Fault(Fault),
-    /// The time is over.
     TimedOut,
-    /// The caller's canceller says so.
+    /// The caller's canceller was used.
     Cancelled,
+    /// The ORB has no more memory for the reply.
+    OverBudget(MemoryRefusal),
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for ExchangeError {
     #[cold]
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::TimedOut { Broken::TimedOut } else { Broken::Io(error) }
+        if error.kind() == io::ErrorKind::TimedOut { ExchangeError::TimedOut } else { ExchangeError::Io(error) }
     }
 }
 
-impl From<Fault> for Broken {
+impl From<Fault> for ExchangeError {
     fn from(fault: Fault) -> Self {
-        Broken::Fault(fault)
+        ExchangeError::Fault(fault)
     }
 }
 
@@ -140,91 +151,105 @@ impl ClientConnection {
         core: &Core,
         endpoint: &Endpoint,
         pool: Weak<Pool>,
-        number: u64,
+        connection_id: u64,
     ) -> io::Result<Self> {
         let band = pool.upgrade().map(|pool| pool.band());
-        let is_bound = band.is_none_or(|band| band.range().is_none());
-        // Who has a real-time priority is not to learn of the end later than others would tell.
-        let watched = core.watch(stream, pool, band.is_some_and(|band| band.is_real_time()))?;
+        let is_band_declared = band.is_none_or(|band| band.range().is_none());
+        // Connections of real-time callers are always monitored, so that a hang-up is seen at once.
+        let monitored = core.monitor(stream, pool, band.is_some_and(|band| band.is_real_time()))?;
         Ok(ClientConnection {
-            watched,
+            monitored,
             endpoint: endpoint.clone(),
-            number,
+            connection_id,
             framer: Framer::new(),
             received: ReceiveBuffer::new(),
             spares: core.spares().clone(),
+            share: MemoryShare::new(core.reply_memory()),
             request_memory: Vec::with_capacity(1024),
             abandoned: 0,
             announced: None,
-            coarse: Duration::ZERO,
-            broken: false,
-            is_bound,
-            forks: corelane_sys::process::generation(),
-            held: Held::default(),
+            coarse_timeout: Duration::ZERO,
+            is_broken: false,
+            is_truncated: false,
+            is_band_declared,
+            fork_generation: corelane_sys::process::generation(),
+            oneways: OnewayBuffer::default(),
         })
     }
 
-    /// Whether the next call may use it.
+    /// Returns true if the next call may use the connection.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
-        !self.broken && self.is_bound && !self.watched.hung_up()
+        !self.is_broken && self.is_band_declared && !self.monitored.has_hung_up()
     }
 
-    /// Whether the next call may use it at once, one that `awaits` a reply or does not: it owes no reply to a call given up, and its number is
-    /// from `since` on.
+    /// Returns true if the next call may use the connection at once. It must owe no late reply and
+    /// have at least the id `min_connection_id`. `awaits` tells if the request wants a reply;
+    /// without one the connection must be monitored.
     #[inline]
-    pub(super) fn takes(&mut self, since: u64, awaits: bool) -> bool {
-        self.is_usable() && !self.is_behind() && self.number >= since && (awaits || self.takes_oneways())
+    pub(super) fn accepts_request(&mut self, min_connection_id: u64, awaits: bool) -> bool {
+        self.is_usable()
+            && !self.owes_replies()
+            && self.connection_id >= min_connection_id
+            && (awaits || self.ensure_monitored())
     }
 
-    /// Whether its band is still to be declared.
-    pub(crate) fn is_unbound(&self) -> bool {
-        !self.is_bound
+    /// Returns true if the connection's band must still be declared.
+    pub(crate) fn needs_band_declaration(&self) -> bool {
+        !self.is_band_declared
     }
 
-    /// The server knows its band, or knows nothing of bands.
-    pub(crate) fn bound(&mut self) {
-        self.is_bound = true;
+    /// Records that the server knows the band, or does not know bands.
+    pub(crate) fn set_band_declared(&mut self) {
+        self.is_band_declared = true;
     }
 
-    /// Lets it keep so many octets of oneways back.
-    pub(crate) fn may_hold(&mut self, octets: usize) {
-        self.held.most = octets;
+    /// Sets the number of bytes of oneways that may be buffered.
+    pub(crate) fn set_batch_limit(&mut self, octets: usize) {
+        self.oneways.max_bytes = octets;
     }
 
-    /// Sends what it holds, if it has for `delay`, without waiting. When to come by again, if it is to stay listed.
+    /// Sends the buffered oneways if they are older than `delay`, without blocking. Returns when to
+    /// call it again, if the connection stays listed.
     ///
     /// # Errors
-    /// The connection is broken: who the peer was, and how many octets are lost.
+    /// If the connection is broken: the peer, and the number of bytes lost.
     #[cold]
-    pub(super) fn send_held(&mut self, now: Monotonic, delay: Duration) -> Result<Option<Monotonic>, (Peer, usize)> {
-        if let Some(since) = self.held.since.filter(|_| !self.held.octets.is_empty() && !self.broken) {
-            if now < since + delay {
-                return Ok(Some(since + delay));
+    pub(super) fn flush_oneways(
+        &mut self,
+        now: Monotonic,
+        delay: Duration,
+    ) -> Result<Option<Monotonic>, (Peer, usize)> {
+        if let Some(oldest_at) = self.oneways.oldest_at.filter(|_| !self.oneways.bytes.is_empty() && !self.is_broken) {
+            if now < oldest_at + delay {
+                return Ok(Some(oldest_at + delay));
             }
-            match self.watched.stream().send(&self.held.octets, Wait::Now) {
-                Ok(sent) => drop(self.held.octets.drain(..sent)),
+            match self.monitored.stream().send(&self.oneways.bytes, Wait::Now) {
+                Ok(sent) => drop(self.oneways.bytes.drain(..sent)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => {
-                    self.broken = true;
-                    return Err((self.watched.stream().peer().clone(), std::mem::take(&mut self.held.octets).len()));
+                    self.is_broken = true;
+                    return Err((
+                        self.monitored.stream().peer().clone(),
+                        std::mem::take(&mut self.oneways.bytes).len(),
+                    ));
                 }
             }
-            if !self.held.octets.is_empty() {
+            if !self.oneways.bytes.is_empty() {
                 return Ok(Some(now + delay.max(clock::coarse_lag())));
             }
         }
-        self.held.is_listed = false;
+        self.oneways.is_listed = false;
         Ok(None)
     }
 
-    /// Gives back memory that a large message took. For connections that nobody uses.
+    /// Frees memory of large messages, for connections that are not in use.
     #[cold]
-    pub(crate) fn shrink(&mut self) {
-        if self.request_memory.capacity() > KEPT {
+    pub(crate) fn trim_buffers(&mut self) {
+        if self.request_memory.capacity() > MAX_RETAINED_BYTES {
             self.request_memory = Vec::new();
         }
-        if self.received.is_empty() && self.received.capacity() > KEPT {
+        if self.received.is_empty() && self.received.capacity() > MAX_RETAINED_BYTES {
             self.received = ReceiveBuffer::new();
         }
     }
@@ -233,64 +258,64 @@ impl ClientConnection {
         &self.endpoint
     }
 
-    /// A request id; even, as bidirectional GIOP wants of the side that connected.
+    /// Returns a new request id; even, as bidirectional GIOP requires of the side that connected.
     #[inline]
     pub(crate) fn request_id(&mut self) -> u32 {
-        self.watched.next_request()
+        self.monitored.next_request_id()
     }
 
-    /// Whether nobody watches it for the end.
     #[cfg(test)]
-    pub(super) fn is_left(&self) -> bool {
-        self.watched.is_left()
+    pub(super) fn is_unmonitored(&self) -> bool {
+        self.monitored.is_unmonitored()
     }
 
-    /// Sees to it that somebody watches it for the end, of which a request without a reply learns nothing. False if it has ended.
+    /// Makes sure that the connection is monitored, because a request without a reply does not
+    /// notice a hang-up. Returns false if it has hung up.
     #[inline]
-    pub(crate) fn takes_oneways(&mut self) -> bool {
-        self.watched.keep()
+    pub(crate) fn ensure_monitored(&mut self) -> bool {
+        self.monitored.pin()
     }
 
-    /// Asks the transport to keep `due`. A coarse time-out costs a system call only where the one before was shorter, or longer by more
-    /// than an eighth: it never ends a call early.
+    /// Sets `due` in the transport. A coarse time-out costs a system call only if the one set is
+    /// shorter, or longer by more than an eighth. It never ends a call early.
     #[inline(always)]
-    fn wait(&mut self, due: Due) -> Result<Wait, Broken> {
+    fn apply_timeout(&mut self, due: CallDeadline) -> Result<Wait, ExchangeError> {
         let coarse = match due {
-            Due::At(moment) => return Ok(Wait::Until(moment)),
-            Due::Within(duration, _) => duration,
-            Due::Never => Duration::MAX,
+            CallDeadline::At(moment) => return Ok(Wait::Until(moment)),
+            CallDeadline::WithinFrom(duration, _) => duration,
+            CallDeadline::Never => Duration::MAX,
         };
-        if coarse != self.coarse {
-            self.set_coarse(coarse)?;
+        if coarse != self.coarse_timeout {
+            self.set_coarse_timeout(coarse)?;
         }
         Ok(Wait::Block)
     }
 
     #[cold]
-    fn set_coarse(&mut self, coarse: Duration) -> io::Result<()> {
-        let longer = self.coarse.checked_sub(coarse);
+    fn set_coarse_timeout(&mut self, coarse: Duration) -> io::Result<()> {
+        let longer = self.coarse_timeout.checked_sub(coarse);
         if longer.is_none_or(|longer| longer > coarse / 8) {
             let late = coarse.saturating_add(clock::coarse_lag());
-            self.watched.stream().set_coarse_timeouts(late, late)?;
-            self.coarse = coarse;
+            self.monitored.stream().set_coarse_timeouts(late, late)?;
+            self.coarse_timeout = coarse;
         }
         Ok(())
     }
 
-    /// Sends a finished message, that of request `id`, in fragments of `fragment_size` where there is one.
+    /// Sends a finished message, that of request `id`, in fragments if there is a `fragment_size`.
     ///
     /// # Errors
-    /// How much of it went out, and why no more.
+    /// The part that was sent, and the reason why no more was.
     #[inline]
     pub(crate) fn send(
         &mut self,
         message: &Encoder<'_>,
         id: u32,
-        due: Due,
+        due: CallDeadline,
         fragment_size: Option<usize>,
-    ) -> Result<(), (Written, Broken)> {
+    ) -> Result<(), (BytesSent, ExchangeError)> {
         match message.contiguous() {
-            Some(whole) if self.held.octets.is_empty() && fragment_size.is_none() => self.send_whole(whole, due),
+            Some(whole) if self.oneways.bytes.is_empty() && fragment_size.is_none() => self.send_whole(whole, due),
             _ => self.send_in_parts(message, id, due, fragment_size),
         }
     }
@@ -300,28 +325,28 @@ impl ClientConnection {
         &mut self,
         message: &Encoder<'_>,
         id: u32,
-        due: Due,
+        due: CallDeadline,
         fragment_size: Option<usize>,
-    ) -> Result<(), (Written, Broken)> {
-        let fragments = fragment_size.and_then(|size| crate::fragment::cut(message, id, size));
-        if !self.held.octets.is_empty() {
-            return self.send_behind_held(message, due, fragments.as_deref());
+    ) -> Result<(), (BytesSent, ExchangeError)> {
+        let fragments = fragment_size.and_then(|size| crate::fragment::split(message, id, size));
+        if !self.oneways.bytes.is_empty() {
+            return self.send_behind_oneways(message, due, fragments.as_deref());
         }
         match fragments {
             Some(fragments) => self.send_all(&mut [IoSlice::new(&fragments)], due),
-            None => self.send_all(message.gather(&mut no_slices(), IoSlice::new), due),
+            None => self.send_all(message.gather(&mut empty_slices(), IoSlice::new), due),
         }
     }
 
-    /// What is held, and the message behind it.
+    /// Sends the buffered oneways, then the message.
     #[cold]
-    fn send_behind_held(
+    fn send_behind_oneways(
         &mut self,
         message: &Encoder<'_>,
-        due: Due,
+        due: CallDeadline,
         fragments: Option<&[u8]>,
-    ) -> Result<(), (Written, Broken)> {
-        let mut held = std::mem::take(&mut self.held.octets);
+    ) -> Result<(), (BytesSent, ExchangeError)> {
+        let mut held = std::mem::take(&mut self.oneways.bytes);
         let mut slices = [IoSlice::new(&[]); MAX_SLICES + 1];
         slices[0] = IoSlice::new(&held);
         let used = match fragments {
@@ -330,7 +355,7 @@ impl ClientConnection {
                 2
             }
             None => {
-                let mut list = no_slices();
+                let mut list = empty_slices();
                 let gathered = message.gather(&mut list, IoSlice::new);
                 slices[1..=gathered.len()].copy_from_slice(gathered);
                 1 + gathered.len()
@@ -338,266 +363,375 @@ impl ClientConnection {
         };
         let sent = self.send_all(&mut slices[..used], due);
         held.clear();
-        self.held.octets = held;
+        self.oneways.bytes = held;
         sent
     }
 
     #[inline]
-    fn send_whole(&mut self, whole: &[u8], due: Due) -> Result<(), (Written, Broken)> {
-        let wait = self.wait(due).map_err(|broken| (Written::Nothing, broken))?;
-        match self.watched.stream().send(whole, wait) {
+    fn send_whole(&mut self, whole: &[u8], due: CallDeadline) -> Result<(), (BytesSent, ExchangeError)> {
+        let wait = self.apply_timeout(due).map_err(|broken| (BytesSent::None, broken))?;
+        match self.monitored.stream().send(whole, wait) {
             Ok(sent) if sent == whole.len() => Ok(()),
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
-                // Some of it is out already, whatever becomes of the rest.
-                self.send_all(&mut [IoSlice::new(rest)], due.fixed()).map_err(|(_, broken)| (Written::Part, broken))
+                // A part has been sent, even if the rest fails.
+                self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
+                    .map_err(|(_, broken)| (BytesSent::Some, broken))
             }
             Err(error) => {
-                self.broken = true;
-                Err((Written::Nothing, error.into()))
+                self.is_broken = true;
+                Err((BytesSent::None, error.into()))
             }
         }
     }
 
     #[cold]
-    fn send_all(&mut self, slices: &mut [IoSlice<'_>], due: Due) -> Result<(), (Written, Broken)> {
+    fn send_all(&mut self, slices: &mut [IoSlice<'_>], due: CallDeadline) -> Result<(), (BytesSent, ExchangeError)> {
         let mut left = slices;
-        let mut written = Written::Nothing;
-        let mut wait = self.wait(due).map_err(|broken| (written, broken))?;
+        let mut bytes_sent = BytesSent::None;
+        let mut wait = self.apply_timeout(due).map_err(|broken| (bytes_sent, broken))?;
         loop {
-            match self.watched.stream().send_vectored(left, wait) {
+            match self.monitored.stream().send_vectored(left, wait) {
                 Ok(sent) => {
                     IoSlice::advance_slices(&mut left, sent);
                     if left.is_empty() {
                         return Ok(());
                     }
-                    written = Written::Part;
-                    // A peer that takes a little at a time may not stretch the time.
-                    wait = self.wait(due.fixed()).map_err(|broken| (written, broken))?;
+                    bytes_sent = BytesSent::Some;
+                    // A peer that reads in small pieces must not prolong the call.
+                    wait = self.apply_timeout(due.to_absolute()).map_err(|broken| (bytes_sent, broken))?;
                 }
                 Err(error) => {
-                    self.broken = true;
-                    return Err((written, error.into()));
+                    self.is_broken = true;
+                    return Err((bytes_sent, error.into()));
                 }
             }
         }
     }
 
-    /// One read, which nearly always is the whole reply. False where it takes more than that: nothing has been read.
+    /// Reads once, which nearly always returns the whole reply. Returns false, without reading, if
+    /// the call needs more than that.
     ///
     /// # Errors
-    /// Why there is nothing to read.
+    /// The reason why there is nothing to read.
     #[inline(always)]
-    pub(crate) fn hear(&mut self, due: Due, canceller: Option<&Canceller>) -> Result<bool, Broken> {
-        serving::let_others_read();
-        if serving::is_serving() || canceller.is_some() || !self.received.is_empty() {
+    pub(crate) fn read_reply_fast(
+        &mut self,
+        due: CallDeadline,
+        canceller: Option<&Canceller>,
+    ) -> Result<bool, ExchangeError> {
+        nested_wait::release_dedicated_connection();
+        if nested_wait::dispatches_while_waiting() || canceller.is_some() || !self.received.is_empty() {
             return Ok(false);
         }
-        let wait = self.wait(due)?;
-        self.fill(Header::LEN, wait)?;
+        let wait = self.apply_timeout(due)?;
+        self.read_more(Header::LEN, wait)?;
         Ok(true)
     }
 
-    /// The header of the reply to request `id`, if it has arrived and is as nearly all are: [plain](giop::Reply::plain), and not so large
-    /// that its octets are to be taken out of the buffer.
+    /// Returns the header of the reply to request `id` if it has arrived and can be read in place.
+    /// It must be [plain](giop::Reply::plain) and smaller than [`MIN_OWNED_BYTES`].
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
-        giop::Reply::plain(self.received.unread(), id, limits.message_size).filter(|header| header.total() < OWNED_FROM)
+        giop::Reply::parse_plain_header(self.received.unread(), id, limits.max_message_size)
+            .filter(|header| header.total_len() < MIN_OWNED_BYTES)
     }
 
-    /// The next whole message; `first`: nothing has been read yet of what the call waits for.
-    pub(crate) fn receive(
+    /// Receives the next whole message. `first` is true if nothing has been read yet for the call.
+    pub(crate) fn receive_message(
         &mut self,
-        due: Due,
+        due: CallDeadline,
         limits: &Limits,
         canceller: Option<&Canceller>,
         first: bool,
-    ) -> Result<Received, Broken> {
+    ) -> Result<ReceivedMessage, ExchangeError> {
         let (mut due, mut first) = (due, first);
         loop {
-            let wanted = match self.arrived(limits)? {
+            let wanted = match self.next_message(limits)? {
                 Ok(received) => return Ok(received),
                 Err(wanted) => wanted,
             };
             if !first {
-                // A peer that drips octets may not stretch the time: from the second read on the moment is fixed.
-                due = due.fixed();
+                // A peer that sends in small pieces must not prolong the call: from the second read
+                // on the deadline is absolute.
+                due = due.to_absolute();
             }
             first = false;
-            serving::let_others_read();
-            if serving::is_serving() || canceller.is_some() {
-                due = due.fixed();
-                self.wait_otherwise(due.moment(), canceller)?;
+            nested_wait::release_dedicated_connection();
+            if nested_wait::dispatches_while_waiting() || canceller.is_some() {
+                due = due.to_absolute();
+                self.wait_slow(due.latest(), canceller)?;
             }
-            let wait = self.wait(due)?;
-            self.fill(wanted, wait)?;
+            let wait = self.apply_timeout(due)?;
+            self.read_more(wanted, wait)?;
         }
     }
 
-    /// Waits for octets until `moment`, while the thread serves its lane, if it does, and `canceller` has not been used.
+    /// Waits for bytes until `moment` or a cancellation. Dispatches requests of the thread's lane
+    /// while it waits, if so configured.
     #[cold]
-    fn wait_otherwise(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), Broken> {
-        let Some(fd) = self.watched.stream().readiness() else { return Ok(()) };
-        let mut told = self.watched.stream().ask_to_poll()? == Some(true);
-        while !told && serving::is_serving() {
-            let waited = serving::until_readable(fd, moment, canceller)?;
-            // Where it is too deep in upcalls to serve, it waits in place.
-            told = !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_told(moment)?;
+    fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
+        let Some(fd) = self.monitored.stream().readiness() else { return Ok(()) };
+        let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
+        while !is_readable && nested_wait::dispatches_while_waiting() {
+            let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
+            // If upcalls are nested too deeply to dispatch, it waits in place.
+            is_readable =
+                !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_readable_or_late(moment)?;
         }
         let Some(canceller) = canceller else { return Ok(()) };
         loop {
-            if self.watched.stream().ask_to_poll()? == Some(true) {
+            if self.monitored.stream().arm_readiness()? == Some(true) {
                 return Ok(());
             }
-            canceller.wait_beside(fd, moment)?;
-            if self.is_told(moment)? {
+            canceller.wait_or_cancelled(fd, moment)?;
+            if self.is_readable_or_late(moment)? {
                 return Ok(());
             }
         }
     }
 
-    /// Whether a descriptor that has become readable means that there are octets, or the time is over anyway.
-    fn is_told(&self, moment: Option<Monotonic>) -> io::Result<bool> {
-        Ok(moment.is_some_and(Monotonic::is_past) || self.watched.stream().ask_to_poll()?.is_none_or(|there| there))
+    /// Returns true if a readable descriptor really means received bytes, or if the time is over.
+    fn is_readable_or_late(&self, moment: Option<Monotonic>) -> io::Result<bool> {
+        Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// The first whole message of what has arrived; if there is none, how many octets it takes.
-    pub(crate) fn arrived(&mut self, limits: &Limits) -> Result<Result<Received, usize>, Broken> {
+    /// Returns the first whole message received; if there is none, the number of bytes that it
+    /// needs.
+    pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
-                Ok(Step::Message { header, len }) => return Ok(Ok(Received::InPlace(header, len))),
-                Ok(Step::NeedMore(wanted)) => return Ok(Err(wanted)),
-                Ok(Step::Absorbed(length)) => self.received.consume(length),
-                Ok(Step::Assembled { header, message, breaks, len }) => {
-                    self.received.consume(len);
-                    return Ok(Ok(Received::Assembled(Box::new(Whole { header, message, breaks }))));
+                Ok(FramingStep::Message { header, len }) => return Ok(Ok(ReceivedMessage::InPlace(header, len))),
+                Ok(FramingStep::NeedMore(wanted)) => return Ok(Err(wanted)),
+                Ok(FramingStep::FragmentBuffered(length)) => {
+                    self.received.consume(length);
+                    self.account_memory()?;
+                }
+                Ok(FramingStep::Assembled { header, message, fragment_starts: breaks, len }) => {
+                    self.consume(len);
+                    return Ok(Ok(ReceivedMessage::Assembled(Box::new(AssembledMessage { header, message, breaks }))));
                 }
                 Err(fault) => {
-                    self.broken = true;
-                    return Err(Broken::Fault(fault.into()));
+                    self.is_broken = true;
+                    return Err(ExchangeError::Fault(fault.into()));
                 }
             }
         }
     }
 
-    /// Reads what there is, `wanted` octets in all at best.
+    /// Reads what has arrived, ideally up to `wanted` bytes in all.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, wanted: usize, wait: Wait) -> Result<(), Broken> {
-        match self.watched.stream().recv(self.received.room(wanted, &self.spares), wait) {
+    pub(crate) fn read_more(&mut self, wanted: usize, wait: Wait) -> Result<(), ExchangeError> {
+        match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {
             Ok(0) => {
-                self.broken = true;
-                Err(Broken::Io(io::ErrorKind::UnexpectedEof.into()))
+                self.is_broken = true;
+                Err(ExchangeError::Io(io::ErrorKind::UnexpectedEof.into()))
             }
             Ok(count) => {
                 self.received.filled(count);
-                Ok(())
+                if self.received.unread().len() > MAX_HEAP_BYTES { self.account_memory() } else { Ok(()) }
             }
             Err(error) => {
-                let broken = Broken::from(error);
-                self.broken |= !matches!(broken, Broken::TimedOut);
+                let broken = ExchangeError::from(error);
+                self.is_broken |= !matches!(broken, ExchangeError::TimedOut);
                 Err(broken)
             }
         }
     }
 
-    /// The octets of a message received in place.
+    /// Counts the memory of received bytes that no call has consumed.
+    ///
+    /// # Errors
+    /// If the ORB has no more memory. The connection is then broken and its memory freed.
+    #[cold]
+    fn account_memory(&mut self) -> Result<(), ExchangeError> {
+        let unread = if self.received.is_empty() { 0 } else { self.received.held().max(self.received.unread().len()) };
+        let held = unread + self.framer.partial_bytes();
+        self.share.set(if held > MAX_HEAP_BYTES { held } else { 0 }).map_err(|refusal| {
+            self.drop_received();
+            ExchangeError::OverBudget(refusal)
+        })
+    }
+
+    /// Stops reading, and frees the memory of received data.
+    #[cold]
+    fn drop_received(&mut self) {
+        self.is_broken = true;
+        (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
+        // Cannot fail: the share shrinks.
+        let _ = self.share.set(0);
+    }
+
+    /// Returns the bytes of a message received in place.
     #[inline]
-    pub(crate) fn in_place(&self, length: usize) -> &[u8] {
+    pub(crate) fn front_message(&self, length: usize) -> &[u8] {
         &self.received.unread()[..length]
     }
 
-    /// Takes the message at the front out of the buffer, for results that outlive the connection's use.
+    /// Takes the message at the front out of the buffer, for results that outlive the connection's
+    /// use.
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
-        // What follows is lost when there is no room for it.
-        self.broken |= rest.is_none();
+        // The bytes behind it are lost if there is no memory for them.
+        self.is_broken |= rest.is_none();
         let taken = std::mem::replace(&mut self.received, rest.unwrap_or_default());
-        if self.received.capacity() == 0 && length <= KEPT {
-            // The next one is likely to be as large: it is read where it is to stay.
+        if self.received.capacity() == 0 && length <= MAX_RETAINED_BYTES {
+            // The next reply is likely as large: read it directly into such memory.
             self.received.room(length, &self.spares);
         }
+        // Cannot fail: less is held than before.
+        let _ = self.account_memory();
         taken
     }
 
-    /// The message at the front has been read.
+    /// Removes the message at the front, which has been read.
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) {
         self.received.consume(length);
+        if self.share.octets() > 0 {
+            // Cannot fail: less is held than before.
+            let _ = self.account_memory();
+        }
     }
 
-    /// The call that waited for a reply gives up: the reply may still come and is skipped then.
+    /// Abandons the reply that a call waited for; a late reply is skipped. If a large part of it
+    /// has come, the connection is closed. No call would read the rest, and the part would keep its
+    /// memory.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
-        let mut list = no_slices();
+        if self.share.octets() > 0 {
+            return self.drop_received();
+        }
+        let mut list = empty_slices();
         let slices = cancel.gather(&mut list, IoSlice::new);
-        // A hint only: if it does not fit, it is not worth waiting for, but half of it would break the stream.
-        match self.watched.stream().send_vectored(slices, Wait::Now) {
+        // The CancelRequest is only a hint. If it does not fit, it is not sent; a half-sent one
+        // breaks the stream.
+        match self.monitored.stream().send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            _ => self.broken = true,
+            _ => self.is_broken = true,
         }
-        self.broken |= self.abandoned > ABANDONED;
+        self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// A reply has come that the call at hand did not ask for: whether it can be that to a call that was given up.
+    /// Handles a reply that is a system exception. If more bytes follow although the server owes no
+    /// other reply, they end the connection, and the next call takes another one.
     #[cold]
-    pub(crate) fn caught_up(&mut self) -> bool {
-        let was_behind = self.is_behind();
+    pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
+        let length = match received {
+            ReceivedMessage::InPlace(_, length) => *length,
+            ReceivedMessage::Assembled(_) => 0,
+        };
+        self.is_broken |= !self.owes_replies() && self.received.unread().len() > length;
+    }
+
+    /// Handles a reply that the current call did not ask for. Returns true if it can belong to an
+    /// abandoned call.
+    #[cold]
+    pub(crate) fn accept_late_reply(&mut self) -> bool {
+        let was_behind = self.owes_replies();
         self.abandoned = self.abandoned.saturating_sub(1);
         was_behind
     }
 
     pub(crate) fn peer(&self) -> &Peer {
-        self.watched.stream().peer()
+        self.monitored.stream().peer()
     }
 
-    /// Whether replies to calls given up are still to come.
+    /// Returns true if late replies to abandoned calls are still to come.
     #[inline]
-    pub(crate) fn is_behind(&self) -> bool {
+    pub(crate) fn owes_replies(&self) -> bool {
         self.abandoned > 0
     }
 
-    /// After a failed send the peer's last words may still be there: whether they are CloseConnection.
+    /// Returns true if only a part of the last request was sent. The server may have replied to
+    /// that part.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    /// Records that the request is [truncated](Self::is_truncated).
     #[cold]
-    pub(crate) fn was_closed_orderly(&mut self, limits: &Limits) -> bool {
+    pub(crate) fn mark_truncated(&mut self) {
+        self.is_truncated = true;
+    }
+
+    /// Returns true if bytes of the reply to request `id` have come, or bytes that may be.
+    #[cold]
+    pub(crate) fn has_begun_reply(&self, id: u32) -> bool {
+        self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
+    }
+
+    /// Looks for a CloseConnection or MessageError, which may still be unread after a failed send.
+    /// The search ends at a reply to request `id`, as later messages do not concern that request.
+    #[cold]
+    pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {
             match self.framer.next(self.received.unread(), limits) {
-                Ok(Step::Message { header, len }) => {
-                    if header.kind == MessageKind::CloseConnection {
-                        return true;
+                Ok(FramingStep::Message { header, len }) => {
+                    if is_reply_to(self.front_message(len), &header, id, limits) {
+                        return None;
+                    }
+                    if matches!(header.kind, MessageKind::CloseConnection | MessageKind::MessageError) {
+                        return Some(header.kind);
                     }
                     self.received.consume(len);
                 }
-                Ok(Step::Absorbed(len) | Step::Assembled { len, .. }) => self.received.consume(len),
-                Ok(Step::NeedMore(wanted)) => {
-                    match self.watched.stream().recv(self.received.room(wanted, &self.spares), Wait::Now) {
-                        Ok(count) if count > 0 => self.received.filled(count),
-                        _ => return false,
+                Ok(FramingStep::Assembled { header, message, len, .. }) => {
+                    self.received.consume(len);
+                    if is_reply_to(&message, &header, id, limits) {
+                        return None;
                     }
                 }
-                Err(_) => return false,
+                Ok(FramingStep::FragmentBuffered(len)) => self.received.consume(len),
+                Ok(FramingStep::NeedMore(wanted)) => {
+                    match self.monitored.stream().recv(self.received.room(wanted, &self.spares), Wait::Now) {
+                        Ok(count) if count > 0 => self.received.filled(count),
+                        _ => return None,
+                    }
+                }
+                Err(_) => return None,
             }
         }
-        false
+        None
     }
 }
 
-/// A list for the slices of a message.
-pub(super) fn no_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
+/// Returns true if a whole message is the reply to request `id`, or a reply with an unreadable id.
+fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> bool {
+    let named = match header.kind {
+        MessageKind::Reply => giop::Reply::parse(message, header, limits).map(|reply| reply.request_id),
+        MessageKind::LocateReply => giop::LocateReply::parse(message, header).map(|reply| reply.request_id),
+        _ => return false,
+    };
+    named.map_or(true, |named| named == id)
+}
+
+/// Returns true if `unread` begins a reply to request `id`, or a reply that does not show its id
+/// yet.
+pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
+    let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
+    let names_id_first = header.kind == MessageKind::LocateReply || header.version == Version::GIOP_1_2;
+    let named = Decoder::new(unread, header.endian).at(Header::LEN).read_u32().ok().filter(|_| names_id_first);
+    matches!(header.kind, MessageKind::Reply | MessageKind::LocateReply) && named.is_none_or(|named| named == id)
+}
+
+/// Returns an empty list for the slices of a message.
+pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
     [IoSlice::new(&[]); MAX_SLICES]
 }
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        // In a forked child it is still the parent's connection.
-        if corelane_sys::process::generation() == self.forks {
-            if !self.held.octets.is_empty() && !self.broken {
-                // Nobody is left to be told if they do not fit.
-                let _ = self.watched.stream().send(&self.held.octets, Wait::Now);
+        // In a forked child the connection still belongs to the parent.
+        if corelane_sys::process::generation() == self.fork_generation {
+            if !self.oneways.bytes.is_empty() && !self.is_broken {
+                // If they do not fit, no caller is left to be told.
+                let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
             }
-            self.watched.stream().shutdown(Half::Both);
+            self.monitored.stream().shutdown(ShutdownMode::Both);
         }
     }
 }

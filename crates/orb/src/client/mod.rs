@@ -1,9 +1,11 @@
-//! The client's side: connections, and the pools that they are taken from.
+//! The client side: connections and their pools.
 
-pub(crate) mod bands;
+pub(crate) mod backoff;
 pub(crate) mod connection;
-pub(crate) mod held;
+pub(crate) mod hangup_monitor;
 pub(crate) mod multiplexed;
+pub(crate) mod oneway_batch;
 pub(crate) mod pool;
-pub(crate) mod replies;
-pub(crate) mod watch;
+pub(crate) mod reply_reader;
+pub(crate) mod server_pools;
+pub(crate) mod try_order;

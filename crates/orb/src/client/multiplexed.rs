@@ -1,7 +1,8 @@
-//! A connection that several calls use at a time, unlike those that a call has for itself.
+//! A multiplexed connection: several calls use it at the same time, unlike an exclusive one.
 //!
-//! Whoever calls writes its request while it has the sending end for itself, and waits for its entry of the request table. A
-//! thread of the ORB's (`replies.rs`) reads the replies and completes the entries, in whatever order they come.
+//! A caller checks out the sending half, writes its request, and waits for its entry in the request
+//! table. A thread of the ORB (`reply_reader.rs`) reads the replies and completes the entries, in
+//! any order.
 
 use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
@@ -10,220 +11,259 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Half, Stream, Wait};
-use corelane_sys::buffer::Spares;
+use corelane_net::{Endpoint, ShutdownMode, Stream, Wait};
+use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::eventfd::Wake;
-use corelane_sys::gate::Gate;
-use corelane_sys::lock::{Exclusive, ExclusiveGuard, PiMutex, Scope};
-use corelane_wire::connection::{Answered, Framer, Initiative, RequestTable, Step};
+use corelane_sys::event_count::EventCount;
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::lock::{CheckoutCell, CheckoutGuard, PiMutex, Scope};
+use corelane_wire::cdr::MemoryRefusal;
+use corelane_wire::connection::{ConnectionSide, Framer, FramingStep, ReplyMatch, RequestTable};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
 
-use super::connection::{Broken, no_slices};
-use super::replies::Place;
+use super::connection::{ExchangeError, MIN_OWNED_BYTES, empty_slices, is_reply_start};
+use super::reply_reader::Registration;
 use crate::cancel::Canceller;
 use crate::fault::Fault;
-use crate::invocation::machine::Written;
-use crate::receive::{KEPT, ReceiveBuffer};
-use crate::server::serving;
+use crate::invocation::machine::BytesSent;
+use crate::memory::{ByteBudget, MemoryShare};
+use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
+use crate::server::nested_wait;
 
-/// Requests of one connection that wait for their replies at most.
-const MOST: u32 = 1 << 16;
-/// Octets of replies that are read in one go before other connections have a turn.
-const BURST: usize = 256 << 10;
+/// Maximum number of requests of one connection that wait for their replies.
+const MAX_PENDING: u32 = 1 << 16;
+/// Number of bytes of replies to read before other connections have a turn.
+const MAX_READ_BYTES: usize = 256 << 10;
 
 /// One connection, its requests and their replies.
 #[derive(Debug)]
 pub(crate) struct Multiplexed {
     stream: Box<dyn Stream>,
     endpoint: Endpoint,
-    sending: Exclusive<Sending>,
-    /// Where those wait who want to send.
-    gate: Arc<Gate>,
-    /// Callers of all priorities of a band take it, and the reader.
-    requests: PiMutex<Requests>,
-    /// The reader's.
-    reading: Exclusive<Reading>,
-    /// The end of a message is still to be sent.
-    behind: AtomicBool,
-    /// Where the reader finds it.
-    place: OnceLock<Place>,
-    /// The server has been told which band of priorities it carries, if it is one's.
-    is_bound: AtomicBool,
-    forks: u64,
-    /// Of the ORB.
-    spares: Spares,
+    sending: CheckoutCell<SendHalf>,
+    /// Callers wait here for the sending half.
+    send_gate: Arc<EventCount>,
+    /// Locked by callers of all priorities of a band, and by the reader.
+    requests: PiMutex<PendingTable>,
+    /// Used by the reader thread only.
+    reading: CheckoutCell<ReceiveHalf>,
+    /// True while the end of a message is still to be sent. Stored `Release` by the holder of the
+    /// sending half, loaded `Acquire` by any thread.
+    has_remainder: AtomicBool,
+    registration: OnceLock<Registration>,
+    /// True if the connection has no band, or the server has been told it. Stored `Release` by the
+    /// caller that declares it, loaded `Acquire`.
+    is_band_declared: AtomicBool,
+    fork_generation: u64,
+    /// The ORB's cache of memory for large messages.
+    spares: RegionCache,
+    /// True while more than [`MIN_OWNED_BYTES`] bytes of an incomplete message have come. Stored
+    /// `Release` by the reader, loaded `Acquire` by callers that cancel.
+    is_mid_large_reply: AtomicBool,
 }
 
-/// What a sender has for itself.
+/// The sending half's state, for one sender at a time.
 #[derive(Debug)]
-pub(crate) struct Sending {
-    /// Memory of the last request, for the next one.
+pub(crate) struct SendHalf {
+    /// Memory of the last request, kept for the next one.
     pub(crate) memory: Vec<u8>,
     /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
-    /// A message whose sender had no more time, and how much of it is out: it goes on before anything else does.
-    rest: Vec<u8>,
-    sent: usize,
-    /// How much was out when that was last looked at, and since when it has been so much.
-    seen: Option<(usize, Monotonic)>,
+    /// The end of a message that its sender could not send in time. It is sent before any other
+    /// message; `remainder_sent` bytes of it already are.
+    remainder: Vec<u8>,
+    remainder_sent: usize,
+    /// The value of `remainder_sent` at the last check, and the time since which it has not
+    /// changed.
+    last_progress: Option<(usize, Monotonic)>,
 }
 
-/// The sending end, which the holder has for itself.
-pub(crate) struct Sender<'m> {
-    sending: ExclusiveGuard<'m, Sending>,
-    /// Goes after `sending` has been given back.
-    _behind: Behind<'m>,
+/// Exclusive use of the sending half.
+pub(crate) struct SendGuard<'m> {
+    sending: CheckoutGuard<'m, SendHalf>,
+    /// Dropped after `sending` has been returned.
+    _remainder: RemainderGuard<'m>,
 }
 
-/// If the end of a message is still to be sent, the reader of the connection does that when there is room.
-struct Behind<'m>(&'m Multiplexed);
+/// On drop, asks the reader to send the remainder of a message when there is room.
+struct RemainderGuard<'m>(&'m Multiplexed);
 
-impl Drop for Behind<'_> {
+impl Drop for RemainderGuard<'_> {
     fn drop(&mut self) {
-        if self.0.behind.load(Ordering::Acquire) {
-            self.0.watch_room(true);
+        if self.0.has_remainder.load(Ordering::Acquire) {
+            self.0.watch_writable(true);
         }
     }
 }
 
-impl Deref for Sender<'_> {
-    type Target = Sending;
+impl Deref for SendGuard<'_> {
+    type Target = SendHalf;
 
-    fn deref(&self) -> &Sending {
+    fn deref(&self) -> &SendHalf {
         &self.sending
     }
 }
 
-impl DerefMut for Sender<'_> {
-    fn deref_mut(&mut self) -> &mut Sending {
+impl DerefMut for SendGuard<'_> {
+    fn deref_mut(&mut self) -> &mut SendHalf {
         &mut self.sending
     }
 }
 
 #[derive(Debug)]
-struct Requests {
-    waiting: RequestTable<Arc<Pending>>,
-    /// A fault of the server's has been told of.
-    told: bool,
-    /// The connection takes no more.
-    over: bool,
-    /// One was entered since it was last asked how long there has been none.
-    used: bool,
+struct PendingTable {
+    waiting: RequestTable<Arc<PendingReply>>,
+    /// True once a fault of the server has been reported.
+    is_fault_reported: bool,
+    /// True once the connection takes no more requests.
+    is_closed: bool,
+    /// True if a request was entered since the last maintenance.
+    is_used: bool,
     idle_since: Monotonic,
 }
 
-/// What reading came to.
+/// The outcome of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// Nothing is there any more: the next octets are reported.
-    Dry,
-    /// There may be more.
+pub(crate) enum ReadOutcome {
+    /// Nothing is left: the kernel reports the next bytes.
+    Drained,
+    /// There may be more to read.
     More,
-    /// The connection is over.
-    Over,
+    /// The connection has ended.
+    Closed,
 }
 
 #[derive(Debug)]
-struct Reading {
+struct ReceiveHalf {
     framer: Framer,
     received: ReceiveBuffer,
+    /// Share of the ORB's memory for replies; 0 bytes while incomplete messages need at most 64
+    /// KiB.
+    share: MemoryShare,
 }
 
-/// A request whose reply is still to come.
+/// A request that waits for its reply.
 #[derive(Debug)]
-pub(crate) struct Pending {
-    /// The caller's, and for a moment the reader's, whose other callers may be more urgent.
+pub(crate) struct PendingReply {
+    /// Locked by the caller, and briefly by the reader, whose other callers may be more urgent.
     state: PiMutex<State>,
-    done: Gate,
+    done: EventCount,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Not here yet. A caller that waits for something else too has a bell.
-    Waiting(Option<Arc<Wake>>),
-    Done(Result<Arrived, Lost>),
+    /// The reply has not come. A caller that also waits for other events has a bell.
+    Waiting(Option<Arc<EventFd>>),
+    Done(Result<ReceivedReply, ReplyError>),
     Taken,
 }
 
-/// Why a request cannot be entered.
+/// The reason why a request cannot be entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum RegisterError {
     /// The connection has ended.
-    Over,
-    /// As many requests wait as may.
+    Closed,
+    /// The maximum number of requests wait.
     Full,
 }
 
-/// A reply and where its octets are.
+/// A reply and its bytes.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ReceivedReply {
     pub(crate) header: Header,
     pub(crate) octets: Octets,
-    /// Where GIOP 1.1 fragments begin.
+    /// Positions where GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
+    /// Share of the ORB's memory for replies that a large reply holds while it waits for its
+    /// caller.
+    pub(crate) _share: Option<MemoryShare>,
 }
 
-/// Why the connection ended before a reply.
+/// The reason why the connection ended before a reply.
 #[derive(Clone, Debug)]
-pub(crate) enum Lost {
+pub(crate) enum CloseCause {
     Io(io::ErrorKind),
-    /// The server broke the protocol, or said CloseConnection or MessageError.
+    /// The server broke the protocol, or sent CloseConnection or MessageError.
     Fault(Fault),
+    /// The ORB has no more memory for replies.
+    OverBudget(MemoryRefusal),
 }
 
-impl From<Lost> for Broken {
-    fn from(lost: Lost) -> Self {
+/// The reason why a request has no reply.
+#[derive(Debug)]
+pub(crate) struct ReplyError {
+    pub(crate) error: ExchangeError,
+    /// True if a part of the reply had come.
+    pub(crate) reply_begun: bool,
+}
+
+impl From<ExchangeError> for ReplyError {
+    fn from(broken: ExchangeError) -> Self {
+        ReplyError { error: broken, reply_begun: false }
+    }
+}
+
+impl From<CloseCause> for ExchangeError {
+    fn from(lost: CloseCause) -> Self {
         match lost {
-            Lost::Io(kind) => Broken::Io(kind.into()),
-            Lost::Fault(fault) => Broken::Fault(fault),
+            CloseCause::Io(kind) => ExchangeError::Io(kind.into()),
+            CloseCause::Fault(fault) => ExchangeError::Fault(fault),
+            CloseCause::OverBudget(refusal) => ExchangeError::OverBudget(refusal),
         }
     }
 }
 
 impl Multiplexed {
-    /// Over a new connection.
-    pub(crate) fn new(stream: Box<dyn Stream>, endpoint: &Endpoint, spares: &Spares, is_bound: bool) -> Self {
-        let gate = Arc::new(Gate::new("shared connection"));
+    /// Makes a multiplexed connection from a new stream.
+    pub(crate) fn new(
+        stream: Box<dyn Stream>,
+        endpoint: &Endpoint,
+        (spares, replies): (&RegionCache, &Arc<ByteBudget>),
+        is_band_declared: bool,
+    ) -> Self {
+        let send_gate = Arc::new(EventCount::new("shared connection"));
         let idle_since = Monotonic::from_nanos(0);
         let memory = Vec::with_capacity(1024);
-        let sending = Sending { memory, announced: None, rest: Vec::new(), sent: 0, seen: None };
-        let waiting = RequestTable::new(Initiative::Ours, MOST);
-        let reading = Reading { framer: Framer::new(), received: ReceiveBuffer::new() };
+        let sending =
+            SendHalf { memory, announced: None, remainder: Vec::new(), remainder_sent: 0, last_progress: None };
+        let waiting = RequestTable::new(ConnectionSide::Initiator, MAX_PENDING);
+        let reading =
+            ReceiveHalf { framer: Framer::new(), received: ReceiveBuffer::new(), share: MemoryShare::new(replies) };
         Multiplexed {
             stream,
             endpoint: endpoint.clone(),
-            sending: Exclusive::new("sending end", Scope::Connection, sending).with_gate(Arc::clone(&gate)),
-            gate,
+            sending: CheckoutCell::new("sending end", Scope::Connection, sending)
+                .with_event_count(Arc::clone(&send_gate)),
+            send_gate,
             requests: PiMutex::new(
                 "request table",
                 Scope::Connection,
-                Requests { waiting, told: false, over: false, used: true, idle_since },
+                PendingTable { waiting, is_fault_reported: false, is_closed: false, is_used: true, idle_since },
             ),
-            reading: Exclusive::new("replies", Scope::Connection, reading),
-            behind: AtomicBool::new(false),
-            place: OnceLock::new(),
-            is_bound: AtomicBool::new(is_bound),
+            reading: CheckoutCell::new("replies", Scope::Connection, reading),
+            has_remainder: AtomicBool::new(false),
+            registration: OnceLock::new(),
+            is_band_declared: AtomicBool::new(is_band_declared),
             spares: spares.clone(),
-            forks: corelane_sys::process::generation(),
+            is_mid_large_reply: AtomicBool::new(false),
+            fork_generation: corelane_sys::process::generation(),
         }
     }
 
-    /// Notes where the reader finds it.
-    pub(super) fn keep(&self, place: Place) {
-        // Once: a connection has one reader.
-        let _ = self.place.set(place);
+    pub(super) fn set_registration(&self, registration: Registration) {
+        // Set once: a connection has one reader.
+        let _ = self.registration.set(registration);
     }
 
-    /// Whether its band is still to be declared.
-    pub(crate) fn is_unbound(&self) -> bool {
-        !self.is_bound.load(Ordering::Acquire)
+    /// Returns true if the connection's band must still be declared.
+    pub(crate) fn needs_band_declaration(&self) -> bool {
+        !self.is_band_declared.load(Ordering::Acquire)
     }
 
-    /// The server knows its band, or knows nothing of bands. Of two threads that find this out both are right.
-    pub(crate) fn bound(&self) {
-        self.is_bound.store(true, Ordering::Release);
+    /// Records that the server knows the band, or does not know bands. Two threads may both do so.
+    pub(crate) fn set_band_declared(&self) {
+        self.is_band_declared.store(true, Ordering::Release);
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -234,71 +274,72 @@ impl Multiplexed {
         &*self.stream
     }
 
-    /// Whether it takes further requests.
+    /// Returns true if the connection takes further requests.
     pub(crate) fn is_open(&self) -> bool {
-        !self.requests.lock().over
+        !self.requests.lock().is_closed
     }
 
-    /// The sending end, for one request; `None` if others have it until `deadline`.
-    pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<Sender<'_>> {
-        self.try_sender().or_else(|| self.gate.wait(deadline, || self.try_sender()))
+    /// Returns the sending half, for one request; `None` if it is in use until `deadline`.
+    pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<SendGuard<'_>> {
+        self.try_sender().or_else(|| self.send_gate.wait(deadline, || self.try_sender()))
     }
 
-    fn try_sender(&self) -> Option<Sender<'_>> {
-        self.sending.try_lock().map(|sending| Sender { sending, _behind: Behind(self) })
+    fn try_sender(&self) -> Option<SendGuard<'_>> {
+        self.sending.try_checkout().map(|sending| SendGuard { sending, _remainder: RemainderGuard(self) })
     }
 
     /// Enters a request in the table.
-    pub(crate) fn register(&self) -> Result<(u32, Arc<Pending>), NoPlace> {
+    pub(crate) fn register(&self) -> Result<(u32, Arc<PendingReply>), RegisterError> {
         let state = PiMutex::new("reply", Scope::Connection, State::Waiting(None));
-        let pending = Arc::new(Pending { state, done: Gate::new("reply") });
+        let pending = Arc::new(PendingReply { state, done: EventCount::new("reply") });
         let mut requests = self.requests.lock();
-        if requests.over {
-            return Err(NoPlace::Over);
+        if requests.is_closed {
+            return Err(RegisterError::Closed);
         }
-        requests.used = true;
+        requests.is_used = true;
         match requests.waiting.insert(Arc::clone(&pending)) {
             Ok(id) => Ok((id, pending)),
-            // The server leaves requests unanswered: the next ones take another connection.
-            Err(_) if requests.waiting.forgotten() > 0 => {
-                requests.over = true;
-                Err(NoPlace::Over)
+            // The server leaves requests without replies: the next ones take another connection.
+            Err(_) if requests.waiting.abandoned() > 0 => {
+                requests.is_closed = true;
+                Err(RegisterError::Closed)
             }
-            Err(_) => Err(NoPlace::Full),
+            Err(_) => Err(RegisterError::Full),
         }
     }
 
-    /// No reply will come: the request was not sent, or wants none.
+    /// Removes a request that gets no reply: it was not sent, or wants none.
     pub(crate) fn unregister(&self, id: u32) {
         let request = self.requests.lock().waiting.remove(id);
         drop(request);
     }
 
-    /// Nobody waits for the reply any longer; it may still come.
-    pub(crate) fn forget(&self, id: u32) {
-        let request = self.requests.lock().waiting.forget(id);
+    /// Abandons the reply, which may still come.
+    pub(crate) fn abandon(&self, id: u32) {
+        let request = self.requests.lock().waiting.abandon(id);
         drop(request);
     }
 
-    /// Whether the caller is the first to tell of the fault with which the connection ended.
+    /// Returns true for the first caller, which reports the fault that ended the connection.
     #[cold]
-    pub(crate) fn tells_fault(&self) -> bool {
-        !std::mem::replace(&mut self.requests.lock().told, true)
+    pub(crate) fn claim_fault_report(&self) -> bool {
+        !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
     }
 
     /// Sends a finished message until `deadline`.
     ///
     /// # Errors
-    /// How much of it went out, and why no more. A message of which a part is out when the time is over goes on later, because others
-    /// use the connection: it counts as out.
+    /// The part that was sent, and the reason why no more was. If the time ends after a part was
+    /// sent, the rest is sent later, because other calls use the connection. The message then
+    /// counts as sent.
     pub(crate) fn send(
         &self,
-        sender: &mut Sender<'_>,
+        sender: &mut SendGuard<'_>,
         message: &Encoder<'_>,
         deadline: Option<Monotonic>,
         fragments: Option<Vec<u8>>,
-    ) -> Result<(), (Written, Broken)> {
-        let mut list = no_slices();
+    ) -> Result<(), (BytesSent, ExchangeError)> {
+        let mut list = empty_slices();
         let mut left = match &fragments {
             Some(fragments) => {
                 list[0] = IoSlice::new(fragments);
@@ -306,81 +347,89 @@ impl Multiplexed {
             }
             None => message.gather(&mut list, IoSlice::new),
         };
-        let mut written = Written::Nothing;
+        let mut bytes_sent = BytesSent::None;
         let wait = deadline.map_or(Wait::Block, Wait::Until);
-        self.send_rest(sender, wait).map_err(|error| (written, error.into()))?;
+        self.send_remainder(sender, wait).map_err(|error| (bytes_sent, error.into()))?;
         while !left.is_empty() {
             match self.stream.send_vectored(left, wait) {
                 Ok(sent) => {
                     IoSlice::advance_slices(&mut left, sent);
-                    written = Written::Part;
+                    bytes_sent = BytesSent::Some;
                 }
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => {
-                    self.close_sending();
-                    return Err((written, error.into()));
+                    self.close_send_half();
+                    return Err((bytes_sent, error.into()));
                 }
-                Err(_) if written == Written::Nothing => return Err((written, Broken::TimedOut)),
+                Err(_) if bytes_sent == BytesSent::None => return Err((bytes_sent, ExchangeError::TimedOut)),
                 Err(_) => {
-                    self.send_later(sender, left.iter().map(|slice| &**slice));
-                    return Err((Written::Whole, Broken::TimedOut));
+                    self.queue_remainder(sender, left.iter().map(|slice| &**slice));
+                    return Err((BytesSent::All, ExchangeError::TimedOut));
                 }
             }
         }
         Ok(())
     }
 
-    /// Keeps the end of a message that has begun.
+    /// Queues the end of a message of which a part was sent.
     #[cold]
-    fn send_later<'o>(&self, sender: &mut Sender<'_>, left: impl Iterator<Item = &'o [u8]>) {
-        left.for_each(|octets| sender.rest.extend_from_slice(octets));
-        self.behind.store(true, Ordering::Release);
+    fn queue_remainder<'o>(&self, sender: &mut SendGuard<'_>, left: impl Iterator<Item = &'o [u8]>) {
+        left.for_each(|octets| sender.remainder.extend_from_slice(octets));
+        self.has_remainder.store(true, Ordering::Release);
     }
 
-    /// Sends what is left of an earlier message.
-    fn send_rest(&self, sender: &mut Sender<'_>, wait: Wait) -> io::Result<()> {
-        if sender.rest.is_empty() {
+    fn send_remainder(&self, sender: &mut SendGuard<'_>, wait: Wait) -> io::Result<()> {
+        if sender.remainder.is_empty() {
             return Ok(());
         }
-        while let Some(left) = sender.rest.get(sender.sent..).filter(|left| !left.is_empty()) {
+        while let Some(left) = sender.remainder.get(sender.remainder_sent..).filter(|left| !left.is_empty()) {
             match self.stream.send(left, wait) {
-                Ok(sent) => sender.sent += sent,
+                Ok(sent) => sender.remainder_sent += sent,
                 Err(error) => {
                     if !matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) {
-                        self.behind.store(false, Ordering::Release);
-                        self.close_sending();
+                        self.has_remainder.store(false, Ordering::Release);
+                        self.close_send_half();
                     }
                     return Err(error);
                 }
             }
         }
-        (sender.rest, sender.sent, sender.seen) = (Vec::new(), 0, None);
-        self.behind.store(false, Ordering::Release);
-        self.watch_room(false);
+        (sender.remainder, sender.remainder_sent, sender.last_progress) = (Vec::new(), 0, None);
+        self.has_remainder.store(false, Ordering::Release);
+        self.watch_writable(false);
         Ok(())
     }
 
-    /// There may be room for what is left of a message. Whoever has the sending end sees to it otherwise.
+    /// Sends the remainder when there is room, unless the sending half is in use; its user then
+    /// sends it.
     #[cold]
-    pub(super) fn go_on_sending(&self) {
+    pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
-            // What failed has ended the connection; the reader finds its end.
-            let _ = self.send_rest(&mut sender, Wait::Now);
+            // A failure closes the sending half; the reader then finds the end of the connection.
+            let _ = self.send_remainder(&mut sender, Wait::Now);
         }
     }
 
     #[cold]
-    fn watch_room(&self, wanted: bool) {
-        let watched = self.place.get().zip(self.stream.readiness()).map(|(place, fd)| place.watch_room(fd, wanted));
+    fn watch_writable(&self, wanted: bool) {
+        let watched = self
+            .registration
+            .get()
+            .zip(self.stream.readiness())
+            .map(|(registration, fd)| registration.set_writable_interest(fd, wanted));
         if !matches!(watched, Some(Ok(()))) && wanted {
-            self.close_sending();
+            self.close_send_half();
         }
     }
 
-    /// Tells the server that the reply to `id` is not wanted any more: a hint, if there is room for it at once.
+    /// Tells the server that the reply to `id` is not wanted. A hint, sent only if there is room
+    /// for it.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
-        self.forget(id);
+        self.abandon(id);
+        if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
+            return;
+        }
         let Some(mut sender) = self.try_sender() else { return };
-        if self.send_rest(&mut sender, Wait::Now).is_err() {
+        if self.send_remainder(&mut sender, Wait::Now).is_err() {
             return;
         }
         let mut cancel = Encoder::new();
@@ -388,203 +437,298 @@ impl Multiplexed {
         let octets: Vec<u8> = cancel.slices().flatten().copied().collect();
         match self.stream.send(&octets, Wait::Now) {
             Ok(sent) if sent == octets.len() => {}
-            Ok(sent) => self.send_later(&mut sender, octets.get(sent..).into_iter()),
+            Ok(sent) => self.queue_remainder(&mut sender, octets.get(sent..).into_iter()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.close_sending(),
+            Err(_) => self.close_send_half(),
         }
     }
 
-    /// Ends the connection if nobody has used it for `idle`, or the server has taken nothing of what is left of a message, in steps of how
-    /// often this is asked, and gives back memory that large requests took. True when it has ended.
+    /// Closes the connection if for `idle` it was not used, or the server read none of the
+    /// remainder. The time is measured in steps of the maintenance period. Frees memory of large
+    /// requests. Returns true if the connection has ended.
     #[cold]
-    pub(crate) fn tidy(&self, now: Monotonic, idle: Duration) -> bool {
-        if self.is_stuck(now, idle) {
-            self.end(&Lost::Io(io::ErrorKind::TimedOut));
+    pub(crate) fn run_maintenance(&self, now: Monotonic, idle: Duration) -> bool {
+        if self.is_send_stalled(now, idle) {
+            self.close(&CloseCause::Io(io::ErrorKind::TimedOut));
             return true;
         }
         let mut requests = self.requests.lock();
-        if std::mem::take(&mut requests.used) || !requests.waiting.is_empty() || self.behind.load(Ordering::Acquire) {
+        if std::mem::take(&mut requests.is_used)
+            || !requests.waiting.is_empty()
+            || self.has_remainder.load(Ordering::Acquire)
+        {
             requests.idle_since = now;
-            return requests.over;
+            return requests.is_closed;
         }
-        if !requests.over && now.since(requests.idle_since) < idle {
+        if !requests.is_closed && now.since(requests.idle_since) < idle {
             drop(requests);
             if let Some(mut sender) = self.try_sender()
-                && sender.memory.capacity() > KEPT
+                && sender.memory.capacity() > MAX_RETAINED_BYTES
             {
                 sender.memory = Vec::new();
             }
             return false;
         }
-        // Whoever was about to enter a request is told, and takes another connection.
-        requests.over = true;
+        // A caller that is about to enter a request then takes another connection.
+        requests.is_closed = true;
         drop(requests);
-        self.stream.shutdown(Half::Both);
+        self.stream.shutdown(ShutdownMode::Both);
         true
     }
 
-    fn is_stuck(&self, now: Monotonic, time: Duration) -> bool {
-        // Whoever has the sending end sends.
-        let Some(mut sender) = self.try_sender().filter(|_| self.behind.load(Ordering::Acquire)) else { return false };
-        match sender.seen {
-            Some((sent, since)) if sent == sender.sent => now.since(since) >= time,
+    fn is_send_stalled(&self, now: Monotonic, time: Duration) -> bool {
+        // A sender that has the sending half makes progress itself.
+        let Some(mut sender) = self.try_sender().filter(|_| self.has_remainder.load(Ordering::Acquire)) else {
+            return false;
+        };
+        match sender.last_progress {
+            Some((sent, since)) if sent == sender.remainder_sent => now.since(since) >= time,
             _ => {
-                sender.seen = Some((sender.sent, now));
+                sender.last_progress = Some((sender.remainder_sent, now));
                 false
             }
         }
     }
 
-    /// Nothing can follow what was sent, half a message perhaps. What the server still has to say, CloseConnection above all, is read
-    /// to the end, which then ends the requests that wait.
+    /// Closes the sending half: nothing can follow what was sent, maybe a part of a message. The
+    /// reader reads the server's last messages, above all CloseConnection, and then ends the
+    /// waiting requests.
     #[cold]
-    fn close_sending(&self) {
-        self.requests.lock().over = true;
-        self.stream.shutdown(Half::Write);
+    fn close_send_half(&self) {
+        self.requests.lock().is_closed = true;
+        self.stream.shutdown(ShutdownMode::Write);
     }
 
-    /// There is something to read: completes the requests whose replies have come.
-    pub(crate) fn read(&self, limits: &Limits) -> Read {
+    /// Reads what has arrived and completes the requests with replies.
+    pub(crate) fn read_replies(&self, limits: &Limits) -> ReadOutcome {
         // One thread reads.
-        let Some(mut reading) = self.reading.try_lock() else { return Read::Dry };
-        self.read_some(&mut reading, limits).unwrap_or_else(|lost| {
-            self.end(&lost);
-            Read::Over
+        let Some(mut reading) = self.reading.try_checkout() else { return ReadOutcome::Drained };
+        let read = self.read_burst(&mut reading, limits);
+        read.unwrap_or_else(|lost| {
+            let ReceiveHalf { framer, received, .. } = &*reading;
+            self.close_with(&lost, |id| framer.has_partial_reply(id) || is_reply_start(received.unread(), id));
+            reading.drop_received();
+            ReadOutcome::Closed
         })
     }
 
-    /// Reads until nothing is there any more, or others are to have a turn.
-    fn read_some(&self, reading: &mut Reading, limits: &Limits) -> Result<Read, Lost> {
-        let Reading { framer, received } = reading;
+    /// Reads until nothing is left, or other connections are to have a turn.
+    fn read_burst(&self, reading: &mut ReceiveHalf, limits: &Limits) -> Result<ReadOutcome, CloseCause> {
         let mut read = 0;
         loop {
-            let wanted = match framer.next(received.unread(), limits).map_err(|fault| Lost::Fault(fault.into()))? {
-                Step::Message { header, len } => {
-                    let octets = Octets::copy_from(&received.unread()[..len]);
-                    received.consume(len);
-                    self.complete(Arrived { header, octets, breaks: Vec::new() }, limits)?;
-                    continue;
-                }
-                Step::Assembled { header, message, breaks, len } => {
-                    received.consume(len);
-                    self.complete(Arrived { header, octets: Octets::from(message), breaks }, limits)?;
-                    continue;
-                }
-                Step::Absorbed(len) => {
-                    received.consume(len);
-                    continue;
-                }
-                Step::NeedMore(wanted) => wanted,
-            };
-            if received.is_empty() && received.capacity() > KEPT {
+            let ReceiveHalf { framer, received, .. } = &mut *reading;
+            let wanted =
+                match framer.next(received.unread(), limits).map_err(|fault| CloseCause::Fault(fault.into()))? {
+                    FramingStep::Message { header, len } => {
+                        let octets = reading.take(len)?;
+                        self.on_message(header, octets, Vec::new(), reading, limits)?;
+                        continue;
+                    }
+                    FramingStep::Assembled { header, message, fragment_starts: breaks, len } => {
+                        received.consume(len);
+                        self.on_message(header, Octets::from(message), breaks, reading, limits)?;
+                        continue;
+                    }
+                    FramingStep::FragmentBuffered(len) => {
+                        received.consume(len);
+                        self.account_memory(reading)?;
+                        continue;
+                    }
+                    FramingStep::NeedMore(wanted) => wanted,
+                };
+            if received.is_empty() && received.capacity() > MAX_RETAINED_BYTES {
                 *received = ReceiveBuffer::new();
             }
-            if read >= BURST {
-                return Ok(Read::More);
+            if read >= MAX_READ_BYTES {
+                return Ok(ReadOutcome::More);
             }
             match self.stream.recv(received.room(wanted, &self.spares), Wait::Now) {
-                Ok(0) => return Err(Lost::Io(io::ErrorKind::UnexpectedEof)),
+                Ok(0) => return Err(CloseCause::Io(io::ErrorKind::UnexpectedEof)),
                 Ok(count) => {
                     read += count;
                     received.filled(count);
+                    if received.unread().len() > MIN_OWNED_BYTES {
+                        self.account_memory(reading)?;
+                    }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Dry),
-                Err(error) => return Err(Lost::Io(error.kind())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::Drained),
+                Err(error) => return Err(CloseCause::Io(error.kind())),
             }
         }
     }
 
-    fn complete(&self, arrived: Arrived, limits: &Limits) -> Result<(), Lost> {
-        let Arrived { header, octets, .. } = &arrived;
+    /// Counts the memory of incomplete messages.
+    #[cold]
+    fn account_memory(&self, reading: &mut ReceiveHalf) -> Result<(), CloseCause> {
+        let ReceiveHalf { framer, received, share } = reading;
+        let unread = if received.is_empty() { 0 } else { received.held().max(received.unread().len()) };
+        let held = unread + framer.partial_bytes();
+        share.set(if held > MIN_OWNED_BYTES { held } else { 0 }).map_err(CloseCause::OverBudget)?;
+        self.is_mid_large_reply.store(share.octets() > 0, Ordering::Release);
+        Ok(())
+    }
+
+    fn on_message(
+        &self,
+        header: Header,
+        octets: Octets,
+        breaks: Vec<usize>,
+        reading: &mut ReceiveHalf,
+        limits: &Limits,
+    ) -> Result<(), CloseCause> {
+        if reading.share.octets() > 0 {
+            self.account_memory(reading)?;
+        }
+        let mut share = None;
+        if octets.len() > MIN_OWNED_BYTES {
+            let mut own = MemoryShare::new(reading.share.total());
+            own.set(octets.len()).map_err(CloseCause::OverBudget)?;
+            share = Some(own);
+        }
+        self.complete(ReceivedReply { header, octets, breaks, _share: share }, limits)
+    }
+
+    fn complete(&self, arrived: ReceivedReply, limits: &Limits) -> Result<(), CloseCause> {
+        let ReceivedReply { header, octets, .. } = &arrived;
         let id = match header.kind {
             MessageKind::Reply => giop::Reply::parse(octets, header, limits).map(|reply| reply.request_id),
             MessageKind::LocateReply => giop::LocateReply::parse(octets, header).map(|reply| reply.request_id),
-            kind => return Err(Lost::Fault(Fault::Unexpected(kind))),
+            kind => return Err(CloseCause::Fault(Fault::Unexpected(kind))),
         };
-        let id = id.map_err(|error| Lost::Fault(error.into()))?;
+        let id = id.map_err(|error| CloseCause::Fault(error.into()))?;
         let mut requests = self.requests.lock();
-        let answered = requests.waiting.answer(id);
+        let answered = requests.waiting.match_reply(id);
         drop(requests);
         match answered {
-            Answered::Waiting(pending) => pending.complete(Ok(arrived)),
-            // A reply that nobody waits for any more is skipped.
-            Answered::Forgotten => {}
-            Answered::Unasked => return Err(Lost::Fault(Fault::Unexpected(header.kind))),
+            ReplyMatch::Matched(pending) => pending.complete(Ok(arrived)),
+            // A reply to an abandoned call is skipped.
+            ReplyMatch::Abandoned => {}
+            ReplyMatch::Unknown => return Err(CloseCause::Fault(Fault::Unexpected(header.kind))),
         }
         Ok(())
     }
 
-    /// The connection is over: so is every request that waits.
+    /// Closes the connection and ends every waiting request.
     #[cold]
-    pub(crate) fn end(&self, lost: &Lost) {
+    pub(crate) fn close(&self, lost: &CloseCause) {
+        self.close_with(lost, |_| false);
+    }
+
+    /// Closes the connection if no request waits. The rest of the current message is not wanted,
+    /// and its memory would stay. Returns true if closed.
+    #[cold]
+    fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
-        requests.over = true;
+        if !requests.waiting.is_empty() {
+            return false;
+        }
+        // Under the lock: a caller that is about to register takes another connection.
+        requests.is_closed = true;
+        drop(requests);
+        self.stream.shutdown(ShutdownMode::Both);
+        true
+    }
+
+    /// Closes the connection. Tells each waiting request whether a part of its reply has come.
+    #[cold]
+    fn close_with(&self, lost: &CloseCause, has_begun: impl Fn(u32) -> bool) {
+        let mut requests = self.requests.lock();
+        requests.is_closed = true;
         let waiting: Vec<_> = requests.waiting.drain().collect();
         drop(requests);
-        self.stream.shutdown(Half::Both);
-        for (_, pending) in waiting {
-            pending.complete(Err(lost.clone()));
+        self.stream.shutdown(ShutdownMode::Both);
+        for (id, pending) in waiting {
+            pending.complete(Err(ReplyError { error: lost.clone().into(), reply_begun: has_begun(id) }));
         }
+    }
+}
+
+impl ReceiveHalf {
+    /// Takes the message of `length` bytes at the front. A large message takes the buffer with it;
+    /// the bytes behind it move to a new one.
+    fn take(&mut self, length: usize) -> Result<Octets, CloseCause> {
+        if length <= MIN_OWNED_BYTES {
+            let octets = Octets::copy_from(&self.received.unread()[..length]);
+            self.received.consume(length);
+            return Ok(octets);
+        }
+        let rest = self.received.split_after(length, ReceiveBuffer::new());
+        let rest = rest.ok_or(CloseCause::Io(io::ErrorKind::OutOfMemory))?;
+        Ok(std::mem::replace(&mut self.received, rest).into_octets())
+    }
+
+    /// Stops reading, and frees the memory of received data.
+    #[cold]
+    fn drop_received(&mut self) {
+        (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
+        // Cannot fail: the share shrinks.
+        let _ = self.share.set(0);
     }
 }
 
 impl Drop for Multiplexed {
     fn drop(&mut self) {
-        // In a forked child it is still the parent's connection.
-        if corelane_sys::process::generation() == self.forks {
-            self.stream.shutdown(Half::Both);
+        // In a forked child the connection still belongs to the parent.
+        if corelane_sys::process::generation() == self.fork_generation {
+            self.stream.shutdown(ShutdownMode::Both);
         }
     }
 }
 
-impl Pending {
-    fn complete(&self, outcome: Result<Arrived, Lost>) {
+impl PendingReply {
+    fn complete(&self, outcome: Result<ReceivedReply, ReplyError>) {
         let mut state = self.state.lock();
         let State::Waiting(bell) = &mut *state else { return };
         let bell = bell.take();
         *state = State::Done(outcome);
         drop(state);
-        self.done.open();
+        self.done.notify_all();
         if let Some(bell) = bell {
             bell.notify();
         }
     }
 
-    /// Whether waiting would return at once.
+    /// Returns true if waiting would return at once.
     pub(crate) fn is_done(&self) -> bool {
         !matches!(*self.state.lock(), State::Waiting(_))
     }
 
-    /// Waits for the reply.
-    pub(crate) fn wait(&self, deadline: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<Arrived, Broken> {
-        serving::let_others_read();
-        // Where there is no descriptor to be had, the reply alone is waited for.
-        if (serving::is_serving() || canceller.is_some())
-            && let Ok(Some(bell)) = self.bell()
+    pub(crate) fn wait(
+        &self,
+        deadline: Option<Monotonic>,
+        canceller: Option<&Canceller>,
+    ) -> Result<ReceivedReply, ReplyError> {
+        nested_wait::release_dedicated_connection();
+        // Without a free descriptor, only the reply is waited for.
+        if (nested_wait::dispatches_while_waiting() || canceller.is_some())
+            && let Ok(Some(bell)) = self.reply_event()
         {
-            let _ = serving::until_readable(bell.as_fd(), deadline, canceller);
-            if let Some(Err(Broken::Cancelled)) = canceller.map(|other| other.wait_beside(bell.as_fd(), deadline)) {
-                return Err(Broken::Cancelled);
+            let _ = nested_wait::wait_or_dispatch(bell.as_fd(), deadline, canceller);
+            if let Some(Err(ExchangeError::Cancelled)) =
+                canceller.map(|other| other.wait_or_cancelled(bell.as_fd(), deadline))
+            {
+                return Err(ExchangeError::Cancelled.into());
             }
         }
         if !self.is_done() {
             self.done.wait(deadline, || self.is_done().then_some(()));
         }
         match std::mem::replace(&mut *self.state.lock(), State::Taken) {
-            State::Done(outcome) => outcome.map_err(Broken::from),
-            // The first to ask has it.
-            State::Waiting(_) | State::Taken => Err(Broken::TimedOut),
+            State::Done(outcome) => outcome,
+            // The first caller gets the reply.
+            State::Waiting(_) | State::Taken => Err(ExchangeError::TimedOut.into()),
         }
     }
 
-    /// A descriptor that becomes readable with the reply; nothing if that is here already.
-    fn bell(&self) -> io::Result<Option<Arc<Wake>>> {
-        let made = Arc::new(Wake::new()?);
-        Ok(self.ring(&made).then_some(made))
+    /// Makes a descriptor that becomes readable with the reply; `None` if the reply is here.
+    fn reply_event(&self) -> io::Result<Option<Arc<EventFd>>> {
+        let made = Arc::new(EventFd::new()?);
+        Ok(self.notify_on_reply(&made).then_some(made))
     }
 
-    /// Has `bell`, and no other one, rung with the reply; false if that is here already.
-    pub(crate) fn ring(&self, bell: &Arc<Wake>) -> bool {
+    /// Has `bell`, instead of an earlier one, notified with the reply. Returns false if the reply
+    /// is here.
+    pub(crate) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => {
                 *waiting = Some(Arc::clone(bell));
@@ -602,11 +746,15 @@ mod tests {
     use corelane_net::Peer;
 
     use super::*;
-    use crate::lending::lends;
+    use crate::priority_inheritance::inherits_priority;
 
-    /// A server that answers, without end, the requests that were made of it in the order of their ids.
+    /// A server that replies without end, to requests in the order of their ids.
     #[derive(Debug)]
     struct Endless(AtomicU32);
+
+    fn unbounded() -> Arc<ByteBudget> {
+        Arc::new(ByteBudget::new(usize::MAX))
+    }
 
     const REPLY: &[u8; 24] = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0";
 
@@ -631,7 +779,7 @@ mod tests {
             Ok(())
         }
 
-        fn shutdown(&self, _: Half) {}
+        fn shutdown(&self, _: ShutdownMode) {}
 
         fn peer(&self) -> &Peer {
             &Peer::Unknown
@@ -639,49 +787,76 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_sends_without_end_leaves_others_their_turn() {
+    fn endless_sender_does_not_starve_other_connections() {
         let calls = 40_000;
         let first = 1 << 17;
-        let connection =
-            Multiplexed::new(Box::new(Endless(first.into())), &Endpoint::tcp("127.0.0.1", 1), &Spares::new(), true);
+        let connection = Multiplexed::new(
+            Box::new(Endless(first.into())),
+            &Endpoint::tcp("127.0.0.1", 1),
+            (&RegionCache::new(), &unbounded()),
+            true,
+        );
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
-        // Replies to calls that were given up.
-        ids.into_iter().for_each(|id| connection.forget(id));
+        // The replies belong to abandoned calls.
+        ids.into_iter().for_each(|id| connection.abandon(id));
         for _ in 0..3 {
-            assert_eq!(connection.read(&Limits::DEFAULT), Read::More);
+            assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::More);
         }
-        // Then come some that nobody asked for.
-        assert_eq!(connection.read(&Limits::DEFAULT), Read::Over);
+        // Then come replies to no call at all.
+        assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::Closed);
         assert!(!connection.is_open());
     }
 
+    /// A large part of a reply has come, and the call that waited for it was abandoned.
     #[test]
-    fn a_connection_full_of_unanswered_requests_takes_no_more() {
-        let connection =
-            Multiplexed::new(Box::new(Endless(0.into())), &Endpoint::tcp("127.0.0.1", 1), &Spares::new(), true);
-        let ids: Vec<u32> = (0..MOST).map(|_| connection.register().unwrap().0).collect();
-        assert_eq!(connection.register().err(), Some(NoPlace::Full));
-        connection.forget(ids[7]);
-        assert_eq!(connection.register().err(), Some(NoPlace::Over));
+    fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
+        let connection = Multiplexed::new(
+            Box::new(Endless(0.into())),
+            &Endpoint::tcp("127.0.0.1", 1),
+            (&RegionCache::new(), &unbounded()),
+            true,
+        );
+        let (first, _) = connection.register().unwrap();
+        let (second, waiting) = connection.register().unwrap();
+        connection.is_mid_large_reply.store(true, Ordering::Release);
+        connection.cancel(first, corelane_wire::Version::GIOP_1_2);
+        assert!(connection.is_open() && !waiting.is_done(), "the other call waits");
+        connection.cancel(second, corelane_wire::Version::GIOP_1_2);
+        assert!(!connection.is_open());
+        assert_eq!(connection.register().err(), Some(RegisterError::Closed));
+    }
+
+    #[test]
+    fn connection_full_of_abandoned_requests_closes() {
+        let connection = Multiplexed::new(
+            Box::new(Endless(0.into())),
+            &Endpoint::tcp("127.0.0.1", 1),
+            (&RegionCache::new(), &unbounded()),
+            true,
+        );
+        let ids: Vec<u32> = (0..MAX_PENDING).map(|_| connection.register().unwrap().0).collect();
+        assert_eq!(connection.register().err(), Some(RegisterError::Full));
+        connection.abandon(ids[7]);
+        assert_eq!(connection.register().err(), Some(RegisterError::Closed));
         assert!(!connection.is_open());
     }
 
-    /// Its callers may have any priority of a band: one that is preempted with the table or with its reply in its hands runs on for those
-    /// who wait.
+    /// Callers may have any priority of a band. One that is preempted while it holds the table or
+    /// its reply inherits the priority of the threads that wait.
     #[test]
-    fn who_waits_for_the_table_or_to_complete_a_reply_lends_its_priority() {
+    fn table_and_reply_locks_inherit_priority() {
         let connection = || {
             Arc::new(Multiplexed::new(
                 Box::new(Endless(0.into())),
                 &Endpoint::tcp("127.0.0.1", 1),
-                &Spares::new(),
+                (&RegionCache::new(), &unbounded()),
                 true,
             ))
         };
         let (own, other) = (connection(), connection());
         let callers = Arc::clone(&own);
-        assert!(lends(
+        assert!(inherits_priority(
             move |held| {
                 let _requests = own.requests.lock();
                 held();
@@ -690,13 +865,13 @@ mod tests {
         ));
         let (id, pending) = other.register().unwrap();
         let callers = Arc::clone(&pending);
-        assert!(lends(
+        assert!(inherits_priority(
             move |held| {
                 let _state = callers.state.lock();
                 held();
             },
-            move || pending.complete(Err(Lost::Io(io::ErrorKind::TimedOut)))
+            move || pending.complete(Err(ExchangeError::TimedOut.into()))
         ));
-        other.forget(id);
+        other.abandon(id);
     }
 }

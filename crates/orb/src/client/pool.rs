@@ -1,8 +1,8 @@
-//! Connections to one server, checked out exclusively.
+//! A pool of connections to one server, checked out exclusively.
 //!
-//! A call takes a connection for itself with one compare-and-swap, writes its request, reads its own reply, and gives the
-//! connection back. Two callers never share one, so nobody waits for another's reply. When all of the bound are out, a caller
-//! waits until its deadline.
+//! A call checks a connection out with one compare-and-swap, writes its request, reads its own
+//! reply, and returns the connection. Two callers never share one, so no call waits for another's
+//! reply. When all connections are in use, a caller waits until its deadline.
 
 use std::cell::Cell;
 use std::io;
@@ -12,105 +12,126 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::gate::Gate;
-use corelane_sys::lock::{CellGuard, Exclusive, Holder, Mutex, PiMutex, Scope};
+use corelane_sys::event_count::EventCount;
+use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, Holder, Mutex, PiMutex, Scope};
+use corelane_sys::process;
 
-use super::bands::Band;
-use super::connection::{ClientConnection, Holding};
+use super::connection::{BufferResult, ClientConnection};
 use super::multiplexed::Multiplexed;
+use super::server_pools::Band;
+use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
 use crate::orb::Core;
-use crate::policy::Due;
-use crate::rt::policies::Sockets;
-use crate::rt::station::Raised;
+use crate::policy::CallDeadline;
+use crate::rt::policies::SocketSettings;
+use crate::rt::thread_context::PriorityBoost;
 
-/// How long a caller waits at most for its connection while it is looked after, which takes some microseconds: for who does has no urgency,
-/// and may not get to run.
-const TENDING: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
+/// Maximum time for which a caller waits for the maintenance of its connection. Maintenance takes
+/// some microseconds, but its thread has no urgency and may not get to run.
+const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
-pub(crate) type Slot = Exclusive<Option<Box<ClientConnection>>>;
+pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 
 /// The connections of one band to one server.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Where the server is: addresses of one profile in the order to try.
+    /// Addresses of the server, from one profile, in the order to try.
     endpoints: Arc<[Endpoint]>,
-    sockets: Sockets,
-    slots: Vec<Arc<Slot>>,
-    /// Slots from here on have never held a connection.
+    sockets: SocketSettings,
+    slots: Vec<Arc<PoolSlot>>,
+    /// Index of the first slot that has never held a connection. Callers raise it with `fetch_max`
+    /// (`AcqRel`), loads are `Acquire`.
     used: AtomicUsize,
-    /// What was seen of each slot when it was last looked at; only who tidies looks.
-    looks: Mutex<Vec<Look>>,
-    /// Where those wait who found every slot taken, or their own looked after.
-    gate: Arc<Gate>,
+    /// The last sample of each slot, for the maintenance thread only.
+    usage_samples: Mutex<Vec<UsageSample>>,
+    /// Callers wait here when every slot is in use or under maintenance.
+    slot_returned: Arc<EventCount>,
     band: Band,
-    /// The connection of calls that have none for themselves, and where those wait who want it while it is made.
-    shared: PiMutex<Shared>,
-    made: Gate,
+    /// The multiplexed connection. Callers wait at `multiplexed_ready` while it is made.
+    multiplexed: PiMutex<MultiplexedState>,
+    multiplexed_ready: EventCount,
+    /// Index of the endpoint that answered last. `Relaxed`.
+    last_answered: AtomicUsize,
 }
 
-/// What somebody who looks at a slot now and then has seen.
+/// A slot's use, as the maintenance thread last saw it.
 #[derive(Debug)]
-struct Look {
-    /// How often the slot had been used.
+struct UsageSample {
+    /// Number of uses of the slot.
     uses: u32,
-    /// Since when it has not been, as far as is known.
-    since: Monotonic,
+    /// Time since which the slot has not been used, as far as known.
+    unused_since: Monotonic,
 }
 
-/// A connection that calls share.
+/// The multiplexed connection of a pool.
 #[derive(Debug)]
-enum Shared {
+enum MultiplexedState {
     None,
-    /// A thread makes it.
-    Dialling,
+    /// A thread is making it.
+    Connecting,
     Open(Arc<Multiplexed>),
 }
 
-/// A connection that the calling thread has for itself; it goes back when this is dropped.
+/// Exclusive use of a connection by the calling thread; returned to the pool on drop.
 pub(crate) struct Checkout<'p> {
-    /// Where it is; lent by a pool that outlives this, so that a call counts no reference, or on its own. Empty: not made yet, or
-    /// discarded.
-    slot: CellGuard<'p, Option<Box<ClientConnection>>>,
+    /// The slot: borrowed if the pool outlives the checkout, which saves a reference count, else
+    /// owned. Empty before connecting and after [`discard`](Self::discard).
+    slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
-/// Whether the connection of a slot takes a request at once.
+/// Returns a test: does the connection of a slot take a request at once?
 #[inline]
-fn takes(since: u64, awaits: bool) -> impl Fn(&mut Option<Box<ClientConnection>>) -> bool {
-    move |slot| slot.as_mut().is_some_and(|connection| connection.takes(since, awaits))
+fn accepts_request(min_connection_id: u64, awaits: bool) -> impl Fn(&mut Option<Box<ClientConnection>>) -> bool {
+    move |slot| slot.as_mut().is_some_and(|connection| connection.accepts_request(min_connection_id, awaits))
 }
 
 thread_local! {
-    /// The slot that this thread had last, in whatever pool: where it looks first.
-    static HINT: Cell<usize> = const { Cell::new(0) };
+    /// Index of the slot that this thread used last, in any pool; its search begins there.
+    static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Why there is no connection.
+/// The reason why a caller gets no connection.
 #[derive(Debug)]
-pub(crate) enum NoConnection {
-    /// All are in use and none came back in time.
+pub(crate) enum AcquireError {
+    /// All are in use, and none was returned in time.
     AllBusy,
-    /// Connecting failed at every address; the last failure.
-    Failed(io::Error),
-    /// The time was over while connecting.
+    /// Connecting failed at every address; holds the last failure.
+    ConnectFailed(io::Error),
+    /// The time ended while connecting.
     TimedOut,
 }
 
 impl Pool {
-    pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: Sockets, band: Band, bound: usize) -> Self {
-        let gate = Arc::new(Gate::new("connection pool"));
-        let slot =
-            |_| Arc::new(Exclusive::new("client connection", Scope::Connection, None).with_gate(Arc::clone(&gate)));
-        let slots = (0..bound.max(1)).map(slot).collect();
-        let looks = Mutex::new("looks at a pool's slots", Scope::Orb, Vec::new());
-        let shared = PiMutex::new("shared connection of a pool", Scope::Lane, Shared::None);
-        let made = Gate::new("shared connection");
-        Pool { endpoints, sockets, slots, used: AtomicUsize::new(0), looks, gate, band, shared, made }
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: SocketSettings, band: Band, max_connections: usize) -> Self {
+        let slot_returned = Arc::new(EventCount::new("connection pool"));
+        let slot = |_| {
+            Arc::new(
+                CheckoutCell::new("client connection", Scope::Connection, None)
+                    .with_event_count(Arc::clone(&slot_returned)),
+            )
+        };
+        let slots = (0..max_connections.max(1)).map(slot).collect();
+        let usage_samples = Mutex::new("looks at a pool's slots", Scope::Orb, Vec::new());
+        let multiplexed = PiMutex::new("shared connection of a pool", Scope::Lane, MultiplexedState::None);
+        let multiplexed_ready = EventCount::new("shared connection");
+        let (used, last_answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Pool {
+            endpoints,
+            sockets,
+            slots,
+            used,
+            usage_samples,
+            slot_returned,
+            band,
+            multiplexed,
+            multiplexed_ready,
+            last_answered,
+        }
     }
 
-    /// Makes the calling thread begin its search as a new one would.
+    /// Makes the calling thread search as a new thread would.
     #[cfg(test)]
-    pub(crate) fn forget_hint() {
-        HINT.set(0);
+    pub(crate) fn forget_last_slot() {
+        LAST_SLOT.set(0);
     }
 
     pub(crate) fn endpoints(&self) -> &[Endpoint] {
@@ -121,279 +142,335 @@ impl Pool {
         self.band
     }
 
-    /// A live connection that nobody uses and that owes no reply to a call given up, if there is one with a number from `since` on; for a
-    /// request that `awaits` a reply or does not, and is `due`: the one that the caller had last is waited for while it is looked after.
-    pub(crate) fn idle(&self, since: u64, awaits: bool, due: Due) -> Option<Checkout<'static>> {
-        self.find(Slot::try_lock_owned, takes(since, awaits), Some(due))
+    /// Checks out an open, idle connection that owes no late reply and has at least the id
+    /// `min_connection_id`. `awaits` tells if the request wants a reply. If the caller's last
+    /// connection is under maintenance, waits for it, within `due`.
+    pub(crate) fn take_idle(
+        &self,
+        min_connection_id: u64,
+        awaits: bool,
+        due: CallDeadline,
+    ) -> Option<Checkout<'static>> {
+        self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, awaits), Some(due))
     }
 
-    /// The same of any number, for who keeps the pool meanwhile.
+    /// Like [`take_idle`](Self::take_idle), but accepts any id and borrows the pool.
     #[inline]
-    pub(crate) fn lend_idle(&self, awaits: bool, due: Due) -> Option<Checkout<'_>> {
-        self.find(Slot::try_lock_cell, takes(0, awaits), Some(due))
+    pub(crate) fn borrow_idle(&self, awaits: bool, due: CallDeadline) -> Option<Checkout<'_>> {
+        self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// A slot that nobody uses and that is `wanted`; what has hung up is closed on the way. With `due`, what the caller had last is waited for
-    /// while it is looked after.
+    /// Takes an idle slot that is `wanted`, and closes connections that have hung up on the way.
+    /// With `due`, waits for the caller's last slot if it is under maintenance.
     #[inline]
-    fn find<'p, 'k>(
+    fn find_slot<'p, 'k>(
         &'p self,
-        take: impl Fn(&'p Arc<Slot>) -> Option<CellGuard<'k, Option<Box<ClientConnection>>>>,
+        take: impl Fn(&'p Arc<PoolSlot>) -> Option<ArcCheckoutGuard<'k, Option<Box<ClientConnection>>>>,
         wanted: impl Fn(&mut Option<Box<ClientConnection>>) -> bool,
-        due: Option<Due>,
+        due: Option<CallDeadline>,
     ) -> Option<Checkout<'k>> {
         let used = self.used.load(Ordering::Acquire);
-        let hint = HINT.get();
+        let hint = LAST_SLOT.get();
         for turn in 0..used {
             let mut index = hint + turn;
             if index >= used {
                 index %= used;
             }
             let slot = &self.slots[index];
-            let tended = || due.filter(|_| turn == 0).and_then(|due| self.take_tended(slot, due, &take));
+            let tended = || due.filter(|_| turn == 0).and_then(|due| self.wait_for_maintenance(slot, due, &take));
             let Some(mut slot) = take(slot).or_else(tended) else { continue };
             if wanted(&mut slot) {
-                HINT.set(index);
+                LAST_SLOT.set(index);
                 return Some(Checkout { slot });
             }
             if slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
                 *slot = None;
             }
-            slot.put_back();
+            slot.return_unused();
         }
         None
     }
 
-    /// A slot when it has been looked after: elsewhere the caller would overtake the oneways that it has sent there. Callers with a real-time
-    /// priority go elsewhere: nothing of theirs is held, and nobody who has less is waited for. So does who finds another caller there, be it one
-    /// that only looks.
+    /// Waits for the end of a slot's maintenance and takes the slot. On another connection the
+    /// caller would overtake the oneways that it sent on this one.
+    ///
+    /// A caller with a real-time priority takes another slot: it has no buffered oneways, and must
+    /// not wait for a lower priority. So does a caller that finds another caller in the slot.
     #[cold]
-    fn take_tended<'p, S>(
+    fn wait_for_maintenance<'p, S>(
         &self,
-        slot: &'p Arc<Slot>,
-        due: Due,
-        take: impl Fn(&'p Arc<Slot>) -> Option<S>,
+        slot: &'p Arc<PoolSlot>,
+        due: CallDeadline,
+        take: impl Fn(&'p Arc<PoolSlot>) -> Option<S>,
     ) -> Option<S> {
         if self.band.is_real_time() || slot.holder() == Holder::User {
             return None;
         }
         let now = Monotonic::now();
         let until = match due {
-            Due::At(moment) => moment.min(now + TENDING),
-            // The whole time-out is still to come, and may be an eighth late.
-            Due::Within(duration, _) => now + TENDING.min(duration / 8),
-            Due::Never => now + TENDING,
+            CallDeadline::At(moment) => moment.min(now + MAX_MAINTENANCE_WAIT),
+            // The whole time-out is still available, and may end an eighth late.
+            CallDeadline::WithinFrom(duration, _) => now + MAX_MAINTENANCE_WAIT.min(duration / 8),
+            CallDeadline::Never => now + MAX_MAINTENANCE_WAIT,
         };
         let look = || loop {
             if let Some(taken) = take(slot) {
                 return Some(Some(taken));
             }
             match slot.holder() {
-                Holder::Tender => return None,
+                Holder::Maintenance => return None,
                 Holder::User => return Some(None),
-                // It came back in between.
-                Holder::Nobody => {}
+                // It was returned in between.
+                Holder::None => {}
             }
         };
-        self.gate.wait(Some(until), look).flatten()
+        self.slot_returned.wait(Some(until), look).flatten()
     }
 
-    /// A connection with a number from `since` on: an idle one, a new one while the bound allows, else the first that comes back before
-    /// `whole`. A new one is made until what `until` says then.
+    /// Checks out a connection with at least the id `min_connection_id`. Takes an idle one, or a
+    /// new one if the maximum permits, else waits for a returned one until `deadline`. A new one is
+    /// made until the moment that `until` returns then.
     #[cold]
-    pub(crate) fn connect(
+    pub(crate) fn acquire(
         self: &Arc<Self>,
         core: &Core,
-        whole: Option<Monotonic>,
+        deadline: Option<Monotonic>,
         until: impl FnOnce() -> Option<Monotonic>,
-        since: u64,
-    ) -> Result<Checkout<'static>, NoConnection> {
-        let checkout = match self.free(since).or_else(|| self.gate.wait(whole, || self.free(since))) {
+        min_connection_id: u64,
+    ) -> Result<Checkout<'static>, AcquireError> {
+        let checkout = match self
+            .take_free(min_connection_id)
+            .or_else(|| self.slot_returned.wait(deadline, || self.take_free(min_connection_id)))
+        {
             Some(checkout) => checkout,
-            None => return Err(NoConnection::AllBusy),
+            None => return Err(AcquireError::AllBusy),
         };
-        self.ready(checkout, core, until(), since)
+        self.ensure_connected(checkout, core, until(), min_connection_id)
     }
 
-    /// Makes the connection of a slot that has none with a number from `since` on.
+    /// Makes the connection of a slot, unless it has one with at least the id `min_connection_id`.
     #[cold]
-    pub(crate) fn ready<'p>(
+    pub(crate) fn ensure_connected<'p>(
         self: &Arc<Self>,
         mut checkout: Checkout<'p>,
         core: &Core,
         until: Option<Monotonic>,
-        since: u64,
-    ) -> Result<Checkout<'p>, NoConnection> {
+        min_connection_id: u64,
+    ) -> Result<Checkout<'p>, AcquireError> {
         let connection = &mut *checkout.slot;
-        if connection.as_ref().is_some_and(|connection| connection.number < since) {
+        if connection.as_ref().is_some_and(|connection| connection.connection_id < min_connection_id) {
             *connection = None;
         }
         if connection.is_none() {
-            *connection = Some(Box::new(self.open(core, until)?));
+            *connection = Some(Box::new(self.open_connection(core, until)?));
         }
         Ok(checkout)
     }
 
-    /// An idle connection, else an empty slot, else a connection on which a late reply is still to come: behind that, a server
-    /// that serves a connection's requests one by one would let this call wait too.
-    pub(crate) fn free(&self, since: u64) -> Option<Checkout<'static>> {
-        self.find(Slot::try_lock_owned, takes(since, true), None)
-            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_none(), None))
+    /// Takes an idle connection, else an empty slot, else a connection that owes a late reply. That
+    /// one is last: a server that serves a connection's requests one by one would delay this call.
+    pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
+        self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
+            .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
-                // Others may be taking the first of them at this moment.
-                let free = |index: usize| Some((index, Slot::try_lock_owned(self.slots.get(index)?)?));
+                // Other threads may be taking the first of these slots now.
+                let free = |index: usize| Some((index, PoolSlot::try_checkout_owned(self.slots.get(index)?)?));
                 let (index, slot) = (used..self.slots.len()).find_map(free)?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
-                HINT.set(index);
+                LAST_SLOT.set(index);
                 Some(Checkout { slot })
             })
-            .or_else(|| self.find(Slot::try_lock_owned, |slot| slot.is_some(), None))
+            .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_some(), None))
     }
 
-    /// Whether there is a connection that calls share.
+    /// Returns true if there is an open multiplexed connection.
     #[cold]
-    pub(crate) fn has_shared(&self) -> bool {
-        matches!(&*self.shared.lock(), Shared::Open(connection) if connection.is_open())
+    pub(crate) fn has_multiplexed(&self) -> bool {
+        matches!(&*self.multiplexed.lock(), MultiplexedState::Open(connection) if connection.is_open())
     }
 
-    /// The connection that calls share, made anew if there is none that takes requests; nobody waits longer for it than until
-    /// its own `until`.
+    /// Returns the multiplexed connection, and makes one if none is open. A caller waits for it no
+    /// longer than its own `until`.
     #[cold]
-    pub(crate) fn shared(&self, core: &Core, until: Option<Monotonic>) -> Result<Arc<Multiplexed>, NoConnection> {
+    pub(crate) fn multiplexed(&self, core: &Core, until: Option<Monotonic>) -> Result<Arc<Multiplexed>, AcquireError> {
         let look = || {
-            let mut shared = self.shared.lock();
+            let mut shared = self.multiplexed.lock();
             match &*shared {
-                Shared::Open(connection) if connection.is_open() => Some(Some(Arc::clone(connection))),
-                Shared::Dialling => None,
-                Shared::None | Shared::Open(_) => {
-                    *shared = Shared::Dialling;
+                MultiplexedState::Open(connection) if connection.is_open() => Some(Some(Arc::clone(connection))),
+                MultiplexedState::Connecting => None,
+                MultiplexedState::None | MultiplexedState::Open(_) => {
+                    *shared = MultiplexedState::Connecting;
                     Some(None)
                 }
             }
         };
-        match look().or_else(|| self.made.wait(until, look)) {
+        match look().or_else(|| self.multiplexed_ready.wait(until, look)) {
             Some(Some(connection)) => return Ok(connection),
             Some(None) => {}
-            None => return Err(NoConnection::TimedOut),
+            None => return Err(AcquireError::TimedOut),
         }
-        let made = self.dial(core, until).and_then(|(stream, endpoint)| {
-            let connection = Arc::new(Multiplexed::new(stream, endpoint, core.spares(), self.band.range().is_none()));
-            core.replies().read(core, self.band, &connection).map_err(NoConnection::Failed)?;
+        let made = self.connect_stream(core, until).and_then(|(stream, endpoint)| {
+            let connection = Arc::new(Multiplexed::new(
+                stream,
+                endpoint,
+                (core.spares(), core.reply_memory()),
+                self.band.range().is_none(),
+            ));
+            core.reply_readers().attach(core, self.band, &connection).map_err(AcquireError::ConnectFailed)?;
             Ok(connection)
         });
-        *self.shared.lock() = made.as_ref().map_or(Shared::None, |connection| Shared::Open(Arc::clone(connection)));
-        self.made.open();
+        *self.multiplexed.lock() =
+            made.as_ref().map_or(MultiplexedState::None, |connection| MultiplexedState::Open(Arc::clone(connection)));
+        self.multiplexed_ready.notify_all();
         made
     }
 
-    fn open(self: &Arc<Self>, core: &Core, until: Option<Monotonic>) -> Result<ClientConnection, NoConnection> {
-        let number = core.next_connection();
-        let (stream, endpoint) = self.dial(core, until)?;
-        let mut connection = ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), number)
-            .map_err(NoConnection::Failed)?;
+    fn open_connection(
+        self: &Arc<Self>,
+        core: &Core,
+        until: Option<Monotonic>,
+    ) -> Result<ClientConnection, AcquireError> {
+        let connection_id = core.allocate_connection_id();
+        let (stream, endpoint) = self.connect_stream(core, until)?;
+        let mut connection = ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), connection_id)
+            .map_err(AcquireError::ConnectFailed)?;
         if !self.band.is_real_time() {
-            connection.may_hold(core.config().oneway_batch.octets);
+            connection.set_batch_limit(core.config().oneway_batch.octets);
         }
         Ok(connection)
     }
 
-    /// Connects to the first address that answers.
-    fn dial(&self, core: &Core, until: Option<Monotonic>) -> Result<(Box<dyn Stream>, &Endpoint), NoConnection> {
-        let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
-        for (left, endpoint) in (1..=self.endpoints.len()).rev().zip(&*self.endpoints) {
-            // One address that does not answer leaves the others their part of the time.
-            let due = until.map(|until| {
-                let now = crate::clock::now();
-                now + until.since(now) / u32::try_from(left).unwrap_or(u32::MAX)
-            });
-            match core.transports().connect_with(endpoint, &self.sockets.properties, due) {
-                Ok(stream) => {
-                    self.mark(core, &*stream);
-                    return Ok((stream, endpoint));
-                }
-                Err(error) => failure = error,
-            }
-            if until.is_some_and(|until| crate::clock::now() >= until) {
-                return Err(NoConnection::TimedOut);
-            }
-        }
-        Err(NoConnection::Failed(failure))
+    /// Returns the order in which to try the endpoints now.
+    fn endpoint_order(&self, core: &Core) -> TryOrder {
+        let now = crate::clock::now();
+        let backing_off = |backing_off, (index, endpoint)| {
+            backing_off | u64::from(core.backoff().is_backing_off(endpoint, now)) << index
+        };
+        let backing_off = match self.endpoints.len() {
+            0 | 1 => 0,
+            _ => self.endpoints.iter().take(MAX_TRIED).enumerate().fold(0, backing_off),
+        };
+        TryOrder::new(self.endpoints.len(), self.last_answered.load(Ordering::Relaxed), backing_off)
     }
 
-    /// Gives the packets of a connection the code point of the band's priority.
-    fn mark(&self, core: &Core, stream: &dyn Stream) {
+    /// Returns true if none of the endpoints could be reached lately.
+    pub(crate) fn is_backing_off(&self, core: &Core, now: Monotonic) -> bool {
+        self.endpoints.iter().all(|endpoint| core.backoff().is_backing_off(endpoint, now))
+    }
+
+    /// Connects to the first address that answers.
+    fn connect_stream(
+        &self,
+        core: &Core,
+        until: Option<Monotonic>,
+    ) -> Result<(Box<dyn Stream>, &Endpoint), AcquireError> {
+        let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
+        let mut attempts = Attempts::new(self.endpoint_order(core));
+        while let Some((index, attempt_time)) = attempts.next() {
+            let Some(endpoint) = self.endpoints.get(index) else { break };
+            let begun = crate::clock::now();
+            let due = attempt_time.deadline(begun, until, 1);
+            match core.transports().connect_with(endpoint, &self.sockets.properties, due) {
+                Ok(stream) => {
+                    core.backoff().record_success(endpoint);
+                    self.last_answered.store(index, Ordering::Relaxed);
+                    self.set_code_point(core, &*stream);
+                    return Ok((stream, endpoint));
+                }
+                Err(error) => {
+                    if is_server_failure(&error, begun, due) {
+                        core.backoff().record_failure(endpoint, crate::clock::now());
+                    }
+                    if error.kind() == io::ErrorKind::TimedOut {
+                        attempts.record_timeout(index);
+                    }
+                    failure = error;
+                }
+            }
+            if until.is_some_and(|until| crate::clock::now() >= until) {
+                return Err(AcquireError::TimedOut);
+            }
+        }
+        Err(AcquireError::ConnectFailed(failure))
+    }
+
+    /// Sets the code point of the band's priority on a connection's packets.
+    fn set_code_point(&self, core: &Core, stream: &dyn Stream) {
         let rt = &core.config().rt;
         if self.sockets.network_priority
             && let Some(priority) = self.band.priority(&*rt.mapping)
         {
-            core.mark(stream, priority);
+            core.set_code_point(stream, priority);
         }
     }
 
-    /// Closes the connections that have hung up and that nobody uses; those in use are closed when they come back.
+    /// Closes idle connections that have hung up. Connections in use are closed when they are
+    /// returned.
     #[cold]
-    pub(crate) fn sweep(&self, core: &Core) {
-        if let Some(_raised) = self.raise(core) {
-            self.close(|connection| !connection.is_usable());
+    pub(crate) fn close_hung_up(&self, core: &Core) {
+        if let Some(_boost) = self.boost_priority(core) {
+            self.close_unused(|connection| !connection.is_usable());
         }
     }
 
-    /// The calling thread has the priority of the pool's callers, for what they may wait for: a slot or a sending end that it has is one
-    /// that they do not find, and nobody would lend it theirs. `None` if the system refuses: then it leaves that to them.
-    fn raise(&self, core: &Core) -> Option<Raised> {
-        let native = self.band.native(&core.config().rt).ok()?;
-        Raised::to(native).ok()
+    /// Raises the calling thread to the priority of the pool's callers. While it holds a slot or a
+    /// sender, callers cannot use it and cannot lend their priority. `None` if the system refuses;
+    /// the thread then leaves the work to the callers.
+    fn boost_priority(&self, core: &Core) -> Option<PriorityBoost> {
+        let native = self.band.scheduling(&core.config().rt).ok()?;
+        PriorityBoost::at_least(native).ok()
     }
 
-    /// Closes the connections that nobody has used for `idle`, and gives back memory of those that are not used. Those that callers with
-    /// a real-time priority have for themselves stay, for the next call; what they share does not.
+    /// Closes connections not used for `idle`, and frees memory of unused ones. Exclusive
+    /// connections of callers with a real-time priority stay open for the next call; the
+    /// multiplexed one does not.
     #[cold]
-    pub(crate) fn tidy(&self, core: &Core, now: Monotonic, idle: Duration) {
+    pub(crate) fn run_maintenance(&self, core: &Core, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
-            self.tidy_slots(now, idle);
+            self.maintain_slots(now, idle);
         }
-        let shared = self.shared.lock();
-        let Shared::Open(connection) = &*shared else { return };
+        let shared = self.multiplexed.lock();
+        let MultiplexedState::Open(connection) = &*shared else { return };
         let connection = Arc::clone(connection);
         drop(shared);
-        let Some(_raised) = self.raise(core) else { return };
-        if connection.tidy(now, idle) {
-            let mut shared = self.shared.lock();
-            if matches!(&*shared, Shared::Open(other) if Arc::ptr_eq(other, &connection)) {
-                *shared = Shared::None;
+        let Some(_boost) = self.boost_priority(core) else { return };
+        if connection.run_maintenance(now, idle) {
+            let mut shared = self.multiplexed.lock();
+            if matches!(&*shared, MultiplexedState::Open(other) if Arc::ptr_eq(other, &connection)) {
+                *shared = MultiplexedState::None;
             }
         }
     }
 
-    /// Slots that have been used since the last look are left alone, for their callers.
-    fn tidy_slots(&self, now: Monotonic, idle: Duration) {
-        let mut looks = self.looks.lock();
-        let known = looks.len();
-        let look = |slot: &Arc<Slot>| Look { uses: slot.uses(), since: now };
-        looks.extend(self.slots[known..self.used.load(Ordering::Acquire)].iter().map(look));
-        for (slot, last) in self.slots.iter().zip(&mut *looks) {
-            if slot.uses() != last.uses {
+    /// Maintains the slots that have not been used since the last sample.
+    fn maintain_slots(&self, now: Monotonic, idle: Duration) {
+        let mut usage_samples = self.usage_samples.lock();
+        let known = usage_samples.len();
+        let look = |slot: &Arc<PoolSlot>| UsageSample { uses: slot.use_count(), unused_since: now };
+        usage_samples.extend(self.slots[known..self.used.load(Ordering::Acquire)].iter().map(look));
+        for (slot, last) in self.slots.iter().zip(&mut *usage_samples) {
+            if slot.use_count() != last.uses {
                 *last = look(slot);
             }
-            let unused = now.since(last.since);
+            let unused = now.since(last.unused_since);
             if unused == Duration::ZERO {
                 continue;
             }
-            let Some(mut taken) = slot.try_tend() else { continue };
-            // Nobody has come in between.
-            if slot.uses() == last.uses {
+            let Some(mut taken) = slot.try_checkout_for_maintenance() else { continue };
+            // Checked again: no caller has used the slot in between.
+            if slot.use_count() == last.uses {
                 if let Some(connection) = &mut *taken {
-                    connection.shrink();
+                    connection.trim_buffers();
                 }
                 taken.take_if(|connection| !connection.is_usable() || unused >= idle);
             }
         }
     }
 
-    fn close(&self, unwanted: impl Fn(&mut ClientConnection) -> bool) {
+    fn close_unused(&self, unwanted: impl Fn(&mut ClientConnection) -> bool) {
         for slot in &self.slots {
-            if let Some(mut slot) = slot.try_tend()
+            if let Some(mut slot) = slot.try_checkout_for_maintenance()
                 && slot.as_deref_mut().is_some_and(&unwanted)
             {
                 *slot = None;
@@ -403,27 +480,36 @@ impl Pool {
 
     /// Closes every connection that is not in use.
     pub(crate) fn close_idle(&self) {
-        self.close(|_| true);
-        let mut shared = self.shared.lock();
-        if let Shared::Open(_) = *shared {
-            *shared = Shared::None;
+        self.close_unused(|_| true);
+        let mut shared = self.multiplexed.lock();
+        if let MultiplexedState::Open(_) = *shared {
+            *shared = MultiplexedState::None;
         }
     }
 }
 
+/// Returns true if the server caused a failure to connect between `begun` and `due`. Other causes
+/// are this process, or too short a time.
+fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
+    let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
+    !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())
+}
+
 impl Checkout<'_> {
-    /// Keeps a whole oneway message for others to go out with. False if the connection holds nothing, or too much: it is to be sent.
+    /// Buffers a whole oneway message. Returns false if the connection may not buffer it, so that
+    /// it must be sent.
     #[inline(never)]
-    pub(crate) fn hold(&mut self, message: &[u8], core: &Core) -> bool {
-        match self.held.hold(message) {
-            Holding::Refused => return false,
-            Holding::Listed => {}
-            Holding::First => core.list_held(Arc::downgrade(self.slot.cell())),
+    pub(crate) fn buffer_oneway(&mut self, message: &[u8], core: &Core) -> bool {
+        match self.oneways.push(message) {
+            BufferResult::Full => return false,
+            BufferResult::AlreadyListed => {}
+            BufferResult::NeedsListing => core.list_batch(Arc::downgrade(self.slot.cell())),
         }
         true
     }
 
-    /// Drops the connection instead of giving it back: its state is unknown. Using the checkout afterwards panics.
+    /// Drops the connection, whose state is unknown, instead of returning it. Using the checkout
+    /// afterwards panics.
     #[cold]
     pub(crate) fn discard(&mut self) {
         *self.slot = None;
@@ -450,7 +536,7 @@ impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            // Before the slot is anybody else's.
+            // Closed before another caller can take the slot.
             *self.slot = None;
         }
     }
@@ -464,43 +550,47 @@ impl std::fmt::Debug for Checkout<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::sync::OnceLock;
     use std::sync::atomic::AtomicBool;
 
     use corelane_sched::{Priority, PriorityBand};
-    use corelane_sys::counters;
+    use corelane_sys::thread::{Tid, current_tid};
+    use corelane_sys::{clock, counters};
     use corelane_wire::Encoder;
+    use corelane_wire::giop::MessageKind;
 
     use super::*;
     use crate::Orb;
-    use crate::client::connection::Broken;
-    use crate::client::watch::tests::wait_for_end;
-    use crate::invocation::machine::Written;
-    use crate::receive::KEPT;
+    use crate::client::connection::ExchangeError;
+    use crate::client::hangup_monitor::tests::wait_for_end;
+    use crate::invocation::machine::BytesSent;
+    use crate::receive::MAX_RETAINED_BYTES;
     use crate::rt::{RtConfig, SchedulingClass};
 
-    /// Connections of a band to a server that says nothing.
-    struct Played {
+    /// A pool of a band's connections to a server that sends nothing.
+    struct PoolFixture {
         orb: Orb,
         pool: Arc<Pool>,
         listener: std::net::TcpListener,
     }
 
-    /// A band of callers with priorities.
+    /// Returns a band of callers with priorities.
     fn every() -> Band {
-        Band::of_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
+        Band::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
     }
 
-    fn play(band: Band, bound: usize) -> Played {
+    fn fixture(band: Band, max_connections: usize) -> PoolFixture {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
-        let pool = Arc::new(Pool::new([endpoint].into(), Sockets::default(), band, bound));
-        let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
-        Played { orb: Orb::builder().real_time(rt).build().unwrap(), pool, listener }
+        let pool = Arc::new(Pool::new([endpoint].into(), SocketSettings::default(), band, max_connections));
+        let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
+        PoolFixture { orb: Orb::builder().real_time(rt).build().unwrap(), pool, listener }
     }
 
-    impl Played {
+    impl PoolFixture {
         fn connect(&self) -> Checkout<'static> {
-            self.pool.connect(self.orb.core(), None, || None, 0).unwrap()
+            self.pool.acquire(self.orb.core(), None, || None, 0).unwrap()
         }
     }
 
@@ -508,42 +598,66 @@ mod tests {
         Monotonic::from_nanos(second * 1_000_000_000)
     }
 
+    /// CloseConnection means that requests without a reply did not run; a reply before it means the
+    /// opposite.
     #[test]
-    fn connections_that_nobody_uses_give_back_memory_and_end() {
-        let played = play(Band::of_thread(), 2);
-        let mut checkout = played.connect();
-        checkout.request_memory.reserve(2 * KEPT);
+    fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
+        let fixture = fixture(Band::for_current_thread(), 1);
+        let mut connection = fixture.connect();
+        let (mut server, _) = fixture.listener.accept().unwrap();
+        let reply = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0";
+        server.write_all(&[&reply[..], b"GIOP\x01\x02\x01\x05\0\0\0\0"].concat()).unwrap();
+        let limits = &fixture.orb.core().config().limits;
+        let begun = clock::now();
+        while !connection.has_begun_reply(7) {
+            assert_eq!(connection.final_message(7, limits), None);
+            assert!(begun.elapsed() < Duration::from_secs(60), "the reply does not come");
+            std::thread::yield_now();
+        }
+        assert_eq!(connection.final_message(7, limits), None);
+        assert!(connection.has_begun_reply(7));
+        // For another request it does mean that.
+        assert_eq!(connection.final_message(8, limits), Some(MessageKind::CloseConnection));
+    }
+
+    #[test]
+    fn idle_connections_release_memory_then_close() {
+        let fixture = fixture(Band::for_current_thread(), 2);
+        let mut checkout = fixture.connect();
+        checkout.request_memory.reserve(2 * MAX_RETAINED_BYTES);
         drop(checkout);
-        let tidy = |at| played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(9));
-        let memory = || played.pool.idle(0, true, Due::Never).map(|connection| connection.request_memory.capacity());
-        // It was used since the last look, which there was none.
-        tidy(1);
-        assert!(memory().is_some_and(|memory| memory > KEPT));
-        // To ask for it was to use it.
-        tidy(2);
-        tidy(3);
+        let run_maintenance = |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(9));
+        let memory = || {
+            fixture.pool.take_idle(0, true, CallDeadline::Never).map(|connection| connection.request_memory.capacity())
+        };
+        // There was no earlier sample, so it counts as used.
+        run_maintenance(1);
+        assert!(memory().is_some_and(|memory| memory > MAX_RETAINED_BYTES));
+        // `memory` took the connection, which counts as a use.
+        run_maintenance(2);
+        run_maintenance(3);
         assert_eq!(memory(), Some(0));
-        (4..13).for_each(tidy);
+        (4..13).for_each(run_maintenance);
         assert_eq!(memory(), Some(0));
-        (13..22).for_each(tidy);
+        (13..22).for_each(run_maintenance);
         assert_eq!(memory(), Some(0));
-        (22..32).for_each(tidy);
+        (22..32).for_each(run_maintenance);
         assert_eq!(memory(), None);
     }
 
-    /// On another connection it overtook the oneways that it had sent before.
+    /// On another connection it would overtake the oneways that it had sent before.
     #[test]
-    fn a_caller_waits_for_its_connection_while_that_is_looked_after() {
-        let played = play(Band::of_thread(), 2);
-        let (first, second) = (played.connect(), played.connect());
-        let number = first.number;
+    fn caller_waits_while_its_connection_is_under_maintenance() {
+        let fixture = fixture(Band::for_current_thread(), 2);
+        let (first, second) = (fixture.connect(), fixture.connect());
+        let connection_id = first.connection_id;
         drop((first, second));
-        let tended = played.pool.slots[0].try_tend().unwrap();
-        let task = std::sync::OnceLock::new();
+        let tended = fixture.pool.slots[0].try_checkout_for_maintenance().unwrap();
+        let task = OnceLock::new();
         std::thread::scope(|scope| {
             let caller = scope.spawn(|| {
                 task.set(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
-                played.pool.idle(0, true, Due::Never).map(|connection| connection.number)
+                fixture.pool.take_idle(0, true, CallDeadline::Never).map(|connection| connection.connection_id)
             });
             let sleeps =
                 |task| std::fs::read_to_string(format!("/proc/{task}/stat")).is_ok_and(|stat| stat.contains(") S "));
@@ -551,66 +665,68 @@ mod tests {
                 std::thread::yield_now();
             }
             drop(tended);
-            assert_eq!(caller.join().unwrap(), Some(number));
+            assert_eq!(caller.join().unwrap(), Some(connection_id));
         });
-        Pool::forget_hint();
-        let taken = played.pool.idle(0, true, Due::Never).unwrap();
-        assert_eq!(taken.number, number);
-        Pool::forget_hint();
+        Pool::forget_last_slot();
+        let taken = fixture.pool.take_idle(0, true, CallDeadline::Never).unwrap();
+        assert_eq!(taken.connection_id, connection_id);
+        Pool::forget_last_slot();
         let before = counters::snapshot();
-        assert_ne!(played.pool.idle(0, true, Due::Never).unwrap().number, number);
+        assert_ne!(fixture.pool.take_idle(0, true, CallDeadline::Never).unwrap().connection_id, connection_id);
         assert_eq!((counters::snapshot() - before).futex, 0, "it does not wait for other callers");
     }
 
     #[test]
-    fn who_has_no_time_or_is_real_time_takes_another_connection() {
-        for (band, due, waits) in [(Band::of_thread(), Due::At(second(0)), 1), (every(), Due::Never, 0)] {
-            let played = play(band, 2);
-            let (mut first, mut other) = (played.connect(), played.connect());
-            first.bound();
-            other.bound();
-            let number = other.number;
+    fn late_or_real_time_caller_takes_another_connection() {
+        for (band, due, waits) in
+            [(Band::for_current_thread(), CallDeadline::At(second(0)), 1), (every(), CallDeadline::Never, 0)]
+        {
+            let fixture = fixture(band, 2);
+            let (mut first, mut other) = (fixture.connect(), fixture.connect());
+            first.set_band_declared();
+            other.set_band_declared();
+            let connection_id = other.connection_id;
             drop((first, other));
-            Pool::forget_hint();
-            let _tended = played.pool.slots[0].try_tend().unwrap();
+            Pool::forget_last_slot();
+            let _tended = fixture.pool.slots[0].try_checkout_for_maintenance().unwrap();
             let before = counters::snapshot();
-            assert_eq!(played.pool.idle(0, true, due).unwrap().number, number);
+            assert_eq!(fixture.pool.take_idle(0, true, due).unwrap().connection_id, connection_id);
             assert_eq!((counters::snapshot() - before).futex, waits, "{band:?}");
         }
     }
 
     #[test]
-    fn a_slot_in_use_is_not_looked_after() {
-        let played = play(Band::of_thread(), 2);
+    fn slot_in_use_gets_no_maintenance() {
+        let fixture = fixture(Band::for_current_thread(), 2);
         let locks = |at| {
-            drop(played.pool.idle(0, true, Due::Never));
+            drop(fixture.pool.take_idle(0, true, CallDeadline::Never));
             let before = counters::snapshot();
-            played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(9));
-            played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(9));
+            fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(9));
+            fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(9));
             (counters::snapshot() - before).locks
         };
-        drop(played.connect());
+        drop(fixture.connect());
         let in_use = locks(1);
         assert_eq!((locks(2), locks(3)), (in_use, in_use));
         let before = counters::snapshot();
-        played.pool.tidy(played.orb.core(), second(4), Duration::from_secs(9));
+        fixture.pool.run_maintenance(fixture.orb.core(), second(4), Duration::from_secs(9));
         assert_eq!((counters::snapshot() - before).locks, in_use / 2 + 1);
     }
 
     #[test]
-    fn who_looks_after_a_connection_does_not_use_it() {
-        let played = play(Band::of_thread(), 2);
-        drop(played.connect());
+    fn maintenance_does_not_count_as_use() {
+        let fixture = fixture(Band::for_current_thread(), 2);
+        drop(fixture.connect());
         for time in 1..=10 {
-            assert!(played.pool.slots[0].try_tend().unwrap().is_some());
-            played.pool.tidy(played.orb.core(), second(time), Duration::from_secs(9));
-            played.pool.sweep(played.orb.core());
-            assert!(played.pool.find(Slot::try_lock_owned, |_| false, None).is_none());
+            assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_some());
+            fixture.pool.run_maintenance(fixture.orb.core(), second(time), Duration::from_secs(9));
+            fixture.pool.close_hung_up(fixture.orb.core());
+            assert!(fixture.pool.find_slot(PoolSlot::try_checkout_owned, |_| false, None).is_none());
         }
-        assert!(played.pool.slots[0].try_tend().unwrap().is_none());
+        assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_none());
     }
 
-    /// Makes so many calls at once.
+    /// Makes 1,000 calls at one moment.
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {
@@ -620,99 +736,101 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_real_time_callers_are_always_watched() {
-        for (band, is_left) in [(Band::of_thread(), true), (every(), false)] {
-            let played = play(band, 1);
-            played.orb.core().watch_no_more();
-            let mut checkout = played.connect();
+    fn connections_of_real_time_callers_are_always_monitored() {
+        for (band, is_unmonitored) in [(Band::for_current_thread(), true), (every(), false)] {
+            let fixture = fixture(band, 1);
+            fixture.orb.core().pause_hangup_monitor();
+            let mut checkout = fixture.connect();
             call(&mut checkout);
-            assert_eq!(checkout.is_left(), is_left, "{band:?}");
+            assert_eq!(checkout.is_unmonitored(), is_unmonitored, "{band:?}");
         }
     }
 
     #[cfg(feature = "shared-memory")]
     #[test]
-    fn connections_over_shared_memory_are_always_watched() {
+    fn connections_over_shared_memory_are_always_monitored() {
         let path = std::env::temp_dir().join(format!("corelane-pool-{}", std::process::id()));
         let server = Orb::builder().listen(format!("shm:{}", path.display())).build().unwrap();
         let endpoint = Endpoint::shared_memory(path);
-        let pool = Arc::new(Pool::new([endpoint].into(), Sockets::default(), Band::of_thread(), 1));
+        let pool = Arc::new(Pool::new([endpoint].into(), SocketSettings::default(), Band::for_current_thread(), 1));
         let orb = Orb::builder().build().unwrap();
-        let mut checkout = pool.connect(orb.core(), None, || None, 0).unwrap();
+        let mut checkout = pool.acquire(orb.core(), None, || None, 0).unwrap();
         call(&mut checkout);
-        assert!(!checkout.is_left());
+        assert!(!checkout.is_unmonitored());
         drop((checkout, server));
     }
 
     #[test]
-    fn a_oneway_takes_another_connection_of_those_that_are_there() {
-        let played = play(Band::of_thread(), 2);
-        played.orb.core().watch_no_more();
-        let (mut first, second) = (played.connect(), played.connect());
-        let number = second.number;
+    fn oneway_avoids_a_connection_whose_peer_closed() {
+        let fixture = fixture(Band::for_current_thread(), 2);
+        fixture.orb.core().pause_hangup_monitor();
+        let (mut first, second) = (fixture.connect(), fixture.connect());
+        let connection_id = second.connection_id;
         call(&mut first);
-        assert!(first.is_left());
-        let peer = played.listener.accept().unwrap().0;
+        assert!(first.is_unmonitored());
+        let peer = fixture.listener.accept().unwrap().0;
         peer.shutdown(std::net::Shutdown::Write).unwrap();
         wait_for_end(&peer);
         drop((second, first));
-        Pool::forget_hint();
-        let taken = played.pool.idle(0, false, Due::Never).unwrap();
-        assert_eq!(taken.number, number);
-        assert!(played.pool.slots[0].try_lock().unwrap().is_none(), "the first is closed");
+        Pool::forget_last_slot();
+        let taken = fixture.pool.take_idle(0, false, CallDeadline::Never).unwrap();
+        assert_eq!(taken.connection_id, connection_id);
+        assert!(fixture.pool.slots[0].try_checkout().unwrap().is_none(), "the first is closed");
     }
 
     #[test]
-    fn shared_connections_end_when_nobody_uses_them() {
-        for band in [Band::of_thread(), every()] {
-            let played = play(band, 1);
-            let shared = || played.pool.shared(played.orb.core(), None).unwrap();
+    fn idle_multiplexed_connections_close() {
+        for band in [Band::for_current_thread(), every()] {
+            let fixture = fixture(band, 1);
+            let shared = || fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let first = shared();
             let (id, _pending) = first.register().unwrap();
-            let tidy = |at| played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(3));
-            (1..9).for_each(tidy);
-            first.forget(id);
-            (9..11).for_each(tidy);
+            let run_maintenance =
+                |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
+            (1..9).for_each(run_maintenance);
+            first.abandon(id);
+            (9..11).for_each(run_maintenance);
             assert!(first.is_open() && Arc::ptr_eq(&first, &shared()));
-            tidy(11);
+            run_maintenance(11);
             assert!(!first.is_open() && first.register().is_err(), "{band:?}");
             assert!(!Arc::ptr_eq(&first, &shared()), "the next one is new");
         }
     }
 
     #[test]
-    fn a_shared_connection_whose_server_takes_nothing_more_ends() {
-        for band in [Band::of_thread(), every()] {
-            let played = play(band, 1);
-            let connection = played.pool.shared(played.orb.core(), None).unwrap();
+    fn multiplexed_connection_closes_when_the_server_stops_reading() {
+        for band in [Band::for_current_thread(), every()] {
+            let fixture = fixture(band, 1);
+            let connection = fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let mut message = Encoder::new();
             message.write_raw(&vec![0; 32 << 20]);
             let soon = Some(Monotonic::now() + Duration::from_millis(1));
             let sent = connection.send(&mut connection.sender(None).unwrap(), &message, soon, None);
-            assert!(matches!(sent, Err((Written::Whole, Broken::TimedOut))));
+            assert!(matches!(sent, Err((BytesSent::All, ExchangeError::TimedOut))));
             assert!(connection.is_open(), "it is not its caller's alone");
-            let tidy = |at| played.pool.tidy(played.orb.core(), second(at), Duration::from_secs(3));
-            (1..4).for_each(tidy);
+            let run_maintenance =
+                |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
+            (1..4).for_each(run_maintenance);
             assert!(connection.is_open());
-            // What the kernel still takes at first is progress.
+            // The kernel's buffers take some bytes at first, which is progress.
             assert!((4..1000).any(|at| {
-                tidy(at);
+                run_maintenance(at);
                 !connection.is_open()
             }));
         }
     }
 
     #[test]
-    fn slots_of_real_time_callers_are_theirs_until_the_server_hangs_up() {
-        let played = play(every(), 1);
-        played.connect().bound();
+    fn real_time_connections_stay_open_until_the_server_hangs_up() {
+        let fixture = fixture(every(), 1);
+        fixture.connect().set_band_declared();
         for at in 1..4 {
-            played.pool.tidy(played.orb.core(), second(at), Duration::ZERO);
+            fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::ZERO);
         }
-        played.pool.sweep(played.orb.core());
-        let is_there = || played.pool.slots[0].try_lock().is_some_and(|slot| slot.is_some());
+        fixture.pool.close_hung_up(fixture.orb.core());
+        let is_there = || fixture.pool.slots[0].try_checkout().is_some_and(|slot| slot.is_some());
         assert!(is_there());
-        drop(played.listener.accept().unwrap());
+        drop(fixture.listener.accept().unwrap());
         let end = Monotonic::now() + Duration::from_secs(10);
         while is_there() {
             assert!(!end.is_past(), "it is still there");
@@ -721,19 +839,30 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_connect_begins_when_there_is_a_place() {
-        let played = play(Band::of_thread(), 1);
-        let taken = played.pool.free(0).unwrap();
+    fn connect_timeout_starts_when_a_slot_is_free() {
+        let fixture = fixture(Band::for_current_thread(), 1);
+        let taken = fixture.pool.take_free(0).unwrap();
         let asked = AtomicBool::new(false);
+        let who = OnceLock::new();
+        let is_asleep = || {
+            let Some(tid) = who.get().map(|tid: &Tid| tid.as_raw()) else { return false };
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+            // The state follows the name, which is in parentheses.
+            stat.rsplit_once(") ").unwrap().1.starts_with('S')
+        };
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
+                who.set(current_tid()).unwrap();
                 let until = || {
                     asked.store(true, Ordering::SeqCst);
                     None
                 };
-                played.pool.connect(played.orb.core(), None, until, 0).map(drop)
+                fixture.pool.acquire(fixture.orb.core(), None, until, 0).map(drop)
             });
-            std::thread::sleep(Duration::from_millis(20));
+            while !is_asleep() {
+                assert!(!waiter.is_finished(), "it did not wait for a place");
+                std::thread::yield_now();
+            }
             assert!(!asked.load(Ordering::SeqCst), "it runs while all places are taken");
             drop(taken);
             waiter.join().unwrap().unwrap();

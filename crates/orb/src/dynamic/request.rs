@@ -1,10 +1,10 @@
-//! Requests that are put together at run time.
+//! Requests that are built at run time.
 
 use std::fmt;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::eventfd::Wake;
+use corelane_sys::eventfd::EventFd;
 use corelane_wire::exception::minor;
 use corelane_wire::{AnyValue, CdrError, Encoder};
 
@@ -15,7 +15,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::invocation::{Deferred, Operation, Reply};
 use crate::object::ObjectRef;
 
-/// An operation to be called, its arguments, and the types of what comes back.
+/// An operation with its arguments and the types of its results.
 ///
 /// ```no_run
 /// use corelane::{Any, TypeCode};
@@ -33,7 +33,7 @@ use crate::object::ObjectRef;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct DynamicRequest {
     object: ObjectRef,
     operation: String,
     /// In and inout arguments, left to right.
@@ -45,21 +45,21 @@ pub struct Request {
     context: Option<Context>,
 }
 
-/// What an operation gave back.
+/// The results of an operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Response {
-    /// The result; of type void if there is none.
+pub struct DynamicResponse {
+    /// Return value; of type void if there is none.
     pub result: Any,
     /// Inout and out arguments, left to right.
     pub outputs: Vec<Any>,
 }
 
-/// How a dynamic call failed.
+/// The error of a dynamic call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestError {
-    /// The object raised an exception that [`Request::raises`] lists.
+    /// A user exception that [`DynamicRequest::raises`] lists.
     User(Any),
-    /// What any call may raise; a user exception that is not listed is UNKNOWN 1.
+    /// A system exception. A user exception that is not listed is UNKNOWN 1.
     System(SystemException),
 }
 
@@ -86,15 +86,16 @@ impl From<CdrError> for RequestError {
     }
 }
 
-/// Operations that the ORB itself calls; requests for them are BAD_PARAM 32.
+/// Operations that the ORB itself invokes; dynamic requests for them are BAD_PARAM 32.
 const IMPLICIT: [&str; 7] =
     ["_is_a", "_interface", "_non_existent", "_not_existent", "_repository_id", "_component", "_domain_managers"];
 
 impl ObjectRef {
-    /// A request to call an operation, by its name on the wire: `_get_x` and `_set_x` for an attribute `x`.
+    /// Creates a request for an operation, by its name on the wire: `_get_x` and `_set_x` for an
+    /// attribute `x`.
     #[must_use]
-    pub fn request(&self, operation: &str) -> Request {
-        Request {
+    pub fn request(&self, operation: &str) -> DynamicRequest {
+        DynamicRequest {
             object: self.clone(),
             operation: operation.to_owned(),
             arguments: Vec::new(),
@@ -106,15 +107,15 @@ impl ObjectRef {
     }
 }
 
-impl Request {
-    /// The next argument, which goes in.
+impl DynamicRequest {
+    /// Adds the next argument, of mode in.
     #[must_use]
     pub fn input(mut self, value: Any) -> Self {
         self.arguments.push(value);
         self
     }
 
-    /// The next argument, which goes in and comes back.
+    /// Adds the next argument, of mode inout.
     #[must_use]
     pub fn inout(mut self, value: Any) -> Self {
         self.outputs.push(value.type_code().clone());
@@ -122,51 +123,51 @@ impl Request {
         self
     }
 
-    /// The type of the next argument, which comes back.
+    /// Adds the type of the next argument, of mode out.
     #[must_use]
     pub fn output(mut self, type_code: TypeCode) -> Self {
         self.outputs.push(type_code);
         self
     }
 
-    /// The type of the result, which is void otherwise.
+    /// Sets the type of the return value, void by default.
     #[must_use]
     pub fn returns(mut self, type_code: TypeCode) -> Self {
         self.result = type_code;
         self
     }
 
-    /// The type of an exception that the operation may raise.
+    /// Adds the type of an exception that the operation may raise.
     #[must_use]
     pub fn raises(mut self, exception: TypeCode) -> Self {
         self.raises.push(exception);
         self
     }
 
-    /// The properties that go with the call; for an operation with a `context` clause, and for no other. All of them are sent:
-    /// [`Context::matching`] picks those that the clause asks for.
+    /// Sets the properties sent with the call; only for an operation with a `context` clause. All
+    /// of them are sent: [`Context::matching`] selects those that the clause names.
     #[must_use]
     pub fn context(mut self, context: Context) -> Self {
         self.context = Some(context);
         self
     }
 
-    /// Calls the operation and waits for what it gives back.
+    /// Calls the operation and waits for its results.
     ///
     /// # Errors
-    /// What the object raised, or the ORB: BAD_PARAM 32 for an implicit operation, BAD_TYPECODE 3 where null, void or an exception is the
-    /// type of an argument.
-    pub fn invoke(self) -> Result<Response, RequestError> {
+    /// The exception of the object or the ORB: BAD_PARAM 32 for an implicit operation, BAD_TYPECODE
+    /// 3 if null, void or an exception is the type of an argument.
+    pub fn invoke(self) -> Result<DynamicResponse, RequestError> {
         self.check()?;
         let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, self.context.as_ref(), encoder);
         let mut reply = self.object.invoke_raising(&Operation::new(&self.operation), &arguments)?;
         self.read(&mut reply)
     }
 
-    /// Calls the operation and does not wait: [`DeferredRequest::response`] gives what comes back.
+    /// Calls the operation without waiting. [`DeferredRequest::response`] returns the results.
     ///
     /// # Errors
-    /// Why the request could not be sent.
+    /// The reason why the request could not be sent.
     pub fn send_deferred(self) -> Result<DeferredRequest, SystemException> {
         self.check()?;
         let (arguments, context) = (self.arguments.clone(), self.context.clone());
@@ -178,7 +179,7 @@ impl Request {
     /// Calls a oneway operation.
     ///
     /// # Errors
-    /// Why the request could not be sent; BAD_PARAM 31 if something is to come back.
+    /// The reason why the request could not be sent; BAD_PARAM 31 if results are expected.
     pub fn send_oneway(self) -> Result<(), SystemException> {
         self.check_oneway()?;
         self.send_checked_oneway()
@@ -218,7 +219,7 @@ impl Request {
         Ok(())
     }
 
-    fn read(&self, reply: &mut Reply<'_>) -> Result<Response, RequestError> {
+    fn read(&self, reply: &mut Reply<'_>) -> Result<DynamicResponse, RequestError> {
         let core = Some(self.object.core().clone());
         if let Some(id) = reply.exception() {
             let Some(type_code) = self.raises.iter().find(|exception| exception.id() == id) else {
@@ -233,7 +234,7 @@ impl Request {
             each.collect::<Result<Vec<_>, _>>()
         })?;
         let mut values = values.into_iter().map(|value| Any::from_wire(value, core.clone()));
-        Ok(Response { result: values.next().unwrap_or_default(), outputs: values.collect() })
+        Ok(DynamicResponse { result: values.next().unwrap_or_default(), outputs: values.collect() })
     }
 }
 
@@ -244,21 +245,21 @@ fn write(arguments: &[Any], context: Option<&Context>, encoder: &mut Encoder<'_>
     context.map_or(Ok(()), |context| context.write(encoder))
 }
 
-/// A request that is under way. Dropping it gives the reply up.
+/// A request in progress. Dropping it abandons the reply.
 #[derive(Debug)]
 pub struct DeferredRequest {
-    request: Request,
+    request: DynamicRequest,
     deferred: Deferred,
 }
 
 impl DeferredRequest {
-    /// Whether [`response`](DeferredRequest::response) would not wait (`poll_response`).
+    /// Returns true if [`response`](DeferredRequest::response) would not wait (`poll_response`).
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.deferred.is_ready()
     }
 
-    /// When [`response`](DeferredRequest::response) stops waiting.
+    /// Returns the time at which [`response`](DeferredRequest::response) stops waiting.
     pub(super) fn deadline(&self) -> Option<Monotonic> {
         self.deferred.deadline()
     }
@@ -267,16 +268,16 @@ impl DeferredRequest {
         self.request.object.canceller()
     }
 
-    /// Has `bell` rung when the response is here; false if it is here already.
-    pub(super) fn ring(&self, bell: &Arc<Wake>) -> bool {
+    /// Signals `bell` when the response arrives. Returns false if it is already here.
+    pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.ring(bell)
     }
 
-    /// Waits for what the operation gives back (`get_response`).
+    /// Waits for the results of the operation (`get_response`).
     ///
     /// # Errors
-    /// What the object raised, or the ORB; BAD_INV_ORDER 12 when it was asked for before.
-    pub fn response(&mut self) -> Result<Response, RequestError> {
+    /// The exception of the object or the ORB; BAD_INV_ORDER 12 on a second call.
+    pub fn response(&mut self) -> Result<DynamicResponse, RequestError> {
         let mut reply = self.deferred.reply()?;
         self.request.read(&mut reply)
     }

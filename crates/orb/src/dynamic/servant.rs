@@ -1,4 +1,4 @@
-//! Servants that learn what is called, and with what, when it is called.
+//! Servants that learn an operation and its arguments at run time.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ use crate::context::Context;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::servant::{Servant, ServerCall, Skeleton};
 
-/// A servant for interfaces that are known only at run time. [`Servant::dynamic`] makes something of it that a POA activates.
+/// A servant for interfaces that are known only at run time. [`Servant::dynamic`] wraps it for
+/// activation in a POA.
 ///
 /// ```
 /// use corelane::dynamic::{DynamicServant, ServerRequest};
@@ -36,24 +37,23 @@ use crate::servant::{Servant, ServerCall, Skeleton};
 /// }
 /// ```
 pub trait DynamicServant: Send + Sync + 'static {
-    /// The repository ids of the interface and all its bases, the most derived first.
+    /// Returns the repository ids of the interface and all its bases, the most derived first.
     fn repository_ids(&self) -> &'static [&'static str];
 
     /// Runs an operation.
     ///
     /// # Errors
-    /// BAD_OPERATION for one that there is not; whatever else the caller is to get.
+    /// BAD_OPERATION for an unknown operation; any other exception for the caller.
     fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException>;
 }
 
-/// A request on its way through a [`DynamicServant`].
+/// A request as a [`DynamicServant`] processes it.
 pub struct ServerRequest<'c, 'm> {
     operation: &'c str,
     call: &'c mut ServerCall<'m>,
     state: State,
 }
 
-/// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unread,
@@ -63,16 +63,18 @@ enum State {
 }
 
 impl ServerRequest<'_, '_> {
-    /// The operation by its name on the wire.
+    /// Returns the operation's name on the wire.
     #[must_use]
     pub fn operation(&self) -> &str {
         self.operation
     }
 
-    /// Reads the in and inout arguments, whose types are given from left to right. Once, and before the reply.
+    /// Reads the in and inout arguments. `types` are their types from left to right. May be called
+    /// once, before the reply.
     ///
     /// # Errors
-    /// MARSHAL for arguments that are not of the types; BAD_INV_ORDER 7 a second time, or after the reply.
+    /// MARSHAL for arguments that are not of the types; BAD_INV_ORDER 7 for a second call, or after
+    /// the reply.
     pub fn arguments(&mut self, types: &[TypeCode]) -> Result<Vec<Any>, SystemException> {
         if self.state != State::Unread {
             return Err(SystemException::new(
@@ -91,10 +93,12 @@ impl ServerRequest<'_, '_> {
         Ok(values)
     }
 
-    /// Reads the properties that came with the call of an operation with a `context` clause. Once, behind the arguments.
+    /// Reads the properties sent with the call of an operation with a `context` clause. May be
+    /// called once, after the arguments.
     ///
     /// # Errors
-    /// MARSHAL for octets that are no properties; BAD_INV_ORDER 8 before the arguments were read, a second time, or after the reply.
+    /// MARSHAL for malformed properties; BAD_INV_ORDER 8 before the arguments are read, for a
+    /// second call, or after the reply.
     pub fn context(&mut self) -> Result<Context, SystemException> {
         if self.state != State::Read {
             return Err(SystemException::new(
@@ -107,10 +111,10 @@ impl ServerRequest<'_, '_> {
         Ok(Context::read(self.call.arguments())?)
     }
 
-    /// Answers with the result, if there is one, and the inout and out arguments from left to right.
+    /// Replies with the return value, if any, and the inout and out arguments from left to right.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 9 after an answer; values that cannot be marshalled.
+    /// BAD_INV_ORDER 9 after a reply; errors of values that cannot be marshalled.
     pub fn reply(&mut self, values: &[Any]) -> Result<(), SystemException> {
         self.answer()?;
         let e = self.call.reply();
@@ -120,10 +124,10 @@ impl ServerRequest<'_, '_> {
         Ok(())
     }
 
-    /// Answers with a user exception.
+    /// Replies with a user exception.
     ///
     /// # Errors
-    /// BAD_PARAM 21 for something else; BAD_INV_ORDER 9 after an answer.
+    /// BAD_PARAM 21 for a value that is no exception; BAD_INV_ORDER 9 after a reply.
     pub fn raise(&mut self, exception: &Any) -> Result<(), SystemException> {
         if exception.type_code().resolved().kind() != Kind::Except {
             return Err(SystemException::new(
@@ -155,7 +159,7 @@ impl fmt::Debug for ServerRequest<'_, '_> {
     }
 }
 
-/// Stands between requests and a dynamic servant.
+/// Adapts a dynamic servant to the skeleton interface.
 struct DynamicSkeleton<S>(S);
 
 impl<S: DynamicServant> Skeleton for DynamicSkeleton<S> {
@@ -170,7 +174,7 @@ impl<S: DynamicServant> Skeleton for DynamicSkeleton<S> {
 }
 
 impl Servant {
-    /// A servant for interfaces that are known only at run time.
+    /// Creates a servant for interfaces that are known only at run time.
     pub fn dynamic(servant: impl DynamicServant) -> Servant {
         Servant::new(DynamicSkeleton(servant))
     }

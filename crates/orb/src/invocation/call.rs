@@ -1,5 +1,5 @@
-//! One call: a connection, the request out, the reply in. What nearly every call does is here and takes no detour; whatever else
-//! happens is the [driver](super::driver)'s.
+//! One call: take a connection, send the request, receive the reply. This is the fast path of
+//! nearly every call; the [driver](super::driver) handles all other cases.
 
 use std::hint::cold_path;
 use std::io;
@@ -19,97 +19,101 @@ use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Limits, Octets};
 
 use super::Operation;
 use super::driver::Driver;
-use super::machine::{Input, Written};
-use super::reply::{Body, Reply, read_results};
-use super::target::{Binding, Profile, RareTarget, Target};
-use crate::client::connection::{Broken, ClientConnection, OWNED_FROM, Received};
+use super::machine::{BytesSent, LastMessage, MachineInput};
+use super::reply::{Reply, ReplyBody, read_results};
+use super::target::{AlternateTarget, Binding, TargetProfiles, UsableProfile};
+use crate::client::connection::{ClientConnection, ExchangeError, MIN_OWNED_BYTES, ReceivedMessage};
 use crate::client::pool::Checkout;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
+use crate::memory::over_budget;
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::policy::{Due, SyncScope, Timeout};
-use crate::rt::client::Chosen;
-use crate::server::serving;
+use crate::policy::{CallDeadline, SyncScope, Timeout};
+use crate::rt::client::Selection;
+use crate::server::nested_wait;
 
-/// How arguments are written; called again for every attempt, because version, alignment and code sets may differ.
-pub(crate) type Arguments<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
+/// Writes the arguments. Called again for every attempt, because version, alignment and code sets
+/// may differ.
+pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
-/// A two-way call through `object`.
+/// Makes a two-way call through `object`.
 pub(crate) fn invoke<'r, 'a>(
     object: &'r ObjectRef,
     operation: &Operation<'_>,
-    arguments: Arguments<'_, 'a>,
+    arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
     let core = object.core();
     if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
         return crate::poa::invoke_local(core, object, operation, arguments);
     }
-    if crate::rt::client::has_policies_of_thread() {
+    if crate::rt::client::has_thread_policies() {
         return invoke_as(core, object, operation, arguments);
     }
-    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
+    let request = RequestSpec::Call { operation, response: ResponseExpected::Target, arguments };
     core.check_usable()?;
-    Call::new(core, object, request).run_out_of_line(object)?.ok_or_else(no_reply_wanted)
+    Invocation::new(core, object, request).run_out_of_line(object)?.ok_or_else(missing_reply)
 }
 
-/// The same under the policies of the calling thread, or through a reference that does not last as long as the reply.
+/// Makes a call under the calling thread's policies, or through a reference that the reply
+/// outlives.
 #[cold]
 pub(crate) fn invoke_as<'r, 'a>(
     core: &'r Arc<Core>,
     object: &ObjectRef,
     operation: &Operation<'_>,
-    arguments: Arguments<'_, 'a>,
+    arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
-    let object = &crate::rt::client::under_policies_of_thread(core, object);
-    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
+    let object = &crate::rt::client::with_thread_policies(core, object);
+    let request = RequestSpec::Call { operation, response: ResponseExpected::Target, arguments };
     core.check_usable()?;
-    Call::new(core, object, request).run()?.ok_or_else(no_reply_wanted)
+    Invocation::new(core, object, request).run()?.ok_or_else(missing_reply)
 }
 
-/// What reads the results of a call.
-pub(crate) type Results<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
+/// Reads the results of a call.
+pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// What [`invoke`] does, with `results`, which read them where they have arrived; what nearly every stub does, so it is there once for all of them. A reply
-/// is one that they have not read: it is a user exception, or came in another way.
+/// Makes a call as [`invoke`] does; `results` reads the results where they have arrived. Nearly
+/// every stub shares this code. Returns a reply that `results` has not read: a user exception, or
+/// one that took another path.
 #[inline(never)]
 pub(crate) fn call<'r, 'a>(
     object: &'r ObjectRef,
     operation: &Operation<'_>,
-    arguments: Arguments<'_, 'a>,
-    results: Results<'_>,
+    arguments: ArgumentWriter<'_, 'a>,
+    results: ResultReader<'_>,
 ) -> Result<Option<Reply<'r>>, SystemException> {
     let core = object.core();
     if (object.binding().may_be_local(core) && object.binding().forwarded().is_none())
-        || crate::rt::client::has_policies_of_thread()
+        || crate::rt::client::has_thread_policies()
     {
         return invoke(object, operation, arguments).map(Some);
     }
-    let request = Request::Call { operation, response: ResponseExpected::Target, arguments };
+    let request = RequestSpec::Call { operation, response: ResponseExpected::Target, arguments };
     core.check_usable()?;
-    Call::new(core, object, request).run_through(object, results)
+    Invocation::new(core, object, request).run_inline(object, results)
 }
 
 #[cold]
-fn no_reply_wanted() -> SystemException {
+fn missing_reply() -> SystemException {
     SystemException::new(Kind::Internal, 0, Completion::Maybe)
 }
 
-/// A oneway call.
+/// Makes a oneway call.
 pub(crate) fn oneway<'a>(
     object: &ObjectRef,
     operation: &Operation<'_>,
     scope: SyncScope,
-    arguments: Arguments<'_, 'a>,
+    arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<(), SystemException> {
     let core = object.core();
     if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
         return crate::poa::send_local(object, operation, arguments);
     }
     let replaced;
-    let object = if crate::rt::client::has_policies_of_thread() {
-        replaced = crate::rt::client::under_policies_of_thread(core, object);
+    let object = if crate::rt::client::has_thread_policies() {
+        replaced = crate::rt::client::with_thread_policies(core, object);
         &replaced
     } else {
         object
@@ -120,38 +124,38 @@ pub(crate) fn oneway<'a>(
         SyncScope::Target => ResponseExpected::Target,
     };
     core.check_usable()?;
-    let mut call = Call::new(core, object, Request::Call { operation, response, arguments });
-    call.may_be_held = scope == SyncScope::None;
+    let mut call = Invocation::new(core, object, RequestSpec::Call { operation, response, arguments });
+    call.may_batch = scope == SyncScope::None;
     call.run_out_of_line(object).map(drop)
 }
 
-/// Asks the server where the object is; forwards are followed and remembered.
+/// Asks the server for the object; follows and remembers forwards.
 #[cold]
 pub(crate) fn locate(object: &ObjectRef) -> Result<(), SystemException> {
     if object.binding().may_be_local(object.core()) {
         return crate::poa::locate_local(object);
     }
-    let object = &crate::rt::client::under_policies_of_thread(object.core(), object);
+    let object = &crate::rt::client::with_thread_policies(object.core(), object);
     object.core().check_usable()?;
-    Driver::new(Call::new(object.core(), object, Request::Locate)).run().map(drop)
+    Driver::new(Invocation::new(object.core(), object, RequestSpec::Locate)).run().map(drop)
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Request<'c, 'a> {
-    Call { operation: &'c Operation<'c>, response: ResponseExpected, arguments: Arguments<'c, 'a> },
+pub(super) enum RequestSpec<'c, 'a> {
+    Call { operation: &'c Operation<'c>, response: ResponseExpected, arguments: ArgumentWriter<'c, 'a> },
     Locate,
 }
 
-/// Requests up to this size are taken by the transport without waiting for the peer.
-const TAKEN_AT_ONCE: usize = 16 * 1024;
+/// Size in bytes up to which the transport takes a request without waiting for the peer.
+const MAX_UNBLOCKED_BYTES: usize = 16 * 1024;
 
-/// What a reply or locate reply begins with.
+/// The decoded header of a Reply or LocateReply message.
 pub(super) struct ReplyHead {
     pub(super) request_id: u32,
     pub(super) status: ReplyStatus,
     pub(super) body_at: usize,
-    /// The server does not know the object that it was asked to locate.
-    missing: bool,
+    /// True if the server does not know the object that it was asked to locate.
+    is_object_missing: bool,
 }
 
 impl ReplyHead {
@@ -164,7 +168,7 @@ impl ReplyHead {
                     request_id: reply.request_id,
                     status: reply.status,
                     body_at: reply.body_at,
-                    missing: false,
+                    is_object_missing: false,
                 })
             }
             MessageKind::LocateReply => Self::of_locate(&giop::LocateReply::parse(octets, header)?),
@@ -180,132 +184,152 @@ impl ReplyHead {
             LocateStatus::SystemException => ReplyStatus::SystemException,
             LocateStatus::NeedsAddressingMode => ReplyStatus::NeedsAddressingMode,
         };
-        let missing = reply.status == LocateStatus::UnknownObject;
-        Ok(ReplyHead { request_id: reply.request_id, status, body_at: reply.body_at, missing })
+        let is_object_missing = reply.status == LocateStatus::UnknownObject;
+        Ok(ReplyHead { request_id: reply.request_id, status, body_at: reply.body_at, is_object_missing })
     }
 }
 
-/// A reply in its connection's buffer, which is done with however reading it ends.
-struct Arrived<'c> {
+/// A reply in its connection's buffer; consumed on drop, even if reading it fails.
+struct ReplyGuard<'c> {
     connection: &'c mut ClientConnection,
     length: usize,
 }
 
-impl Drop for Arrived<'_> {
+impl Drop for ReplyGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.connection.consume(self.length);
     }
 }
 
-/// What an attempt came to that is neither a result nor a user exception.
-pub(super) enum Trouble {
-    /// The object is elsewhere.
+/// The outcome of an attempt that has no result and no user exception.
+pub(super) enum AttemptError {
+    /// The object has moved to this reference.
     Forward(Ior),
     /// The reply is a system exception.
     Raised(SystemException),
     /// The server wants another form of target address.
     NeedsAddressing(AddressingMode),
-    /// The attempt failed on the way.
-    Failed(Input, Detail),
-    /// The call cannot be made, or its reply not be read.
+    /// The attempt failed before a reply came.
+    Failed(MachineInput, Detail),
+    /// The call cannot be made, or its reply cannot be read.
     Refused(SystemException),
 }
 
-/// A result or user exception, or nothing if no reply is wanted.
-pub(super) type Outcome<'r> = Result<Option<Reply<'r>>, Box<Trouble>>;
+/// A result or user exception; `None` if no reply is wanted.
+pub(super) type AttemptResult<'r> = Result<Option<Reply<'r>>, Box<AttemptError>>;
 
-/// Where an attempt goes.
+/// The target and profile of an attempt.
 #[derive(Clone, Copy)]
-pub(super) struct Way<'t> {
-    pub(super) target: &'t Target,
-    pub(super) profile: &'t Profile,
+pub(super) struct Route<'t> {
+    pub(super) target: &'t TargetProfiles,
+    pub(super) profile: &'t UsableProfile,
     pub(super) addressing: AddressingMode,
 }
 
-impl<'t> Way<'t> {
-    /// The first profile and its connections, where calls may begin with it. It is part of its caller, always: handed back, it would go
-    /// through memory.
+impl<'t> Route<'t> {
+    /// Returns the profile that answered last and its connections, if calls may begin with it.
+    /// Always inlined, because a returned pair would go through memory.
     #[inline(always)]
-    fn first(core: &Core, binding: &'t Binding) -> Option<(Self, Chosen<'t>)> {
-        if !binding.begins_at_first() {
-            return None;
-        }
+    fn preferred(core: &Core, binding: &'t Binding) -> Option<(Self, Selection<'t>)> {
+        let at = binding.preferred_profile()?;
         let target = binding.original(core);
-        let profile = target.profiles.first()?;
-        let chosen = profile.choose(core).ok()?;
-        Some((Way { target, profile, addressing: AddressingMode::Key }, chosen))
+        let profile = target.profiles.get(at)?;
+        let chosen = profile.select_pool(core).ok()?;
+        Some((Route { target, profile, addressing: AddressingMode::Key }, chosen))
     }
 }
 
-/// What stays the same from attempt to attempt.
+impl Route<'_> {
+    #[cold]
+    fn profile_index(self) -> usize {
+        self.target.profiles.iter().position(|profile| std::ptr::eq(profile, self.profile)).unwrap_or(0)
+    }
+}
+
+/// The part of a call that all its attempts share.
 #[derive(Clone)]
-pub(super) struct Call<'r, 'c, 'a> {
+pub(super) struct Invocation<'r, 'c, 'a> {
     pub(super) core: &'r Arc<Core>,
     pub(super) object: &'c ObjectRef,
-    pub(super) request: Request<'c, 'a>,
-    pub(super) due: Due,
-    /// What the request says of its priority (RTCorbaPriority), as the connection at hand was chosen.
+    pub(super) request: RequestSpec<'c, 'a>,
+    pub(super) due: CallDeadline,
+    /// The priority that the request carries (RTCorbaPriority), given by the current connection.
     pub(super) priority: Option<i16>,
-    /// With `_bind_priority_band` (RTCorbaPriorityRange): what the connection is to carry.
+    /// The priorities that the connection is to carry, for `_bind_priority_band`
+    /// (RTCorbaPriorityRange).
     pub(super) range: Option<(i16, i16)>,
-    /// The request may wait on its connection for others to go out with.
-    pub(super) may_be_held: bool,
-    /// Connections from this number on were begun after it.
-    pub(super) began: u64,
-    /// The server is told how much of the time is left.
-    pub(super) tells: bool,
+    /// True if the request may wait on its connection until others are sent.
+    pub(super) may_batch: bool,
+    /// Id of the first connection that was made after the call began.
+    pub(super) first_new_connection: u64,
+    /// True if the server is told the time left.
+    pub(super) sends_deadline: bool,
 }
 
-impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
-    /// Whoever makes one has [asked](Core::check_usable) the ORB. Here it would be moved out of a `Result`, and it is to stay where it is made.
+impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
+    /// Starts a call. The caller has [checked](Core::check_usable) the ORB: a check here would
+    /// return a `Result` and move the call out of it.
     #[inline]
-    pub(super) fn new(core: &'r Arc<Core>, object: &'c ObjectRef, request: Request<'c, 'a>) -> Self {
+    pub(super) fn new(core: &'r Arc<Core>, object: &'c ObjectRef, request: RequestSpec<'c, 'a>) -> Self {
         probe!("call begun");
-        let (timeout, began) = (object.timeout(), core.upcoming_connection());
-        let (due, tells) = (Due::of(timeout), matches!(timeout, Timeout::Precise(_)));
-        Call { core, object, request, due, priority: None, range: None, may_be_held: false, began, tells }
+        let (timeout, first_new_connection) = (object.timeout(), core.peek_connection_id());
+        let (due, sends_deadline) = (CallDeadline::from_timeout(timeout), matches!(timeout, Timeout::Precise(_)));
+        Invocation {
+            core,
+            object,
+            request,
+            due,
+            priority: None,
+            range: None,
+            may_batch: false,
+            first_new_connection,
+            sends_deadline,
+        }
     }
 
-    /// What the machine would say of a call to which nothing happens: the first profile, a connection that is there, send. `object` is the
-    /// call's own, and lends the connection. No reply if `results` have been read.
+    /// Makes a call on the fast path: the preferred profile, an idle connection, send. These are
+    /// the machine's decisions for a call without failures. `object` is the call's own and lends
+    /// the connection. Returns no reply if `results` has read it.
     ///
-    /// It is part of its caller, always, as is what it calls on the way to the read that waits for the reply: the kernel may
-    /// fill the processor's return stack buffer when it runs another process meanwhile (docs/decisions/0010-into-the-kernel-and-back.md).
+    /// Always inlined, as are its callees up to the read that waits for the reply. The kernel may
+    /// refill the processor's return stack buffer when another process runs in between
+    /// (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
-    fn run_through(
+    fn run_inline(
         &mut self,
         object: &'r ObjectRef,
-        results: Results<'_>,
+        results: ResultReader<'_>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((way, chosen)) = Way::first(self.core, object.binding())
-            && let Some(connection) = chosen.pool.lend_idle(true, self.due)
+        if let Some((route, chosen)) = Route::preferred(self.core, object.binding())
+            && let Some(connection) = chosen.pool.borrow_idle(true, self.due)
         {
             self.priority = chosen.priority;
-            return self.exchange(way, connection, Some(results));
+            return self.exchange(route, connection, Some(results));
         }
         Driver::new(self.clone()).run()
     }
 
-    /// The same where the caller reads the results. No reply if none is wanted.
+    /// Makes a call on the fast path; the caller reads the results. Returns no reply if none is
+    /// wanted.
     #[inline(never)]
     fn run_out_of_line(&mut self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((way, chosen)) = Way::first(self.core, object.binding())
-            && let Some(connection) = chosen.pool.lend_idle(self.wants_reply(), self.due)
+        if let Some((route, chosen)) = Route::preferred(self.core, object.binding())
+            && let Some(connection) = chosen.pool.borrow_idle(self.wants_reply(), self.due)
         {
             self.priority = chosen.priority;
-            return self.exchange_out_of_line(way, connection);
+            return self.exchange_out_of_line(route, connection);
         }
         Driver::new(self.clone()).run()
     }
 
-    /// The same where the reply may outlive the object.
+    /// Makes a call on the fast path; the reply may outlive the object.
     fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((way, chosen)) = Way::first(self.core, self.object.binding())
-            && let Some(connection) = chosen.pool.idle(0, true, self.due)
+        if let Some((route, chosen)) = Route::preferred(self.core, self.object.binding())
+            && let Some(connection) = chosen.pool.take_idle(0, true, self.due)
         {
             self.priority = chosen.priority;
-            return self.exchange_out_of_line(way, connection);
+            return self.exchange_out_of_line(route, connection);
         }
         Driver::new(self.clone()).run()
     }
@@ -313,115 +337,122 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     #[inline(never)]
     fn exchange_out_of_line(
         &mut self,
-        way: Way<'_>,
+        route: Route<'_>,
         connection: Checkout<'r>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        self.exchange(way, connection, None)
+        self.exchange(route, connection, None)
     }
 
-    /// The connection stays where it is until all is done: moved, it would be read before it had left the processor's store buffer, which
-    /// takes longer than most of what is done here.
+    /// Sends the request and reads the reply. The connection is not moved until the end: a move
+    /// would stall store forwarding (docs/performance.md).
     #[inline(always)]
     fn exchange(
         &mut self,
-        way: Way<'_>,
+        route: Route<'_>,
         mut connection: Checkout<'r>,
-        results: Option<Results<'_>>,
+        results: Option<ResultReader<'_>>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        let id = match self.transmit(way, &mut connection) {
+        let id = match self.transmit(route, &mut connection) {
             Ok(Some(id)) => id,
             Ok(None) => {
-                self.object.binding().note_bound_at_first(way.profile);
+                self.object.binding().record_first_reply(route.profile);
                 return Ok(None);
             }
-            Err(trouble) => return self.try_again(connection, *trouble),
+            Err(error) => return self.retry_from(route, connection, *error),
         };
         let own = &mut *connection;
-        let heard = match own.hear(self.due, self.object.canceller()) {
-            Ok(heard) => heard,
+        let is_read = match own.read_reply_fast(self.due, self.object.canceller()) {
+            Ok(is_read) => is_read,
             Err(broken) => {
-                let trouble = self.no_reply(way, &mut connection, id, broken);
-                return self.try_again(connection, *trouble);
+                let error = self.on_no_reply(route, &mut connection, id, broken);
+                return self.retry_from(route, connection, *error);
             }
         };
-        if heard && let Some(header) = own.plain_reply(id, &self.core.config().limits) {
+        if is_read && let Some(header) = own.plain_reply(id, &self.core.config().limits) {
             probe!("reply read", id.into());
-            self.object.binding().note_bound_at_first(way.profile);
-            return self.take(way, connection, header, results);
+            self.object.binding().record_first_reply(route.profile);
+            return self.deliver(route, connection, header, results);
         }
-        match self.await_reply(way, connection, id, !heard) {
+        match self.await_reply(route, connection, id, !is_read) {
             Ok(reply) => {
-                self.object.binding().note_bound_at_first(way.profile);
+                self.object.binding().record_first_reply(route.profile);
                 Ok(reply)
             }
-            Err(trouble) => Driver::new(self.clone()).go_on(*trouble, false),
+            Err(error) => Driver::new(self.clone()).resume_after(*error, route.profile_index(), false),
         }
     }
 
-    /// A [plain](giop::Reply::plain) reply has come.
+    /// Delivers a [plain](giop::Reply::plain) reply.
     #[inline]
-    pub(super) fn take(
+    pub(super) fn deliver(
         &self,
-        way: Way<'_>,
+        route: Route<'_>,
         mut connection: Checkout<'r>,
         header: Header,
-        results: Option<Results<'_>>,
+        results: Option<ResultReader<'_>>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
         let own = &mut *connection;
-        let codec = (header.endian, header.version, own.announced.unwrap_or(way.profile.default_code_sets));
+        let codec = (header.endian, header.version, own.announced.unwrap_or(route.profile.default_code_sets));
         let Some(results) = results else {
-            let body = Body::InPlace(connection, header.total());
-            return Ok(Some(Reply::new(body, self.core, giop::Reply::PLAIN, codec)));
+            let body = ReplyBody::InPlace(connection, header.total_len());
+            return Ok(Some(Reply::new(body, self.core, giop::Reply::PLAIN_LEN, codec)));
         };
-        let arrived = Arrived { connection: own, length: header.total() };
-        let octets = arrived.connection.in_place(arrived.length);
-        read_results(self.core, octets, None, giop::Reply::PLAIN, codec, results).map(|_| None)
+        let arrived = ReplyGuard { connection: own, length: header.total_len() };
+        let octets = arrived.connection.front_message(arrived.length);
+        read_results(self.core, octets, None, giop::Reply::PLAIN_LEN, codec, results).map(|_| None)
     }
 
-    /// The first attempt, on `connection`, came to nothing.
+    /// Hands the call to the driver after the first attempt, on `connection`, failed.
     #[cold]
-    fn try_again(&self, connection: Checkout<'_>, trouble: Trouble) -> Result<Option<Reply<'r>>, SystemException> {
-        // The next attempt may want it.
+    fn retry_from(
+        &self,
+        route: Route<'_>,
+        connection: Checkout<'_>,
+        error: AttemptError,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
+        // The next attempt may need it.
         drop(connection);
-        Driver::new(self.clone()).go_on(trouble, false)
+        Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }
 
     /// Writes the request on `connection` and reads its reply.
-    pub(super) fn attempt(&mut self, way: Way<'_>, mut connection: Checkout<'r>) -> Outcome<'r> {
-        match self.transmit(way, &mut connection)? {
-            Some(id) => self.await_reply(way, connection, id, true),
+    pub(super) fn attempt(&mut self, route: Route<'_>, mut connection: Checkout<'r>) -> AttemptResult<'r> {
+        match self.transmit(route, &mut connection)? {
+            Some(id) => self.await_reply(route, connection, id, true),
             None => Ok(None),
         }
     }
 
-    /// Writes the request on `connection`. The request id, if a reply is to be waited for.
+    /// Writes the request on `connection`. Returns the request id if a reply is wanted.
     #[inline]
     pub(super) fn transmit(
         &mut self,
-        way: Way<'_>,
+        route: Route<'_>,
         connection: &mut Checkout<'_>,
-    ) -> Result<Option<u32>, Box<Trouble>> {
-        // Again: it may have been chosen for want of another.
-        if !self.wants_reply() && !connection.takes_oneways() {
-            let broken = Broken::Io(io::ErrorKind::ConnectionAborted.into());
-            return Err(self.lost(connection, Phase::Send, Written::Nothing, broken));
+    ) -> Result<Option<u32>, Box<AttemptError>> {
+        // Checked again: the pool may have chosen this connection for lack of another.
+        if !self.wants_reply() && !connection.ensure_monitored() {
+            let broken = ExchangeError::Io(io::ErrorKind::ConnectionAborted.into());
+            let id = connection.request_id();
+            return Err(self.connection_lost(connection, id, BytesSent::None, broken));
         }
         let own = &mut **connection;
         let id = own.request_id();
-        let announce = self.to_announce(way, own.announced);
+        let announce = self.code_sets_to_announce(route, own.announced);
         let announced = own.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut own.request_memory));
-        encoder.set_code_sets(announced.unwrap_or(way.profile.default_code_sets));
-        if let Err(error) = self.write(&mut encoder, way, id, announce) {
+        encoder.set_code_sets(announced.unwrap_or(route.profile.default_code_sets));
+        if let Err(error) = self.write(&mut encoder, route, id, announce) {
+            let exception = crate::trail::unwritable(error, "argument ", &encoder);
             own.request_memory = encoder.take_buffer();
-            return Err(refused(error.into()));
+            return Err(refuse(exception));
         }
-        // Only now: arguments may panic while they are written.
+        // Not earlier: the arguments may panic while they are written.
         own.announced = announced;
         probe!("request marshalled", id.into());
-        if self.may_be_held
+        if self.may_batch
             && let Some(message) = encoder.contiguous()
-            && connection.hold(message, self.core)
+            && connection.buffer_oneway(message, self.core)
         {
             cold_path();
             connection.request_memory = encoder.take_buffer();
@@ -430,30 +461,47 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         let own = &mut **connection;
         let sent = own.send(&encoder, id, self.due, self.core.config().fragment_size);
         probe!("request sent", id.into());
-        if encoder.len() > TAKEN_AT_ONCE {
+        if encoder.len() > MAX_UNBLOCKED_BYTES {
             cold_path();
-            self.due = self.due.after_a_while();
+            self.due = self.due.after_slow_step();
         }
         own.request_memory = encoder.take_buffer();
-        if let Err((written, broken)) = sent {
-            return Err(self.lost(connection, Phase::Send, written, broken));
+        if let Err((bytes_sent, broken)) = sent {
+            return self.on_incomplete_send(connection, id, bytes_sent, broken);
         }
         Ok(self.wants_reply().then_some(id))
     }
 
-    /// The code sets to tell the server with this request, if it has not been told.
+    /// Handles a request that was sent in part. The server may have replied to that part, so the
+    /// caller reads on.
+    #[cold]
+    fn on_incomplete_send(
+        &self,
+        connection: &mut Checkout<'_>,
+        id: u32,
+        bytes_sent: BytesSent,
+        broken: ExchangeError,
+    ) -> Result<Option<u32>, Box<AttemptError>> {
+        if bytes_sent == BytesSent::Some && matches!(broken, ExchangeError::Io(_)) && self.wants_reply() {
+            connection.mark_truncated();
+            return Ok(Some(id));
+        }
+        Err(self.connection_lost(connection, id, bytes_sent, broken))
+    }
+
+    /// Returns the code sets to announce with this request, if the server does not know them yet.
     #[inline]
-    pub(super) fn to_announce(&self, way: Way<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
+    pub(super) fn code_sets_to_announce(&self, route: Route<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
         match &self.request {
-            Request::Call { .. } if announced.is_none() => way.profile.code_sets,
-            // A LocateRequest has no contexts to announce anything in.
+            RequestSpec::Call { .. } if announced.is_none() => route.profile.code_sets,
+            // A LocateRequest has no service contexts.
             _ => None,
         }
     }
 
     #[inline]
     pub(super) fn wants_reply(&self) -> bool {
-        !matches!(&self.request, Request::Call { response: ResponseExpected::None, .. })
+        !matches!(&self.request, RequestSpec::Call { response: ResponseExpected::None, .. })
     }
 
     /// Writes the whole message.
@@ -461,22 +509,22 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
     pub(super) fn write(
         &self,
         encoder: &mut Encoder<'a>,
-        way: Way<'_>,
+        route: Route<'_>,
         id: u32,
         announce: Option<CodeSets>,
     ) -> Result<(), CdrError> {
-        let Request::Call { operation, response, arguments } = &self.request else {
-            return self.write_otherwise(encoder, way, id, announce);
+        let RequestSpec::Call { operation, response, arguments } = &self.request else {
+            return self.write_extended(encoder, route, id, announce);
         };
-        let says_more = announce.is_some() || self.priority.is_some() || self.range.is_some() || self.tells;
-        if says_more || way.addressing != AddressingMode::Key {
-            return self.write_otherwise(encoder, way, id, announce);
+        let says_more = announce.is_some() || self.priority.is_some() || self.range.is_some() || self.sends_deadline;
+        if says_more || route.addressing != AddressingMode::Key {
+            return self.write_extended(encoder, route, id, announce);
         }
         let head = RequestHead {
-            version: way.profile.version,
+            version: route.profile.version,
             request_id: id,
             response: *response,
-            target: giop::Target::Key(&way.profile.object_key),
+            target: giop::Target::Key(&route.profile.object_key),
             operation: operation.name().as_bytes(),
             contexts: &[],
         };
@@ -485,31 +533,33 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         giop::finish(encoder)
     }
 
-    /// The same with service contexts, with another form of address, or of a LocateRequest.
+    /// Writes a message with service contexts or another form of address, or a LocateRequest.
     #[inline(never)]
-    fn write_otherwise(
+    fn write_extended(
         &self,
         encoder: &mut Encoder<'a>,
-        way: Way<'_>,
+        route: Route<'_>,
         id: u32,
         announce: Option<CodeSets>,
     ) -> Result<(), CdrError> {
-        let rare;
-        let target = match way.addressing {
-            AddressingMode::Key => giop::Target::Key(&way.profile.object_key),
+        let alternate;
+        let target = match route.addressing {
+            AddressingMode::Key => giop::Target::Key(&route.profile.object_key),
             mode => {
-                rare = RareTarget::new(&way.target.ior, way.profile.index, encoder.endian())?;
-                rare.target(mode)
+                alternate = AlternateTarget::new(&route.target.ior, route.profile.index, encoder.endian())?;
+                alternate.target(mode)
             }
         };
-        let Request::Call { operation, response, arguments } = &self.request else {
-            return giop::write_locate_request(encoder, way.profile.version, id, &target);
+        let RequestSpec::Call { operation, response, arguments } = &self.request else {
+            return giop::write_locate_request(encoder, route.profile.version, id, &target);
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
         let priority = self.priority.map(wire_rt::priority_context);
         let range = self.range.map(|(low, high)| wire_rt::range_context(low, high));
         let remaining = match self.due {
-            Due::At(moment) if self.tells && way.profile.is_ours => Some(moment.since(clock::now())),
+            CallDeadline::At(moment) if self.sends_deadline && route.profile.is_ours => {
+                Some(moment.since(clock::now()))
+            }
             _ => None,
         };
         let deadline = remaining.map(wire_rt::deadline_context);
@@ -518,7 +568,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         let code_sets = code_sets.as_ref().map(|data| ServiceContext { id: context_id::CODE_SETS, data });
         let priority = priority.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY, data });
         let range = || range.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY_RANGE, data });
-        // A request that says which band its connection is for has no priority itself.
+        // A request that declares the band of its connection has no priority of its own.
         let priority = priority.or_else(range);
         let deadline = deadline.as_ref().map(|data| ServiceContext { id: context_id::REMAINING_DEADLINE, data });
         let contexts: &[ServiceContext<'_>] = match (code_sets, priority, deadline) {
@@ -537,7 +587,7 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
             }
         };
         let head = RequestHead {
-            version: way.profile.version,
+            version: route.profile.version,
             request_id: id,
             response: *response,
             target,
@@ -549,173 +599,221 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
         giop::finish(encoder)
     }
 
-    /// Reads messages until the reply to `id` is there; `first`: nothing has been read yet.
-    fn await_reply(&mut self, way: Way<'_>, mut connection: Checkout<'r>, id: u32, first: bool) -> Outcome<'r> {
+    /// Reads messages until the reply to `id` arrives. `first` is true if nothing has been read
+    /// yet.
+    fn await_reply(
+        &mut self,
+        route: Route<'_>,
+        mut connection: Checkout<'r>,
+        id: u32,
+        first: bool,
+    ) -> AttemptResult<'r> {
         let mut first = first;
         loop {
             let (limits, canceller) = (&self.core.config().limits, self.object.canceller());
-            let received = match connection.receive(self.due, limits, canceller, first) {
+            let received = match connection.receive_message(self.due, limits, canceller, first) {
                 Ok(received) => received,
-                Err(broken) => return Err(self.no_reply(way, &mut connection, id, broken)),
+                Err(broken) => return Err(self.on_no_reply(route, &mut connection, id, broken)),
             };
             first = true;
             probe!("reply read", id.into());
-            connection = match self.arrived(way, connection, id, received) {
+            connection = match self.on_message(route, connection, id, received) {
                 Ok(outcome) => return outcome,
                 Err(connection) => connection,
             };
         }
     }
 
-    /// A whole message has come. The connection back if the reply to `id` is still to come.
-    pub(super) fn arrived(
+    /// Handles a whole message. Returns the connection if the reply to `id` is still to come.
+    pub(super) fn on_message(
         &mut self,
-        way: Way<'_>,
+        route: Route<'_>,
         mut connection: Checkout<'r>,
         id: u32,
-        received: Received,
-    ) -> Result<Outcome<'r>, Checkout<'r>> {
+        received: ReceivedMessage,
+    ) -> Result<AttemptResult<'r>, Checkout<'r>> {
         let (header, octets) = match &received {
-            Received::InPlace(header, length) => (*header, connection.in_place(*length)),
-            Received::Assembled(whole) => (whole.header, whole.message.as_slice()),
+            ReceivedMessage::InPlace(header, length) => (*header, connection.front_message(*length)),
+            ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, &self.core.config().limits) {
             Ok(head) => head,
-            Err(fault) => return Ok(Err(self.no_reply(way, &mut connection, id, fault.into()))),
+            Err(fault) => return Ok(Err(self.on_no_reply(route, &mut connection, id, fault.into()))),
         };
         if head.request_id == id {
-            return Ok(self.answer(way, connection, received, header, &head));
+            return Ok(self.on_reply(route, connection, received, header, &head));
         }
-        if !connection.caught_up() {
-            // Else a server could make the call last for as long as it goes on.
-            return Ok(Err(self.no_reply(way, &mut connection, id, Fault::Unexpected(header.kind).into())));
+        if !connection.accept_late_reply() {
+            // Otherwise a server could prolong the call without end.
+            return Ok(Err(self.on_no_reply(route, &mut connection, id, Fault::Unexpected(header.kind).into())));
         }
-        // The late reply to a call that was given up. It must not make this call's time begin anew.
-        self.due = self.due.fixed();
-        if let Received::InPlace(_, length) = received {
+        // A late reply to an abandoned call. It must not restart this call's time.
+        self.due = self.due.to_absolute();
+        if let ReceivedMessage::InPlace(_, length) = received {
             connection.consume(length);
         }
         Err(connection)
     }
 
-    /// What the reply `received` says.
-    fn answer(
+    /// Interprets the reply `received`.
+    fn on_reply(
         &self,
-        way: Way<'_>,
+        route: Route<'_>,
         mut connection: Checkout<'r>,
-        received: Received,
+        received: ReceivedMessage,
         header: Header,
         head: &ReplyHead,
-    ) -> Outcome<'r> {
+    ) -> AttemptResult<'r> {
         let announced = connection.announced;
+        if head.status == ReplyStatus::SystemException {
+            connection.on_system_exception(&received);
+        }
         let body = match received {
-            Received::InPlace(_, length) if length < OWNED_FROM => Body::InPlace(connection, length),
-            Received::InPlace(_, length) => Body::owned(connection.take_message(length).into_octets(), Vec::new()),
-            Received::Assembled(whole) => Body::owned(Octets::from(whole.message), whole.breaks),
+            ReceivedMessage::InPlace(_, length) if length < MIN_OWNED_BYTES => ReplyBody::InPlace(connection, length),
+            ReceivedMessage::InPlace(_, length) => {
+                ReplyBody::owned(connection.take_message(length).into_octets(), Vec::new())
+            }
+            ReceivedMessage::Assembled(whole) => ReplyBody::owned(Octets::from(whole.message), whole.breaks),
         };
-        self.reply(way, body, header, head, announced)
+        self.interpret_reply(route, body, header, head, announced)
     }
 
-    /// What a reply says whose octets are in `body`.
-    pub(super) fn reply(
+    /// Interprets a reply with its bytes in `body`.
+    pub(super) fn interpret_reply(
         &self,
-        way: Way<'_>,
-        body: Body<'r>,
+        route: Route<'_>,
+        body: ReplyBody<'r>,
         header: Header,
         head: &ReplyHead,
         announced: Option<CodeSets>,
-    ) -> Outcome<'r> {
-        let code_sets = announced.unwrap_or(way.profile.default_code_sets);
+    ) -> AttemptResult<'r> {
+        let code_sets = announced.unwrap_or(route.profile.default_code_sets);
         let codec = (header.endian, header.version, code_sets);
         let reply = Reply::new(body, self.core, head.body_at, codec);
-        if head.status == ReplyStatus::NoException && !head.missing { Ok(Some(reply)) } else { unusual(reply, head) }
+        if head.status == ReplyStatus::NoException && !head.is_object_missing {
+            Ok(Some(reply))
+        } else {
+            non_result(reply, head)
+        }
     }
 
-    /// No reply, for whatever reason.
+    /// Handles a failure to receive the reply.
     #[cold]
-    pub(super) fn no_reply(
+    pub(super) fn on_no_reply(
         &self,
-        way: Way<'_>,
+        route: Route<'_>,
         connection: &mut Checkout<'_>,
         id: u32,
-        broken: Broken,
-    ) -> Box<Trouble> {
-        if !matches!(broken, Broken::Cancelled | Broken::TimedOut) {
-            return self.lost(connection, Phase::Wait, Written::Whole, broken);
+        broken: ExchangeError,
+    ) -> Box<AttemptError> {
+        if !matches!(broken, ExchangeError::Cancelled | ExchangeError::TimedOut) {
+            let bytes_sent = if connection.is_truncated() { BytesSent::Some } else { BytesSent::All };
+            return self.connection_lost(connection, id, bytes_sent, broken);
         }
-        // The caller does not wait any longer: the server is told, the connection lives on.
+        // The caller no longer waits. The server is told, and the connection stays open.
         let mut cancel = Encoder::new();
-        giop::write_cancel_request(&mut cancel, way.profile.version, id);
+        giop::write_cancel_request(&mut cancel, route.profile.version, id);
         connection.abandon(&cancel);
-        self.given_up(connection.endpoint(), &broken)
+        self.abandoned(connection.endpoint(), &broken)
     }
 
-    /// The caller does not wait any longer.
+    /// Makes the error of a call that the caller no longer waits for.
     #[cold]
-    pub(super) fn given_up(&self, endpoint: &Endpoint, broken: &Broken) -> Box<Trouble> {
+    pub(super) fn abandoned(&self, endpoint: &Endpoint, broken: &ExchangeError) -> Box<AttemptError> {
         match broken {
-            Broken::Cancelled => {
+            ExchangeError::Cancelled => {
                 let detail = self.detail(endpoint, Phase::Wait, "cancelled by the caller".into());
-                refused(
+                refuse(
                     SystemException::new(Kind::Transient, minor::transient::CANCELLED, Completion::Maybe)
                         .with_detail(detail),
                 )
             }
-            _ => self.failed(endpoint, Phase::Wait, Written::Whole, broken, false),
+            _ => self.attempt_failed(endpoint, BytesSent::All, broken, LastMessage::None),
         }
     }
 
-    /// The connection failed under the request.
+    /// Handles a connection that failed during request `id`.
     #[cold]
-    fn lost(&self, connection: &mut Checkout<'_>, phase: Phase, written: Written, broken: Broken) -> Box<Trouble> {
-        let orderly = matches!(broken, Broken::Io(_))
-            && written != Written::Nothing
-            && connection.was_closed_orderly(&self.core.config().limits);
-        let trouble = self.failed(connection.endpoint(), phase, written, &broken, orderly);
-        if let Broken::Fault(fault) = broken {
+    fn connection_lost(
+        &self,
+        connection: &mut Checkout<'_>,
+        id: u32,
+        bytes_sent: BytesSent,
+        broken: ExchangeError,
+    ) -> Box<AttemptError> {
+        let final_message = match &broken {
+            ExchangeError::Fault(Fault::Unexpected(kind)) => Some(*kind),
+            ExchangeError::Io(_) if bytes_sent != BytesSent::None && !connection.has_begun_reply(id) => {
+                connection.final_message(id, &self.core.config().limits)
+            }
+            _ => None,
+        };
+        let last_message = LastMessage::before(final_message, connection.has_begun_reply(id));
+        let error = self.attempt_failed(connection.endpoint(), bytes_sent, &broken, last_message);
+        if let ExchangeError::Fault(fault) = broken {
             self.core.events().fault_of_server(connection.peer(), fault);
         }
         connection.discard();
-        trouble
+        error
     }
 
-    /// The request went the way of its connection; `orderly` says that the server's last word was CloseConnection.
+    /// Makes the error of a connection that failed. `last_message` is the server's last message
+    /// before that.
     #[cold]
-    pub(super) fn failed(
+    pub(super) fn attempt_failed(
         &self,
         endpoint: &Endpoint,
-        phase: Phase,
-        written: Written,
-        broken: &Broken,
-        orderly: bool,
-    ) -> Box<Trouble> {
-        let close = matches!(broken, Broken::Fault(Fault::Unexpected(MessageKind::CloseConnection)));
+        bytes_sent: BytesSent,
+        broken: &ExchangeError,
+        last_message: LastMessage,
+    ) -> Box<AttemptError> {
+        let phase = if bytes_sent == BytesSent::All { Phase::Wait } else { Phase::Send };
+        if let ExchangeError::OverBudget(refusal) = broken {
+            let setting = "OrbBuilder::max_reply_memory";
+            let mut exception = over_budget("the reply does not fit", *refusal, setting, Completion::Maybe);
+            if let Some(known) = exception.detail() {
+                let detail = self.detail(endpoint, phase, known.message.clone());
+                exception = exception.with_detail(Detail { elapsed: None, ..detail });
+            }
+            return refuse(exception);
+        }
+        let is_end = matches!(
+            broken,
+            ExchangeError::Fault(Fault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError))
+        );
         let message = match broken {
-            _ if close => "the server closed the connection in good order".to_owned(),
-            Broken::TimedOut if phase == Phase::Wait => self.who_waits(),
-            Broken::TimedOut | Broken::Cancelled => String::new(),
-            Broken::Io(error) => error.to_string(),
-            Broken::Fault(Fault::Unexpected(MessageKind::MessageError)) => {
+            ExchangeError::Fault(fault) if !is_end => format!("the server broke the protocol: {fault}"),
+            _ if last_message == LastMessage::PartialReply => {
+                "the connection ended after the reply had begun".to_owned()
+            }
+            _ if last_message == LastMessage::CloseConnection => {
+                "the server closed the connection in good order".to_owned()
+            }
+            _ if last_message == LastMessage::MessageError => {
                 "the server could not read what it was sent, says its MessageError".to_owned()
             }
-            Broken::Fault(fault) => format!("the server broke the protocol: {fault}"),
+            ExchangeError::TimedOut if phase == Phase::Wait => self.nested_wait_hint(),
+            ExchangeError::TimedOut | ExchangeError::Cancelled | ExchangeError::OverBudget(_) => String::new(),
+            ExchangeError::Io(error) => error.to_string(),
+            ExchangeError::Fault(fault) => fault.to_string(),
         };
         let mut detail = self.detail(endpoint, phase, message);
-        if !matches!((broken, self.due), (Broken::TimedOut, _) | (_, Due::At(_))) {
-            // Only a time-out has taken the whole time; how long anything else took is not known.
+        if !matches!((broken, self.due), (ExchangeError::TimedOut, _) | (_, CallDeadline::At(_))) {
+            // Only a time-out took the whole time; the duration of other failures is not known.
             detail.elapsed = None;
         }
         let input = match broken {
-            Broken::TimedOut => Input::DeadlinePassed(phase),
-            _ => Input::Lost { written, orderly: orderly || close },
+            ExchangeError::TimedOut => MachineInput::DeadlinePassed(phase),
+            _ => MachineInput::Lost { bytes_sent, last_message },
         };
-        Box::new(Trouble::Failed(input, detail))
+        Box::new(AttemptError::Failed(input, detail))
     }
 
-    /// Of a call that had no reply in time: the upcall that made it, if its thread waited in place.
+    /// Explains a call without a reply in time, if an upcall made it and its thread waited in
+    /// place.
     #[cold]
-    fn who_waits(&self) -> String {
-        if !crate::current::in_upcall_of(self.core.adapters().stamp) || serving::is_serving() {
+    fn nested_wait_hint(&self) -> String {
+        if !crate::current::in_upcall_of(self.core.poa_table().stamp) || nested_wait::dispatches_while_waiting() {
             return String::new();
         }
         let thread = std::thread::current();
@@ -733,26 +831,26 @@ impl<'r, 'c, 'a> Call<'r, 'c, 'a> {
 }
 
 #[cold]
-pub(super) fn refused(exception: SystemException) -> Box<Trouble> {
-    Box::new(Trouble::Refused(exception))
+pub(super) fn refuse(exception: SystemException) -> Box<AttemptError> {
+    Box::new(AttemptError::Refused(exception))
 }
 
-/// What a reply says that is no result.
+/// Converts a reply that is no result.
 #[cold]
-fn unusual<'r>(mut reply: Reply<'r>, head: &ReplyHead) -> Outcome<'r> {
-    let trouble = match head.status {
-        ReplyStatus::NoException => Ok(Trouble::Raised(crate::poa::no_such_object())),
+fn non_result<'r>(mut reply: Reply<'r>, head: &ReplyHead) -> AttemptResult<'r> {
+    let error = match head.status {
+        ReplyStatus::NoException => Ok(AttemptError::Raised(crate::poa::no_such_object())),
         ReplyStatus::UserException => match reply.into_exception() {
             Ok(exception) => return Ok(Some(exception)),
             Err(malformed) => Err(malformed),
         },
-        ReplyStatus::SystemException => reply.read(SystemException::decode).map(Trouble::Raised),
+        ReplyStatus::SystemException => reply.read(SystemException::decode).map(AttemptError::Raised),
         ReplyStatus::LocationForward | ReplyStatus::LocationForwardPerm => {
-            reply.read(Ior::decode).map(Trouble::Forward)
+            reply.read(Ior::decode).map(AttemptError::Forward)
         }
-        ReplyStatus::NeedsAddressingMode => reply
-            .read(|decoder| decoder.read_i16())
-            .map(|mode| Trouble::NeedsAddressing(AddressingMode::from_number(mode).unwrap_or(AddressingMode::Key))),
+        ReplyStatus::NeedsAddressingMode => reply.read(|decoder| decoder.read_i16()).map(|mode| {
+            AttemptError::NeedsAddressing(AddressingMode::from_number(mode).unwrap_or(AddressingMode::Key))
+        }),
     };
-    Err(Box::new(trouble.unwrap_or_else(Trouble::Refused)))
+    Err(Box::new(error.unwrap_or_else(AttemptError::Refused)))
 }

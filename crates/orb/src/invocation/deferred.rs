@@ -1,4 +1,4 @@
-//! Calls whose reply is asked for later (CORBA 3.0.3, section 7.2: deferred synchronous).
+//! Calls with a reply that is collected later (CORBA 3.0.3, section 7.2: deferred synchronous).
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,135 +8,137 @@ use corelane_wire::giop::{AddressingMode, ResponseExpected};
 use corelane_wire::{CdrError, Encoder};
 
 use super::Operation;
-use super::call::{Call, Request, Way};
+use super::call::{Invocation, RequestSpec, Route};
 use super::driver::Driver;
-use super::reply::{Answer, Reply};
-use super::shared::Posted;
-use super::target::Target;
+use super::multiplexed::SentRequest;
+use super::reply::{Reply, ReplyContent};
+use super::target::TargetProfiles;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
-use crate::policy::{Due, Timeout};
+use crate::policy::{CallDeadline, Timeout};
 
-/// How the arguments of a deferred call are written: again for every attempt, on whatever thread makes it.
-pub(crate) type OwnedArguments = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
+/// Writes the arguments of a deferred call, again for every attempt, on the thread that makes it.
+pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
-/// A call that has been made and whose reply is still to be asked for. Dropping it gives the reply up.
+/// A call that was sent and has a reply to collect. Dropping it abandons the reply.
 ///
 /// A call within the process has run when [`ObjectRef::send_deferred`] returns.
 pub struct Deferred {
     object: ObjectRef,
     operation: Box<str>,
-    arguments: OwnedArguments,
-    due: Due,
-    /// The connections of the ORB when it was sent.
-    began: u64,
-    tells: bool,
-    progress: Progress,
+    arguments: OwnedArgumentWriter,
+    due: CallDeadline,
+    /// Id of the first connection that was made after the call was sent.
+    first_new_connection: u64,
+    sends_deadline: bool,
+    state: DeferredState,
 }
 
-enum Progress {
-    /// The request is out.
-    Posted { target: Arc<Target>, profile: usize, posted: Posted },
-    /// A call within the process has its answer.
-    Local(Result<Answer<'static>, SystemException>),
-    /// The reply has been asked for.
-    Over,
+enum DeferredState {
+    /// The request has been sent.
+    Sent { target: Arc<TargetProfiles>, profile: usize, sent: SentRequest },
+    /// A call within the process has its reply.
+    Local(Result<ReplyContent<'static>, SystemException>),
+    /// The reply has been collected.
+    Finished,
 }
 
 impl Deferred {
-    /// Sends the request.
     pub(crate) fn send(
         object: &ObjectRef,
         operation: &str,
-        arguments: OwnedArguments,
+        arguments: OwnedArgumentWriter,
     ) -> Result<Self, SystemException> {
         let core = object.core();
         core.check_usable()?;
-        let object = crate::rt::client::under_policies_of_thread(core, object);
-        let (timeout, began) = (object.timeout(), core.upcoming_connection());
-        let (due, tells) = (Due::of(timeout).fixed(), matches!(timeout, Timeout::Precise(_)));
+        let object = crate::rt::client::with_thread_policies(core, object);
+        let (timeout, first_new_connection) = (object.timeout(), core.peek_connection_id());
+        let (due, sends_deadline) =
+            (CallDeadline::from_timeout(timeout).to_absolute(), matches!(timeout, Timeout::Precise(_)));
         let operation = Box::<str>::from(operation);
-        let progress = if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
+        let state = if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
             let operation = Operation::new(&operation);
             let reply = crate::poa::invoke_local(core, &object, &operation, &*arguments);
-            Progress::Local(reply.map(Reply::into_answer))
+            DeferredState::Local(reply.map(Reply::detach))
         } else {
             let operation = Operation::new(&operation);
-            let call = Call {
+            let call = Invocation {
                 core,
                 object: &object,
                 request: request(&operation, &arguments),
                 due,
                 priority: None,
                 range: None,
-                may_be_held: false,
-                began,
-                tells,
+                may_batch: false,
+                first_new_connection,
+                sends_deadline,
             };
-            let (target, profile, posted) = Driver::new(call).post()?;
-            Progress::Posted { target, profile, posted }
+            let (target, profile, sent) = Driver::new(call).send_deferred()?;
+            DeferredState::Sent { target, profile, sent }
         };
-        Ok(Deferred { object, operation, arguments, due, began, tells, progress })
+        Ok(Deferred { object, operation, arguments, due, first_new_connection, sends_deadline, state })
     }
 
-    /// Whether [`reply`](Self::reply) would not wait for the first answer of the server. (That may be a forward, after which the
-    /// call takes as long as it takes.)
+    /// Returns true if the server's first reply has come, so that [`reply`](Self::reply) would not
+    /// wait for it. If it is a forward, the call goes on and takes further time.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        match &self.progress {
-            Progress::Posted { posted, .. } => posted.is_done(),
-            Progress::Local(_) | Progress::Over => true,
+        match &self.state {
+            DeferredState::Sent { sent, .. } => sent.is_done(),
+            DeferredState::Local(_) | DeferredState::Finished => true,
         }
     }
 
-    /// When [`reply`](Self::reply) stops waiting.
+    /// Returns the moment at which [`reply`](Self::reply) stops waiting.
     #[cfg(feature = "any")]
     pub(crate) fn deadline(&self) -> Option<corelane_sys::clock::Monotonic> {
-        self.due.moment()
+        self.due.latest()
     }
 
-    /// Has `bell` rung when [`is_ready`](Self::is_ready) becomes true; false if it is.
+    /// Has `bell` notified when [`is_ready`](Self::is_ready) becomes true; returns false if it
+    /// already is.
     #[cfg(feature = "any")]
-    pub(crate) fn ring(&self, bell: &Arc<corelane_sys::eventfd::Wake>) -> bool {
-        match &self.progress {
-            Progress::Posted { posted, .. } => posted.ring(bell),
-            Progress::Local(_) | Progress::Over => false,
+    pub(crate) fn ring(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
+        match &self.state {
+            DeferredState::Sent { sent, .. } => sent.notify_on_reply(bell),
+            DeferredState::Local(_) | DeferredState::Finished => false,
         }
     }
 
-    /// Waits for the reply, at most until the deadline that the call was made with. A user exception is a reply: look at
+    /// Waits for the reply until the call's deadline. A user exception is a reply: see
     /// [`Reply::exception`].
     ///
     /// # Errors
-    /// The system exception that the ORB or the object raised; BAD_INV_ORDER 12 when the reply has been asked for before.
+    /// The system exception that the ORB or the object raised; BAD_INV_ORDER 12 if the reply was
+    /// collected before.
     pub fn reply(&mut self) -> Result<Reply<'_>, SystemException> {
-        match std::mem::replace(&mut self.progress, Progress::Over) {
-            Progress::Over => {
+        match std::mem::replace(&mut self.state, DeferredState::Finished) {
+            DeferredState::Finished => {
                 Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::RESULT_ALREADY_TAKEN, Completion::No))
             }
-            Progress::Local(answer) => answer.map(|answer| answer.of(self.object.core())),
-            Progress::Posted { target, profile, posted } => {
+            DeferredState::Local(answer) => answer.map(|answer| answer.attach(self.object.core())),
+            DeferredState::Sent { target, profile, sent } => {
                 let operation = Operation::new(&self.operation);
                 let request = request(&operation, &self.arguments);
-                let mut call = Call {
+                let mut call = Invocation {
                     core: self.object.core(),
                     object: &self.object,
                     request,
                     due: self.due,
                     priority: None,
                     range: None,
-                    may_be_held: false,
-                    began: self.began,
-                    tells: self.tells,
+                    may_batch: false,
+                    first_new_connection: self.first_new_connection,
+                    sends_deadline: self.sends_deadline,
                 };
                 let by = target.profiles.get(profile).ok_or_else(internal)?;
-                let way = Way { target: &target, profile: by, addressing: AddressingMode::Key };
-                let reply = match call.collect(way, &posted) {
+                let route = Route { target: &target, profile: by, addressing: AddressingMode::Key };
+                let reply = match call.await_multiplexed(route, &sent) {
                     Ok(reply) => {
-                        self.object.binding().note_bound(&target, profile);
+                        self.object.binding().record_bound(&target, profile);
                         reply
                     }
-                    Err(trouble) => Driver::new(call).go_on(*trouble, true)?,
+                    Err(error) => Driver::new(call).resume_after(*error, profile, true)?,
                 };
                 reply.ok_or_else(internal)
             }
@@ -144,14 +146,14 @@ impl Deferred {
     }
 }
 
-fn request<'c>(operation: &'c Operation<'c>, arguments: &'c OwnedArguments) -> Request<'c, 'static> {
-    Request::Call { operation, response: ResponseExpected::Target, arguments: &**arguments }
+fn request<'c>(operation: &'c Operation<'c>, arguments: &'c OwnedArgumentWriter) -> RequestSpec<'c, 'static> {
+    RequestSpec::Call { operation, response: ResponseExpected::Target, arguments: &**arguments }
 }
 
 impl Drop for Deferred {
     fn drop(&mut self) {
-        if let Progress::Posted { posted, .. } = &self.progress {
-            posted.forget();
+        if let DeferredState::Sent { sent, .. } = &self.state {
+            sent.abandon();
         }
     }
 }

@@ -1,5 +1,6 @@
-//! What the pure [machine](super::machine) says of a call that is more than one exchange on a connection that is there:
-//! connecting, retrying, forwards, other addressing modes, giving up; and of asking where an object is.
+//! The driver of an invocation that takes more than one exchange on an existing connection. It
+//! carries out the actions of the pure [machine](super::machine): connecting, retrying, forwards,
+//! other addressing modes, giving up. It also locates objects.
 
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -7,75 +8,81 @@ pub(crate) mod simulated;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
+use corelane_sys::poll;
 use corelane_wire::exception::minor;
 use corelane_wire::giop::AddressingMode;
 
-use super::call::{Call, Request, Trouble, Way};
-use super::machine::{Input, Machine, Output};
+use super::call::{AttemptError, Invocation, RequestSpec, Route};
+use super::machine::{self, InvocationMachine, MachineAction, MachineInput};
+use super::multiplexed::SentRequest;
 use super::reply::Reply;
-use super::shared::Posted;
-use super::target::{Profile, Target};
+use super::target::{TargetProfiles, UsableProfile};
 use crate::client::multiplexed::Multiplexed;
-use crate::client::pool::{Checkout, NoConnection, Pool};
+use crate::client::pool::{AcquireError, Checkout, Pool};
+use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
-use crate::policy::{AllBusy, CallPolicies, RebindMode};
+use crate::policy::{CallPolicies, PoolExhausted, RebindMode};
+use crate::server::nested_wait;
 
-/// What a request goes out on.
-enum Connection {
-    /// The caller has it for itself.
-    Own(Checkout<'static>),
-    /// Others use it too.
-    Shared(Arc<Multiplexed>),
+/// The connection for a request.
+enum CallConnection {
+    /// The caller uses it exclusively.
+    Exclusive(Checkout<'static>),
+    /// Other calls use it too.
+    Multiplexed(Arc<Multiplexed>),
 }
 
-/// What an output of the machine comes to.
-enum Next {
+/// The driver's next step, from an action of the machine.
+enum NextAction {
     /// Get a connection.
     Connect,
+    /// Wait until this moment, then get a connection.
+    ConnectAt(Monotonic),
     /// Write the request and wait for the reply.
     Send,
-    /// The call has failed.
     Raise(SystemException),
-    /// The call is over and has no result.
+    /// End the call without a result.
     Nothing,
 }
 
 pub(super) struct Driver<'r, 'c, 'a> {
-    call: Call<'r, 'c, 'a>,
+    call: Invocation<'r, 'c, 'a>,
     policies: CallPolicies,
-    machine: Machine,
-    target: Arc<Target>,
+    machine: InvocationMachine,
+    target: Arc<TargetProfiles>,
     profile: usize,
+    /// The time for connecting to the current profile.
+    attempt_time: AttemptTime,
     addressing: AddressingMode,
-    /// The connections that the call may take.
+    /// The pool from which the call may take a connection.
     pool: Option<Arc<Pool>>,
-    connection: Option<Connection>,
-    next_target: Option<Arc<Target>>,
-    /// Only a connection with a number from here on will do.
-    since: u64,
-    /// The last attempt's connection was shared.
-    shared: bool,
-    /// What was lost was shared: so is what comes after it.
-    shares: bool,
-    /// A profile was passed over because it would change the policies in force.
-    barred: bool,
-    failure: Detail,
-    /// The system exception that the last reply was.
-    raised: Option<SystemException>,
+    connection: Option<CallConnection>,
+    next_target: Option<Arc<TargetProfiles>>,
+    /// Minimum id of the connection: older ones are not used.
+    min_connection_id: u64,
+    /// True if the last attempt's connection was multiplexed.
+    was_multiplexed: bool,
+    /// True after a multiplexed connection was lost: the next one is multiplexed too.
+    use_multiplexed: bool,
+    /// True if a profile was skipped because it would change the policies in force.
+    was_rebind_refused: bool,
+    last_failure: Detail,
+    /// The system exception in the last reply.
+    last_exception: Option<SystemException>,
 }
 
 impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     #[cold]
-    pub(super) fn new(call: Call<'r, 'c, 'a>) -> Self {
+    pub(super) fn new(call: Invocation<'r, 'c, 'a>) -> Self {
         let policies = call.object.policies();
         let binding = call.object.binding();
         let original = binding.original(call.core);
         let forwarded = binding.forwarded();
-        let machine = Machine::new(
-            forwarded.as_ref().unwrap_or(original).profiles.len(),
+        let machine = InvocationMachine::new(
+            forwarded.as_ref().unwrap_or(original).try_order(call.core),
             forwarded.is_some(),
-            original.profiles.len(),
+            original.try_order(call.core),
             policies.retry_transient.unwrap_or(0),
         );
         Driver {
@@ -84,23 +91,24 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             machine,
             target: forwarded.unwrap_or_else(|| Arc::clone(original)),
             profile: 0,
+            attempt_time: AttemptTime::Share(1),
             addressing: AddressingMode::Key,
             pool: None,
             connection: None,
             next_target: None,
-            since: 0,
-            shared: false,
-            shares: false,
-            barred: false,
-            failure: Detail::default(),
-            raised: None,
+            min_connection_id: 0,
+            was_multiplexed: false,
+            use_multiplexed: false,
+            was_rebind_refused: false,
+            last_failure: Detail::default(),
+            last_exception: None,
         }
     }
 
-    /// From the first step.
+    /// Runs the invocation from the first action.
     #[cold]
-    pub(super) fn run(self) -> Result<Option<Reply<'r>>, SystemException> {
-        if self.target.profiles.is_empty() && self.target.left_out {
+    pub(super) fn run(mut self) -> Result<Option<Reply<'r>>, SystemException> {
+        if self.target.profiles.is_empty() && self.target.excludes_profiles {
             return Err(SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
                 .because("ClientProtocol policies, of the client or the reference or of both at once, leave no way to the object"));
         }
@@ -108,65 +116,123 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.drive(output)
     }
 
-    /// From the trouble that the first attempt came to, on a connection that was `shared` or the call's own.
+    /// Runs the invocation after the first attempt failed with `error`, at `profile`.
+    /// `was_multiplexed` tells the kind of its connection.
     #[cold]
-    pub(super) fn go_on(mut self, trouble: Trouble, shared: bool) -> Result<Option<Reply<'r>>, SystemException> {
-        self.shared = shared;
-        let input = self.note(trouble)?;
+    pub(super) fn resume_after(
+        mut self,
+        error: AttemptError,
+        profile: usize,
+        was_multiplexed: bool,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
+        self.was_multiplexed = was_multiplexed;
+        self.machine.resume_at(profile);
+        self.profile = profile;
+        let input = self.input_from_error(error)?;
         let output = self.machine.step(input);
         self.drive(output)
     }
 
-    fn drive(mut self, mut output: Output) -> Result<Option<Reply<'r>>, SystemException> {
+    fn drive(mut self, mut output: MachineAction) -> Result<Option<Reply<'r>>, SystemException> {
         loop {
-            let input = match self.prepare(output) {
-                Next::Connect => self.connect(),
-                Next::Send => match self.attempt() {
+            let input = match self.apply_action(output) {
+                NextAction::Connect => self.connect(),
+                NextAction::ConnectAt(moment) => {
+                    self.wait_until(moment)?;
+                    self.connect()
+                }
+                NextAction::Send => match self.attempt() {
                     Ok(reply) => {
-                        self.call.object.binding().note_bound(&self.target, self.profile);
+                        self.call.object.binding().record_bound(&self.target, self.profile);
                         return Ok(reply);
                     }
-                    Err(trouble) => self.note(*trouble)?,
+                    Err(error) => self.input_from_error(*error)?,
                 },
-                Next::Raise(exception) => return Err(exception),
-                Next::Nothing => return Ok(None),
+                NextAction::Raise(exception) => return Err(exception),
+                NextAction::Nothing => return Ok(None),
             };
             output = self.machine.step(input);
         }
     }
 
-    /// Does of an output what takes no time.
-    fn prepare(&mut self, output: Output) -> Next {
+    /// Carries out the part of an action that does not block.
+    fn apply_action(&mut self, output: MachineAction) -> NextAction {
         match output {
-            Output::Send => return Next::Send,
-            Output::Connect { profile } => self.profile = profile,
-            Output::ConnectOriginal => self.back_to_the_original(),
-            Output::Follow => self.follow(),
-            Output::Deliver => return self.raised.take().map_or(Next::Nothing, Next::Raise),
-            Output::Fail(exception) => return Next::Raise(self.explain(exception)),
+            MachineAction::Send => return NextAction::Send,
+            MachineAction::Retry { attempt, attempt_time } => {
+                self.attempt_time = attempt_time;
+                return self.retry(attempt);
+            }
+            MachineAction::Connect { profile, attempt_time } => {
+                (self.profile, self.attempt_time) = (profile, attempt_time)
+            }
+            MachineAction::ConnectOriginal { profile, attempt_time } => {
+                self.revert_to_original();
+                (self.profile, self.attempt_time) = (profile, attempt_time);
+            }
+            MachineAction::Follow { profile, attempt_time } => {
+                self.follow();
+                (self.profile, self.attempt_time) = (profile, attempt_time);
+            }
+            MachineAction::Deliver => return self.last_exception.take().map_or(NextAction::Nothing, NextAction::Raise),
+            MachineAction::Fail(exception) => return NextAction::Raise(self.with_last_failure(exception)),
         }
-        Next::Connect
+        NextAction::Connect
     }
 
-    fn attempt(&mut self) -> Result<Option<Reply<'r>>, Box<Trouble>> {
+    /// Returns the next step after TRANSIENT: a retry after a pause. If the call's time would end
+    /// during the pause, it is the TRANSIENT itself.
+    fn retry(&mut self, attempt: u32) -> NextAction {
+        let now = clock::now();
+        // Needs only to differ between calls and between attempts.
+        let random =
+            (now.as_nanos() ^ self.call.first_new_connection.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
+        let moment = now + machine::pause(attempt, random);
+        self.call.due = self.call.due.to_absolute();
+        match self.call.due.latest() {
+            Some(deadline) if moment >= deadline => {
+                self.last_exception.take().map_or(NextAction::Nothing, NextAction::Raise)
+            }
+            _ => NextAction::ConnectAt(moment),
+        }
+    }
+
+    /// Waits until `moment`.
+    ///
+    /// # Errors
+    /// TRANSIENT 3 if the call is cancelled before.
+    fn wait_until(&self, moment: Monotonic) -> Result<(), SystemException> {
+        nested_wait::release_dedicated_connection();
+        let Some(canceller) = self.call.object.canceller() else {
+            std::thread::sleep(moment.since(clock::now()));
+            return Ok(());
+        };
+        match poll::wait_readable(canceller.as_fd(), Some(moment)) {
+            Ok(false) | Err(_) => Ok(()),
+            Ok(true) => Err(SystemException::new(Kind::Transient, minor::transient::CANCELLED, Completion::No)
+                .because("cancelled by the caller")),
+        }
+    }
+
+    fn attempt(&mut self) -> Result<Option<Reply<'r>>, Box<AttemptError>> {
         match (self.target.profiles.get(self.profile), self.connection.take()) {
             (Some(profile), Some(connection)) => {
-                let way = Way { target: &self.target, profile, addressing: self.addressing };
+                let route = Route { target: &self.target, profile, addressing: self.addressing };
                 let range = self.pool.as_ref().and_then(|pool| pool.band().range());
                 match connection {
-                    Connection::Own(mut connection) => {
-                        self.shared = false;
-                        if let Some(range) = range.filter(|_| connection.is_unbound()) {
-                            connection = self.call.bind(way, connection, range)?;
+                    CallConnection::Exclusive(mut connection) => {
+                        self.was_multiplexed = false;
+                        if let Some(range) = range.filter(|_| connection.needs_band_declaration()) {
+                            connection = self.call.declare_band(route, connection, range)?;
                         }
-                        self.call.attempt(way, connection)
+                        self.call.attempt(route, connection)
                     }
-                    Connection::Shared(connection) => {
-                        self.shared = true;
-                        if let Some(range) = range.filter(|_| connection.is_unbound()) {
-                            self.call.bind_shared(way, &connection, range)?;
+                    CallConnection::Multiplexed(connection) => {
+                        self.was_multiplexed = true;
+                        if let Some(range) = range.filter(|_| connection.needs_band_declaration()) {
+                            self.call.declare_band_multiplexed(route, &connection, range)?;
                         }
-                        self.call.attempt_shared(way, &connection)
+                        self.call.attempt_multiplexed(route, &connection)
                     }
                 }
             }
@@ -174,207 +240,241 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Sends the request on a connection that others use too, and does not wait: the target, which of its profiles, and the
-    /// request.
-    pub(super) fn post(mut self) -> Result<(Arc<Target>, usize, Posted), SystemException> {
+    /// Sends the request on a multiplexed connection without waiting for the reply. Returns the
+    /// target, the index of its profile, and the request.
+    pub(super) fn send_deferred(mut self) -> Result<(Arc<TargetProfiles>, usize, SentRequest), SystemException> {
         let mut output = self.machine.start();
         loop {
-            let input = match self.prepare(output) {
-                Next::Connect => self.connect_shared(),
-                Next::Send => match self.post_once() {
-                    Ok(posted) => return Ok((self.target, self.profile, posted)),
-                    Err(trouble) => self.note(*trouble)?,
+            let input = match self.apply_action(output) {
+                NextAction::Connect => self.connect_shared(),
+                NextAction::ConnectAt(moment) => {
+                    self.wait_until(moment)?;
+                    self.connect_shared()
+                }
+                NextAction::Send => match self.send_once() {
+                    Ok(sent) => return Ok((self.target, self.profile, sent)),
+                    Err(error) => self.input_from_error(*error)?,
                 },
-                Next::Raise(exception) => return Err(exception),
-                Next::Nothing => return Err(SystemException::new(Kind::Internal, 0, Completion::No)),
+                NextAction::Raise(exception) => return Err(exception),
+                NextAction::Nothing => return Err(SystemException::new(Kind::Internal, 0, Completion::No)),
             };
             output = self.machine.step(input);
         }
     }
 
-    fn post_once(&mut self) -> Result<Posted, Box<Trouble>> {
+    fn send_once(&mut self) -> Result<SentRequest, Box<AttemptError>> {
         let profile = self.target.profiles.get(self.profile).ok_or_else(unreachable_step)?;
-        let Some(Connection::Shared(connection)) = self.connection.take() else { return Err(unreachable_step()) };
-        let way = Way { target: &self.target, profile, addressing: self.addressing };
+        let Some(CallConnection::Multiplexed(connection)) = self.connection.take() else {
+            return Err(unreachable_step());
+        };
+        let route = Route { target: &self.target, profile, addressing: self.addressing };
         if let Some(range) = self.pool.as_ref().and_then(|pool| pool.band().range())
-            && connection.is_unbound()
+            && connection.needs_band_declaration()
         {
-            self.call.bind_shared(way, &connection, range)?;
+            self.call.declare_band_multiplexed(route, &connection, range)?;
         }
-        self.call.post(way, &connection)?.ok_or_else(unreachable_step)
+        self.call.send_multiplexed(route, &connection)?.ok_or_else(unreachable_step)
     }
 
-    fn connect(&mut self) -> Input {
-        self.connect_at_once().unwrap_or_else(|| self.connect_anew())
+    fn connect(&mut self) -> MachineInput {
+        self.connect_idle().unwrap_or_else(|| self.connect_new())
     }
 
-    /// Chooses the connections that the call may take, and takes one that nobody uses; `None` if there is none.
-    fn connect_at_once(&mut self) -> Option<Input> {
-        if let Err(refused) = self.choose() {
+    /// Selects the pool for the call and takes an idle connection; `None` if there is none.
+    fn connect_idle(&mut self) -> Option<MachineInput> {
+        if let Err(refused) = self.select_pool() {
             return Some(refused);
         }
-        if self.shares {
+        if self.use_multiplexed {
             return None;
         }
         self.connection = self
             .pool
             .as_ref()
-            .and_then(|pool| pool.idle(self.since, self.call.wants_reply(), self.call.due))
-            .map(Connection::Own);
-        self.connection.as_ref().map(|_| Input::Connected)
+            .and_then(|pool| pool.take_idle(self.min_connection_id, self.call.wants_reply(), self.call.due))
+            .map(CallConnection::Exclusive);
+        self.connection.as_ref().map(|_| MachineInput::Connected)
     }
 
-    /// Which connections the call may take, by its priority.
-    fn choose(&mut self) -> Result<(), Input> {
-        let profile = self.target.profiles.get(self.profile).ok_or(Input::ConnectFailed)?;
-        if !self.permits(profile) {
-            self.barred = true;
-            return Err(Input::ConnectFailed);
+    /// Selects the pool for the call, by its priority.
+    fn select_pool(&mut self) -> Result<(), MachineInput> {
+        let profile = self.target.profiles.get(self.profile).ok_or(MachineInput::ConnectFailed)?;
+        if !self.permits_profile(profile) {
+            self.was_rebind_refused = true;
+            return Err(MachineInput::ConnectFailed);
         }
-        match profile.choose(self.call.core) {
+        match profile.select_pool(self.call.core) {
             Ok(chosen) => {
                 self.pool = Some(Arc::clone(chosen.pool));
                 self.call.priority = chosen.priority;
                 Ok(())
             }
             Err(exception) => {
-                let input = Input::Raised { kind: exception.kind(), completed: exception.completed() };
-                self.raised = Some(exception);
+                let input = MachineInput::Raised { kind: exception.kind(), completed: exception.completed() };
+                self.last_exception = Some(exception);
                 Err(input)
             }
         }
     }
 
-    /// Whether the client wants nothing done behind its back that goes further than `mode`. Asking for the object binds anew.
-    fn keeps(&self, mode: RebindMode) -> bool {
-        let is_call = matches!(self.call.request, Request::Call { .. });
+    /// Returns true if the client's rebind policy is `mode` or stricter and the reference is bound.
+    /// Locating an object always binds anew.
+    fn forbids_rebind(&self, mode: RebindMode) -> bool {
+        let is_call = matches!(self.call.request, RequestSpec::Call { .. });
         is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.object.binding().is_bound()
     }
 
-    /// Whether going by `profile` leaves the policies in force that the client wants kept, if it does.
-    fn permits(&self, profile: &Profile) -> bool {
-        !self.keeps(RebindMode::NoRebind) || self.call.object.binding().is_bound_as(profile)
+    /// Returns true if the rebind policy permits `profile`.
+    fn permits_profile(&self, profile: &UsableProfile) -> bool {
+        !self.forbids_rebind(RebindMode::NoRebind) || self.call.object.binding().is_bound_as(profile)
     }
 
-    /// A new connection is one that the client does not want.
-    fn rebind(&mut self) -> Input {
+    /// Refuses to make a connection that the rebind policy forbids.
+    fn refuse_rebind(&mut self) -> MachineInput {
         let exception = SystemException::new(Kind::Rebind, 0, Completion::No)
             .because("no connection is there and idle, and the policy is NO_RECONNECT");
-        let input = Input::Raised { kind: exception.kind(), completed: exception.completed() };
-        self.raised = Some(exception);
+        let input = MachineInput::Raised { kind: exception.kind(), completed: exception.completed() };
+        self.last_exception = Some(exception);
         input
     }
 
-    fn connect_anew(&mut self) -> Input {
-        if self.keeps(RebindMode::NoReconnect) {
-            return self.rebind();
+    fn connect_new(&mut self) -> MachineInput {
+        if self.forbids_rebind(RebindMode::NoReconnect) {
+            return self.refuse_rebind();
         }
         let start = clock::now();
-        self.call.due = self.call.due.fixed();
-        let until = || self.connect_until(clock::now());
-        let Some(pool) = &self.pool else { return Input::ConnectFailed };
-        let (core, since) = (self.call.core, self.since);
+        self.call.due = self.call.due.to_absolute();
+        let until = || self.connect_deadline_from(clock::now());
+        let Some(pool) = &self.pool else { return MachineInput::ConnectFailed };
+        let (core, min_connection_id) = (self.call.core, self.min_connection_id);
         let outcome = match core.config().all_busy {
-            _ if self.shares => pool.shared(core, until()).map(Connection::Shared),
-            AllBusy::Share => match pool.free(since) {
-                Some(free) => pool.ready(free, core, until(), since).map(Connection::Own),
-                None => pool.shared(core, until()).map(Connection::Shared),
+            _ if self.use_multiplexed => pool.multiplexed(core, until()).map(CallConnection::Multiplexed),
+            PoolExhausted::Multiplex => match pool.take_free(min_connection_id) {
+                Some(free) => {
+                    pool.ensure_connected(free, core, until(), min_connection_id).map(CallConnection::Exclusive)
+                }
+                None => pool.multiplexed(core, until()).map(CallConnection::Multiplexed),
             },
-            AllBusy::Wait => pool.connect(core, self.call.due.moment(), until, since).map(Connection::Own),
+            PoolExhausted::Wait => {
+                pool.acquire(core, self.call.due.latest(), until, min_connection_id).map(CallConnection::Exclusive)
+            }
         };
-        self.connected(outcome, start, clock::now())
+        self.connect_result(outcome, start, clock::now())
     }
 
-    fn connect_shared(&mut self) -> Input {
-        if let Err(refused) = self.choose() {
+    fn connect_shared(&mut self) -> MachineInput {
+        if let Err(refused) = self.select_pool() {
             return refused;
         }
-        if self.keeps(RebindMode::NoReconnect) && !self.pool.as_ref().is_some_and(|pool| pool.has_shared()) {
-            return self.rebind();
+        if self.forbids_rebind(RebindMode::NoReconnect)
+            && !self.pool.as_ref().is_some_and(|pool| pool.has_multiplexed())
+        {
+            return self.refuse_rebind();
         }
         let start = clock::now();
-        self.call.due = self.call.due.fixed();
-        let until = self.connect_until(start);
-        let Some(pool) = &self.pool else { return Input::ConnectFailed };
-        let outcome = pool.shared(self.call.core, until).map(Connection::Shared);
-        self.connected(outcome, start, clock::now())
+        self.call.due = self.call.due.to_absolute();
+        let until = self.connect_deadline_from(start);
+        let Some(pool) = &self.pool else { return MachineInput::ConnectFailed };
+        let outcome = pool.multiplexed(self.call.core, until).map(CallConnection::Multiplexed);
+        self.connect_result(outcome, start, clock::now())
     }
 
-    /// Until when a connection may be made, from `start` on: when the call may have it. The call's time is fixed.
-    fn connect_until(&self, start: Monotonic) -> Option<Monotonic> {
-        let whole = self.call.due.moment();
+    /// Returns the deadline for making a connection that starts at `start`. The call's deadline
+    /// must be absolute.
+    fn connect_deadline_from(&self, start: Monotonic) -> Option<Monotonic> {
+        let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
+        let until = self.attempt_time.deadline(start, self.call.due.latest(), addresses);
         match self.policies.connect_timeout {
-            Some(timeout) => Some(whole.map_or(start + timeout, |whole| whole.min(start + timeout))),
-            None => whole,
+            Some(timeout) => Some(until.map_or(start + timeout, |until| until.min(start + timeout))),
+            None => until,
         }
     }
 
-    /// What came of connecting between `start` and `now`.
-    fn connected(&mut self, outcome: Result<Connection, NoConnection>, start: Monotonic, now: Monotonic) -> Input {
+    /// Returns the machine's input after no address of the profile answered in time. If the connect
+    /// time-out of the policies ended the attempt, a second attempt would get no more time.
+    fn timeout_input(&self) -> MachineInput {
+        let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
+        let start = Monotonic::from_nanos(0);
+        let own = self.attempt_time.deadline(start, None, addresses);
+        match self.policies.connect_timeout {
+            Some(timeout) if own.is_none_or(|own| start + timeout <= own) => MachineInput::ConnectFailed,
+            _ => MachineInput::NoAnswer,
+        }
+    }
+
+    /// Converts the outcome of connecting between `start` and `now`.
+    fn connect_result(
+        &mut self,
+        outcome: Result<CallConnection, AcquireError>,
+        start: Monotonic,
+        now: Monotonic,
+    ) -> MachineInput {
         let endpoint = self.pool.as_ref().and_then(|pool| pool.endpoints().first()).map(ToString::to_string);
         let elapsed = Some(now.since(start));
         let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
-        let over = self.call.due.moment().is_some_and(|whole| now >= whole);
+        let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {
             Ok(_) if over => {
-                // It goes back unused: nobody would wait for the reply.
-                self.failure = detail(Phase::Connect, String::new());
-                Input::DeadlinePassed(Phase::Connect)
+                // The connection returns unused: no time is left to wait for the reply.
+                self.last_failure = detail(Phase::Connect, String::new());
+                MachineInput::DeadlinePassed(Phase::Connect)
             }
             Ok(connection) => {
                 self.connection = Some(connection);
-                Input::Connected
+                MachineInput::Connected
             }
-            Err(NoConnection::AllBusy) => {
-                self.failure =
+            Err(AcquireError::AllBusy) => {
+                self.last_failure =
                     detail(Phase::Acquire, "every connection that may be made to the server is in use".into());
-                Input::DeadlinePassed(Phase::Acquire)
+                MachineInput::DeadlinePassed(Phase::Acquire)
             }
-            Err(NoConnection::TimedOut) => {
-                self.failure = detail(Phase::Connect, String::new());
-                if over { Input::DeadlinePassed(Phase::Connect) } else { Input::ConnectFailed }
+            Err(AcquireError::TimedOut) => {
+                self.last_failure = detail(Phase::Connect, String::new());
+                if over { MachineInput::DeadlinePassed(Phase::Connect) } else { self.timeout_input() }
             }
-            Err(NoConnection::Failed(error)) => {
-                self.failure = detail(Phase::Connect, error.to_string());
-                Input::ConnectFailed
+            Err(AcquireError::ConnectFailed(error)) => {
+                self.last_failure = detail(Phase::Connect, error.to_string());
+                MachineInput::ConnectFailed
             }
         }
     }
 
-    /// What the machine is told of trouble, or what is raised at once.
-    fn note(&mut self, trouble: Trouble) -> Result<Input, SystemException> {
-        // Whatever comes next is within the time that the call began with.
-        self.call.due = self.call.due.fixed();
-        match trouble {
-            Trouble::Refused(exception) => Err(exception),
-            Trouble::Failed(input, detail) => {
-                self.failure = detail;
-                if matches!(input, Input::Lost { .. }) {
-                    // The other connections to a server that went away are no better than the one that was lost, except those
-                    // that were begun after the call.
-                    self.shares = self.shared;
-                    self.since = std::mem::replace(&mut self.call.began, self.call.core.upcoming_connection());
+    /// Converts the error of an attempt into the machine's input, or returns the exception to
+    /// raise.
+    fn input_from_error(&mut self, error: AttemptError) -> Result<MachineInput, SystemException> {
+        // Further attempts are within the call's original time.
+        self.call.due = self.call.due.to_absolute();
+        match error {
+            AttemptError::Refused(exception) => Err(exception),
+            AttemptError::Failed(input, detail) => {
+                self.last_failure = detail;
+                if matches!(input, MachineInput::Lost { .. }) {
+                    // A server that went away has also lost its other connections. Only one begun
+                    // after the call is used.
+                    self.use_multiplexed = self.was_multiplexed;
+                    self.min_connection_id =
+                        std::mem::replace(&mut self.call.first_new_connection, self.call.core.peek_connection_id());
                 }
                 Ok(input)
             }
-            Trouble::Raised(exception) => {
-                let input = Input::Raised { kind: exception.kind(), completed: exception.completed() };
-                self.raised = Some(exception);
+            AttemptError::Raised(exception) => {
+                let input = MachineInput::Raised { kind: exception.kind(), completed: exception.completed() };
+                self.last_exception = Some(exception);
                 Ok(input)
             }
-            Trouble::Forward(ior) => {
+            AttemptError::Forward(ior) => {
                 let target = Arc::new(self.call.object.binding().target(self.call.core, ior));
-                let profiles = target.profiles.len();
-                if profiles > 0 && !target.profiles.iter().any(|profile| self.permits(profile)) {
+                let order = target.try_order(self.call.core);
+                if !order.is_empty() && !target.profiles.iter().any(|profile| self.permits_profile(profile)) {
                     return Err(SystemException::new(Kind::Rebind, 0, Completion::No)
                         .because("the object has moved to where other policies hold, and the policy is NO_REBIND"));
                 }
                 self.next_target = Some(target);
-                Ok(Input::Forwarded { profiles })
+                Ok(MachineInput::Forwarded { order })
             }
-            Trouble::NeedsAddressing(mode) => {
+            AttemptError::NeedsAddressing(mode) => {
                 self.addressing = mode;
-                Ok(Input::NeedsAddressing)
+                Ok(MachineInput::NeedsAddressing)
             }
         }
     }
@@ -384,23 +484,21 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             self.call.object.binding().set_forwarded(Some(Arc::clone(&target)));
             self.target = target;
         }
-        self.profile = 0;
     }
 
-    fn back_to_the_original(&mut self) {
+    fn revert_to_original(&mut self) {
         let binding = self.call.object.binding();
         binding.set_forwarded(None);
         self.target = Arc::clone(binding.original(self.call.core));
-        self.profile = 0;
     }
 
-    /// The exception with what is known about the last failure.
-    fn explain(&mut self, mut exception: SystemException) -> SystemException {
-        if self.barred && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
+    /// Adds the details of the last failure to the exception.
+    fn with_last_failure(&mut self, mut exception: SystemException) -> SystemException {
+        if self.was_rebind_refused && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
             exception = SystemException::new(Kind::Rebind, 0, Completion::No)
                 .because("what is left of the way to the object is under other policies, and the policy is NO_REBIND");
         }
-        let mut detail = std::mem::take(&mut self.failure);
+        let mut detail = std::mem::take(&mut self.last_failure);
         if let Some(known) = exception.detail()
             && detail.message.is_empty()
         {
@@ -410,8 +508,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 }
 
-/// A step that the machine does not ask for: nothing was sent, and no other address would do better.
+/// The error of an action that the machine never returns here. Nothing was sent; another address
+/// would not help.
 #[cold]
-fn unreachable_step() -> Box<Trouble> {
-    Box::new(Trouble::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))
+fn unreachable_step() -> Box<AttemptError> {
+    Box::new(AttemptError::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))
 }

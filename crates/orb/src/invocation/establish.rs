@@ -1,28 +1,32 @@
-//! Connections that are made before the first call needs them.
+//! Connections made before the first call needs them.
 
 use std::sync::Arc;
 
 use corelane_sched::Priority;
+use corelane_sys::clock::Monotonic;
 use corelane_wire::exception::minor;
 use corelane_wire::giop::AddressingMode;
 
-use super::call::{Call, Request, Trouble, Way};
-use super::target::{Profile, Target};
-use crate::client::pool::{Checkout, NoConnection};
+use super::call::{AttemptError, Invocation, RequestSpec, Route};
+use super::target::{TargetProfiles, UsableProfile};
+use crate::client::pool::{AcquireError, Checkout};
+use crate::client::try_order::AttemptTime;
+use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 
-/// Makes sure that `each` connections are there for calls at each of `priorities`, their bands declared.
+/// Makes sure that `each` connections exist for calls at each of `priorities`, with their bands
+/// declared.
 ///
 /// # Errors
-/// BAD_PARAM for a number that is no priority; NO_RESOURCES for more connections than the ORB makes to one server; else why they cannot
-/// be made.
+/// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to one
+/// server; else the reason why they cannot be made.
 #[cold]
 pub(crate) fn establish(object: &ObjectRef, priorities: &[i16], each: usize) -> Result<(), SystemException> {
     let core = object.core();
-    let object = &crate::rt::client::under_policies_of_thread(core, object);
+    let object = &crate::rt::client::with_thread_policies(core, object);
     core.check_usable()?;
-    let call = Call::new(core, object, Request::Locate);
+    let call = Invocation::new(core, object, RequestSpec::Locate);
     if object.binding().may_be_local(core) {
         return Ok(());
     }
@@ -32,8 +36,12 @@ pub(crate) fn establish(object: &ObjectRef, priorities: &[i16], each: usize) -> 
     let target = object.binding().forwarded().unwrap_or_else(|| Arc::clone(object.binding().original(core)));
     let mut failure = SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
         .because("no profile is of use");
-    for profile in &target.profiles {
-        let made = priorities.iter().try_for_each(|priority| at(&call, &target, profile, *priority, each));
+    let (order, deadline) = (target.try_order(core), call.due.to_absolute().latest());
+    for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
+        // A profile that does not answer leaves the others their share of the time.
+        let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
+        let until = AttemptTime::Share(left).deadline(clock::now(), deadline, 1);
+        let made = priorities.iter().try_for_each(|priority| at(&call, &target, profile, *priority, each, until));
         match made {
             Ok(()) => return Ok(()),
             Err(exception) => failure = exception,
@@ -43,50 +51,52 @@ pub(crate) fn establish(object: &ObjectRef, priorities: &[i16], each: usize) -> 
 }
 
 fn at(
-    call: &Call<'_, '_, '_>,
-    target: &Target,
-    profile: &Profile,
+    call: &Invocation<'_, '_, '_>,
+    target: &TargetProfiles,
+    profile: &UsableProfile,
     priority: Priority,
     each: usize,
+    until: Option<Monotonic>,
 ) -> Result<(), SystemException> {
-    let chosen = profile.choose_at(call.core, priority)?;
-    let way = Way { target, profile, addressing: AddressingMode::Key };
-    let until = call.due.fixed().moment();
-    // All of them at once: one that is given back would be found again.
+    let chosen = profile.select_pool_at(call.core, priority)?;
+    let route = Route { target, profile, addressing: AddressingMode::Key };
+    // All are held at once: a connection returned to the pool would be taken again.
     let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..each {
-        let Some(free) = chosen.pool.free(0) else {
+        let Some(free) = chosen.pool.take_free(0) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
             return Err(exception.because("no further connection may be made to the server"));
         };
-        let connection = chosen.pool.ready(free, call.core, until, 0).map_err(no_connection)?;
-        made.push(match chosen.pool.band().range().filter(|_| connection.is_unbound()) {
-            Some(range) => call.bind(way, connection, range).map_err(|trouble| not_bound(*trouble))?,
+        let connection = chosen.pool.ensure_connected(free, call.core, until, 0).map_err(no_connection)?;
+        made.push(match chosen.pool.band().range().filter(|_| connection.needs_band_declaration()) {
+            Some(range) => call.declare_band(route, connection, range).map_err(|error| not_bound(*error))?,
             None => connection,
         });
     }
     Ok(())
 }
 
-fn no_connection(why: NoConnection) -> SystemException {
+fn no_connection(why: AcquireError) -> SystemException {
     let transient = |message: &str| {
         SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No).because(message)
     };
     match why {
-        NoConnection::Failed(error) => transient(&error.to_string()),
-        NoConnection::AllBusy => transient("every connection that may be made to the server is in use"),
-        NoConnection::TimedOut => {
+        AcquireError::ConnectFailed(error) => transient(&error.to_string()),
+        AcquireError::AllBusy => transient("every connection that may be made to the server is in use"),
+        AcquireError::TimedOut => {
             let detail = Detail { phase: Some(Phase::Connect), ..Detail::default() };
             SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No).with_detail(detail)
         }
     }
 }
 
-fn not_bound(trouble: Trouble) -> SystemException {
-    match trouble {
-        Trouble::Raised(exception) | Trouble::Refused(exception) => exception,
-        Trouble::Failed(_, detail) => SystemException::new(Kind::CommFailure, 0, Completion::No).with_detail(detail),
-        Trouble::Forward(_) | Trouble::NeedsAddressing(_) => {
+fn not_bound(error: AttemptError) -> SystemException {
+    match error {
+        AttemptError::Raised(exception) | AttemptError::Refused(exception) => exception,
+        AttemptError::Failed(_, detail) => {
+            SystemException::new(Kind::CommFailure, 0, Completion::No).with_detail(detail)
+        }
+        AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => {
             SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
         }
     }

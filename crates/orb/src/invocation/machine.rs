@@ -1,220 +1,329 @@
-//! The rules of one invocation, as a pure machine: which profile to try, when to retry, when to follow a forward, when to
-//! give up. The blocking driver in `driver.rs` (and the simulation in the tests) reports what happened and does what it is told. A
-//! reply that is a result or a user exception ends the invocation; the machine is not asked about it.
+//! The rules of one invocation, as a pure state machine. They say which profile to try, and when to
+//! retry, follow a forward or give up.
 //!
-//! Invariant: after the first octet of a complete request may have been acted upon by a server, the request is never sent again,
-//! unless the server itself said that it did not run it (CORBA 3.0.3, sections 15.5.1 and 4.12.3.3).
+//! The blocking driver in `driver.rs` (and the simulation in the tests) reports each event and
+//! carries out the returned action. A result or a user exception ends the invocation without asking
+//! the machine.
+//!
+//! Invariant: once a server may have acted on the first byte of a complete request, the request is
+//! never sent again. The exception is a server that states that it did not run it (CORBA 3.0.3,
+//! sections 15.5.1 and 4.12.3.3).
+
+use std::time::Duration;
 
 use corelane_wire::exception::minor;
 use corelane_wire::exception::{Completion, SystemExceptionKind as Kind};
+use corelane_wire::giop::MessageKind;
 
+use crate::client::try_order::{AttemptTime, Attempts, TryOrder};
 use crate::exception::{Phase, SystemException};
 
-/// How many LOCATION_FORWARDs one invocation follows.
-pub(crate) const FORWARDS: u8 = 10;
-/// How many times one invocation goes back to connecting after it had a connection.
-pub(crate) const RETRIES: u8 = 4;
+/// Maximum number of LOCATION_FORWARDs that one invocation follows.
+pub(crate) const MAX_FORWARDS: u8 = 10;
+/// Maximum number of times that one invocation reconnects after it had a connection.
+pub(crate) const MAX_RETRIES: u8 = 4;
 
-/// What happened to the attempt under way.
+/// An event of the current attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
-    /// A connection is at hand (from the pool or new).
+pub(crate) enum MachineInput {
+    /// A connection is ready (from the pool or new).
     Connected,
     /// No connection could be made to the profile's endpoints.
     ConnectFailed,
-    /// The request could not be written as a whole, or the connection ended before the reply.
+    /// The profile's endpoints did not answer within their time.
+    NoAnswer,
+    /// The request could not be sent completely, or the connection ended before the reply.
     Lost {
-        /// How much of the request the transport had taken.
-        written: Written,
-        /// The peer had announced the end with CloseConnection: what it did not answer, it did not run.
-        orderly: bool,
+        /// The part of the request that the transport took.
+        bytes_sent: BytesSent,
+        /// The server's last message about it before the end.
+        last_message: LastMessage,
     },
     /// The reply is a system exception.
     Raised {
-        /// Which one.
+        /// The kind of exception.
         kind: Kind,
-        /// Whether the target ran the operation.
+        /// The exception's completion status.
         completed: Completion,
     },
-    /// The reply is LOCATION_FORWARD: the driver holds the new target of `profiles` usable profiles.
+    /// The reply is LOCATION_FORWARD; the driver holds the new target.
     Forwarded {
         /// Usable profiles of the new target.
-        profiles: usize,
+        order: TryOrder,
     },
     /// The server wants another form of target address.
     NeedsAddressing,
-    /// The deadline passed.
     DeadlinePassed(Phase),
 }
 
-/// How much of a request the transport took.
+/// The part of a request that the transport took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    /// Not one octet.
-    Nothing,
-    /// Some octets, not all: the server cannot have run it.
-    Part,
+pub(crate) enum BytesSent {
+    /// No bytes.
+    None,
+    /// Some bytes, not all: the server cannot have run it.
+    Some,
     /// All of it: the server may have run it.
-    Whole,
+    All,
 }
 
-/// What the driver does next.
+/// A server's last message about a request before the connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastMessage {
+    /// No message.
+    None,
+    /// CloseConnection, and no byte of a reply: the server did not run the request.
+    CloseConnection,
+    /// MessageError: the server could not read the request, and could not a second time.
+    MessageError,
+    /// The beginning of a reply: the server ran the request or refused it.
+    PartialReply,
+}
+
+impl LastMessage {
+    /// Returns the last message from the kind of the final one. `reply_begun` is true if the
+    /// beginning of the reply came first.
+    pub(crate) fn before(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
+        match final_message {
+            _ if reply_begun => LastMessage::PartialReply,
+            Some(MessageKind::CloseConnection) => LastMessage::CloseConnection,
+            Some(MessageKind::MessageError) => LastMessage::MessageError,
+            _ => LastMessage::None,
+        }
+    }
+}
+
+/// The next action of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum MachineAction {
     /// Get a connection to profile `profile` of the current target.
     Connect {
         /// Index into the current target's usable profiles.
         profile: usize,
+        /// Time for getting the connection.
+        attempt_time: AttemptTime,
     },
-    /// Give up the forwarded target and get a connection to the first profile of the original one.
-    ConnectOriginal,
-    /// Write the request on the connection at hand and wait for its reply.
+    /// Give up the forwarded target and get a connection to this profile of the original one.
+    ConnectOriginal {
+        /// Index into the original target's usable profiles.
+        profile: usize,
+        /// Time for getting the connection.
+        attempt_time: AttemptTime,
+    },
+    /// Wait for the pause of this attempt, then get another connection to the current profile.
+    Retry {
+        /// Number of earlier pauses.
+        attempt: u32,
+        /// Time for getting the connection.
+        attempt_time: AttemptTime,
+    },
+    /// Write the request on the current connection and wait for its reply.
     Send,
-    /// Make the forwarded target the current one, then get a connection to its first profile.
-    Follow,
-    /// Raise the system exception that the reply is.
+    /// Make the forwarded target the current one, then get a connection to this profile of it.
+    Follow {
+        /// Index into the new target's usable profiles.
+        profile: usize,
+        /// Time for getting the connection.
+        attempt_time: AttemptTime,
+    },
+    /// Raise the system exception in the reply.
     Deliver,
-    /// Raise this.
+    /// Raise this exception.
     Fail(SystemException),
 }
 
-/// One invocation's state: a few octets, no clock, no sockets.
+/// Maximum of the first pause before a TRANSIENT request is sent again. Each further maximum is
+/// twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Maximum of all pauses.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns a random pause before a retry, between 0 and the maximum for this attempt. The number
+/// `random` chooses it. Clients that were refused together then do not return together.
+#[must_use]
+pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
+    let longest = (FIRST_PAUSE * 2_u32.saturating_pow(attempt.min(16))).min(MAX_PAUSE);
+    let nanoseconds = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(random % nanoseconds.saturating_add(1))
+}
+
+/// The state of one invocation: a few bytes, no clock, no sockets.
 #[derive(Clone, Debug)]
-pub(crate) struct Machine {
-    profiles: usize,
+pub(crate) struct InvocationMachine {
+    order: TryOrder,
+    attempts: Attempts,
     profile: usize,
-    original_profiles: usize,
+    original: TryOrder,
     forwarded: bool,
-    fell_back: bool,
-    readdressed: bool,
+    has_fallen_back: bool,
+    has_readdressed: bool,
     forwards: u8,
     retries: u8,
     retry_transient: u8,
+    pauses: u32,
 }
 
-impl Machine {
-    /// An invocation on a target with `profiles` usable profiles; `forwarded` says that the target is one that an earlier
-    /// invocation was forwarded to, and `original_profiles` how many the original has. `retry_transient`: how many TRANSIENT
-    /// replies are retried, by policy (0 unless asked for).
+impl InvocationMachine {
+    /// Makes the machine of an invocation on a target with the usable profiles of `order`.
+    /// `forwarded` means that an earlier invocation was forwarded to this target; `original` lists
+    /// the original's profiles. `retry_transient` is the number of TRANSIENT replies to retry, by
+    /// policy (0 by default).
     #[must_use]
-    pub(crate) fn new(profiles: usize, forwarded: bool, original_profiles: usize, retry_transient: u8) -> Self {
-        Machine {
-            profiles,
+    pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, retry_transient: u8) -> Self {
+        InvocationMachine {
+            order,
+            attempts: Attempts::new(order),
             profile: 0,
-            original_profiles,
+            original,
             forwarded,
-            fell_back: false,
-            readdressed: false,
+            has_fallen_back: false,
+            has_readdressed: false,
             forwards: 0,
             retries: 0,
             retry_transient,
+            pauses: 0,
         }
     }
 
-    /// The first step.
+    /// Returns the first action.
     #[must_use]
-    pub(crate) fn start(&self) -> Output {
-        if self.profiles == 0 { Output::Fail(no_usable_profile()) } else { Output::Connect { profile: 0 } }
+    pub(crate) fn start(&mut self) -> MachineAction {
+        self.start_at(self.order, |profile, attempt_time| MachineAction::Connect { profile, attempt_time })
     }
 
-    /// Takes what happened, says what to do.
+    /// Records that the driver made the first attempt, at `profile`, without
+    /// [`start`](Self::start).
+    pub(crate) fn resume_at(&mut self, profile: usize) {
+        self.profile = profile;
+        self.attempts.mark_tried(profile);
+    }
+
+    /// Begins to try the profiles of a target.
+    fn start_at(&mut self, order: TryOrder, output: impl FnOnce(usize, AttemptTime) -> MachineAction) -> MachineAction {
+        (self.order, self.attempts) = (order, Attempts::new(order));
+        let Some((profile, attempt_time)) = self.attempts.next() else {
+            return MachineAction::Fail(no_usable_profile());
+        };
+        self.profile = profile;
+        output(profile, attempt_time)
+    }
+
+    /// Connects to the current profile again.
+    fn reconnect(&mut self) -> MachineAction {
+        MachineAction::Connect { profile: self.profile, attempt_time: self.attempts.attempt_time() }
+    }
+
+    /// Takes an event and returns the next action.
     #[must_use]
     #[inline]
-    pub(crate) fn step(&mut self, input: Input) -> Output {
-        if input == Input::Connected { Output::Send } else { self.trouble(input) }
+    pub(crate) fn step(&mut self, input: MachineInput) -> MachineAction {
+        if input == MachineInput::Connected { MachineAction::Send } else { self.handle_failure(input) }
     }
 
     #[cold]
-    fn trouble(&mut self, input: Input) -> Output {
+    fn handle_failure(&mut self, input: MachineInput) -> MachineAction {
         match input {
-            Input::Connected => Output::Send,
-            Input::ConnectFailed => self.next_profile(),
-            Input::Lost { written, orderly } => {
-                if written == Written::Whole && !orderly {
-                    return Output::Fail(SystemException::new(Kind::CommFailure, 0, Completion::Maybe));
-                }
-                self.again()
+            MachineInput::Connected => MachineAction::Send,
+            MachineInput::ConnectFailed => self.next_profile(),
+            MachineInput::NoAnswer => {
+                self.attempts.record_timeout(self.profile);
+                self.next_profile()
             }
-            Input::Raised { kind, completed } => self.raised(kind, completed),
-            Input::Forwarded { profiles } => self.follow(profiles),
-            Input::NeedsAddressing if self.readdressed => Output::Fail(
+            MachineInput::Lost { bytes_sent, last_message } => self.on_connection_lost(bytes_sent, last_message),
+            MachineInput::Raised { kind, completed } => self.on_exception(kind, completed),
+            MachineInput::Forwarded { order } => self.follow(order),
+            MachineInput::NeedsAddressing if self.has_readdressed => MachineAction::Fail(
                 SystemException::new(Kind::NoImplement, 0, Completion::No)
                     .because("the server keeps asking for another addressing mode"),
             ),
-            Input::NeedsAddressing => {
-                self.readdressed = true;
-                Output::Connect { profile: self.profile }
+            MachineInput::NeedsAddressing => {
+                self.has_readdressed = true;
+                self.reconnect()
             }
-            Input::DeadlinePassed(phase) => {
+            MachineInput::DeadlinePassed(phase) => {
                 let (code, completed) = match phase {
                     Phase::Wait => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
                     Phase::Acquire | Phase::Connect | Phase::Send => (minor::timeout::REQUEST_END_TIME, Completion::No),
                 };
-                Output::Fail(SystemException::new(Kind::Timeout, code, completed))
+                MachineAction::Fail(SystemException::new(Kind::Timeout, code, completed))
             }
         }
     }
 
-    /// The request certainly did not run: once more on a fresh connection, within bounds.
-    fn again(&mut self) -> Output {
-        if self.retries >= RETRIES {
+    fn on_connection_lost(&mut self, bytes_sent: BytesSent, last_message: LastMessage) -> MachineAction {
+        let completed = match (last_message, bytes_sent) {
+            (LastMessage::PartialReply, _) | (LastMessage::None | LastMessage::MessageError, BytesSent::All) => {
+                Completion::Maybe
+            }
+            (LastMessage::MessageError, BytesSent::None | BytesSent::Some) => Completion::No,
+            (LastMessage::CloseConnection, _) | (LastMessage::None, BytesSent::None | BytesSent::Some) => {
+                return self.resend();
+            }
+        };
+        MachineAction::Fail(SystemException::new(Kind::CommFailure, 0, completed))
+    }
+
+    /// Sends a request that certainly did not run again, on a new connection, within bounds.
+    fn resend(&mut self) -> MachineAction {
+        if self.retries >= MAX_RETRIES {
             return self.fall_back(SystemException::new(Kind::CommFailure, 0, Completion::No));
         }
         self.retries += 1;
-        Output::Connect { profile: self.profile }
+        self.reconnect()
     }
 
-    fn next_profile(&mut self) -> Output {
-        self.profile += 1;
-        if self.profile < self.profiles {
-            return Output::Connect { profile: self.profile };
+    fn next_profile(&mut self) -> MachineAction {
+        if let Some((profile, attempt_time)) = self.attempts.next() {
+            self.profile = profile;
+            return MachineAction::Connect { profile, attempt_time };
         }
         self.fall_back(SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No))
     }
 
-    fn raised(&mut self, kind: Kind, completed: Completion) -> Output {
+    fn on_exception(&mut self, kind: Kind, completed: Completion) -> MachineAction {
         if completed != Completion::No {
-            return Output::Deliver;
+            return MachineAction::Deliver;
         }
         if kind == Kind::Transient && self.retry_transient > 0 {
             self.retry_transient -= 1;
-            return Output::Connect { profile: self.profile };
+            let (attempt, attempt_time) = (self.pauses, self.attempts.attempt_time());
+            self.pauses += 1;
+            return MachineAction::Retry { attempt, attempt_time };
         }
         let moved = matches!(kind, Kind::Transient | Kind::ObjectNotExist | Kind::CommFailure | Kind::InvObjref);
-        if moved && self.forwarded && !self.fell_back {
-            return self.original();
+        if moved && self.forwarded && !self.has_fallen_back {
+            return self.revert_to_original();
         }
-        Output::Deliver
+        MachineAction::Deliver
     }
 
-    /// The current target failed with COMPLETED_NO: a forwarded one is left for the original, once.
-    fn fall_back(&mut self, otherwise: SystemException) -> Output {
-        if self.forwarded && !self.fell_back { self.original() } else { Output::Fail(otherwise) }
+    /// Handles a failure of the current target with COMPLETED_NO. Leaves a forwarded target for the
+    /// original, once.
+    fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
+        if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }
 
-    fn original(&mut self) -> Output {
-        self.fell_back = true;
+    fn revert_to_original(&mut self) -> MachineAction {
+        self.has_fallen_back = true;
         self.forwarded = false;
-        self.profile = 0;
-        self.profiles = self.original_profiles;
-        if self.profiles == 0 { Output::Fail(no_usable_profile()) } else { Output::ConnectOriginal }
+        self.start_at(self.original, |profile, attempt_time| MachineAction::ConnectOriginal { profile, attempt_time })
     }
 
-    fn follow(&mut self, profiles: usize) -> Output {
-        if self.forwards >= FORWARDS {
-            return Output::Fail(
+    fn follow(&mut self, order: TryOrder) -> MachineAction {
+        if self.forwards >= MAX_FORWARDS {
+            return MachineAction::Fail(
                 SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No)
-                    .because(format!("forwarded more than {FORWARDS} times")),
+                    .because(format!("forwarded more than {MAX_FORWARDS} times")),
             );
         }
-        if profiles == 0 {
-            return Output::Fail(no_usable_profile().because("forwarded to a reference without a usable profile"));
+        if order.is_empty() {
+            return MachineAction::Fail(
+                no_usable_profile().because("forwarded to a reference without a usable profile"),
+            );
         }
         self.forwards += 1;
         self.forwarded = true;
-        self.profile = 0;
-        self.profiles = profiles;
-        Output::Follow
+        self.start_at(order, |profile, attempt_time| MachineAction::Follow { profile, attempt_time })
     }
 }
 
@@ -226,85 +335,164 @@ fn no_usable_profile() -> SystemException {
 mod tests {
     use super::*;
 
-    fn lost(written: Written, orderly: bool) -> Input {
-        Input::Lost { written, orderly }
+    fn lost(bytes_sent: BytesSent, last_message: LastMessage) -> MachineInput {
+        MachineInput::Lost { bytes_sent, last_message }
+    }
+
+    /// Makes a machine that has started, for this number of profiles.
+    fn started(profiles: usize, forwarded: bool, original: usize, retry_transient: u8) -> InvocationMachine {
+        let (order, original) = (TryOrder::new(profiles, 0, 0), TryOrder::new(original, 0, 0));
+        let mut machine = InvocationMachine::new(order, forwarded, original, retry_transient);
+        let _ = machine.start();
+        machine
+    }
+
+    fn connect(profile: usize, attempt_time: AttemptTime) -> MachineAction {
+        MachineAction::Connect { profile, attempt_time }
     }
 
     #[test]
-    fn a_request_that_may_have_run_is_never_sent_again() {
-        let mut machine = Machine::new(2, false, 2, 0);
-        assert_eq!(machine.start(), Output::Connect { profile: 0 });
-        assert_eq!(machine.step(Input::Connected), Output::Send);
-        let Output::Fail(exception) = machine.step(lost(Written::Whole, false)) else { panic!("retried") };
+    fn request_that_may_have_run_is_not_resent() {
+        let mut machine = started(2, false, 2, 0);
+        assert_eq!(machine.step(MachineInput::Connected), MachineAction::Send);
+        let MachineAction::Fail(exception) = machine.step(lost(BytesSent::All, LastMessage::None)) else {
+            panic!("retried")
+        };
         assert_eq!((exception.kind(), exception.completed()), (Kind::CommFailure, Completion::Maybe));
     }
 
     #[test]
-    fn what_certainly_did_not_run_is_retried_within_bounds() {
-        for input in [lost(Written::Nothing, false), lost(Written::Part, false), lost(Written::Whole, true)] {
-            let mut machine = Machine::new(1, false, 1, 0);
-            for _ in 0..RETRIES {
-                assert_eq!(machine.step(input.clone()), Output::Connect { profile: 0 });
+    fn request_with_partial_reply_or_message_error_is_not_resent() {
+        let ends = [
+            (BytesSent::All, LastMessage::PartialReply, Completion::Maybe),
+            (BytesSent::Some, LastMessage::PartialReply, Completion::Maybe),
+            (BytesSent::All, LastMessage::MessageError, Completion::Maybe),
+            (BytesSent::Some, LastMessage::MessageError, Completion::No),
+        ];
+        for (bytes_sent, last_message, completed) in ends {
+            let mut machine = started(2, true, 2, 3);
+            let MachineAction::Fail(exception) = machine.step(lost(bytes_sent, last_message)) else {
+                panic!("{bytes_sent:?} {last_message:?}")
+            };
+            assert_eq!((exception.kind(), exception.completed()), (Kind::CommFailure, completed), "{last_message:?}");
+        }
+    }
+
+    #[test]
+    fn request_that_did_not_run_is_retried_within_bounds() {
+        let inputs = [
+            lost(BytesSent::None, LastMessage::None),
+            lost(BytesSent::Some, LastMessage::None),
+            lost(BytesSent::Some, LastMessage::CloseConnection),
+            lost(BytesSent::All, LastMessage::CloseConnection),
+        ];
+        for input in inputs {
+            let mut machine = started(1, false, 1, 0);
+            for _ in 0..MAX_RETRIES {
+                assert_eq!(machine.step(input.clone()), connect(0, AttemptTime::Share(1)));
             }
-            let Output::Fail(exception) = machine.step(input) else { panic!("unbounded") };
+            let MachineAction::Fail(exception) = machine.step(input) else { panic!("unbounded") };
             assert_eq!(exception.completed(), Completion::No);
         }
     }
 
     #[test]
+    fn timed_out_profile_is_retried_after_the_others() {
+        let mut machine = InvocationMachine::new(TryOrder::new(3, 1, 0b100), false, TryOrder::new(3, 1, 0b100), 0);
+        assert_eq!(machine.start(), connect(1, AttemptTime::Brief(3)));
+        assert_eq!(machine.step(MachineInput::NoAnswer), connect(0, AttemptTime::Brief(3)));
+        assert_eq!(machine.step(MachineInput::ConnectFailed), connect(2, AttemptTime::Brief(2)));
+        assert_eq!(machine.step(MachineInput::NoAnswer), connect(1, AttemptTime::Share(2)));
+        assert_eq!(machine.step(MachineInput::NoAnswer), connect(2, AttemptTime::Share(1)));
+        assert!(matches!(machine.step(MachineInput::NoAnswer), MachineAction::Fail(_)));
+    }
+
+    #[test]
     fn profiles_are_tried_in_order_then_transient_2() {
-        let mut machine = Machine::new(2, false, 2, 0);
-        assert_eq!(machine.step(Input::ConnectFailed), Output::Connect { profile: 1 });
+        let mut machine = started(2, false, 2, 0);
+        assert_eq!(machine.step(MachineInput::ConnectFailed), connect(1, AttemptTime::Share(1)));
         assert_eq!(
-            machine.step(Input::ConnectFailed),
-            Output::Fail(SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No))
+            machine.step(MachineInput::ConnectFailed),
+            MachineAction::Fail(SystemException::new(
+                Kind::Transient,
+                minor::transient::NO_USABLE_PROFILE,
+                Completion::No
+            ))
         );
     }
 
     #[test]
     fn forwards_are_followed_ten_times() {
-        let mut machine = Machine::new(1, false, 1, 0);
-        for _ in 0..FORWARDS {
-            assert_eq!(machine.step(Input::Forwarded { profiles: 1 }), Output::Follow);
+        let mut machine = started(1, false, 1, 0);
+        for _ in 0..MAX_FORWARDS {
+            assert_eq!(
+                machine.step(MachineInput::Forwarded { order: TryOrder::new(1, 0, 0) }),
+                MachineAction::Follow { profile: 0, attempt_time: AttemptTime::Share(1) }
+            );
         }
-        assert!(matches!(machine.step(Input::Forwarded { profiles: 1 }), Output::Fail(_)));
+        assert!(matches!(
+            machine.step(MachineInput::Forwarded { order: TryOrder::new(1, 0, 0) }),
+            MachineAction::Fail(_)
+        ));
     }
 
     #[test]
     fn a_failed_forwarded_target_falls_back_to_the_original_once() {
-        let mut machine = Machine::new(1, true, 2, 0);
-        let gone = Input::Raised { kind: Kind::ObjectNotExist, completed: Completion::No };
-        assert_eq!(machine.step(gone.clone()), Output::ConnectOriginal);
-        assert_eq!(machine.step(gone), Output::Deliver);
-        let mut machine = Machine::new(1, true, 1, 0);
-        assert_eq!(machine.step(Input::ConnectFailed), Output::ConnectOriginal);
-        assert!(matches!(machine.step(Input::ConnectFailed), Output::Fail(_)));
+        let mut machine = started(1, true, 2, 0);
+        let gone = MachineInput::Raised { kind: Kind::ObjectNotExist, completed: Completion::No };
+        let attempt_time = AttemptTime::Brief(2);
+        assert_eq!(machine.step(gone.clone()), MachineAction::ConnectOriginal { profile: 0, attempt_time });
+        assert_eq!(machine.step(gone), MachineAction::Deliver);
+        let mut machine = started(1, true, 1, 0);
+        let attempt_time = AttemptTime::Share(1);
+        assert_eq!(
+            machine.step(MachineInput::ConnectFailed),
+            MachineAction::ConnectOriginal { profile: 0, attempt_time }
+        );
+        assert!(matches!(machine.step(MachineInput::ConnectFailed), MachineAction::Fail(_)));
     }
 
     #[test]
     fn another_addressing_mode_is_tried_once() {
-        let mut machine = Machine::new(2, false, 2, 0);
-        assert_eq!(machine.step(Input::ConnectFailed), Output::Connect { profile: 1 });
-        assert_eq!(machine.step(Input::NeedsAddressing), Output::Connect { profile: 1 });
-        let Output::Fail(exception) = machine.step(Input::NeedsAddressing) else { panic!("unbounded") };
+        let mut machine = started(2, false, 2, 0);
+        assert_eq!(machine.step(MachineInput::ConnectFailed), connect(1, AttemptTime::Share(1)));
+        assert_eq!(machine.step(MachineInput::NeedsAddressing), connect(1, AttemptTime::Share(1)));
+        let MachineAction::Fail(exception) = machine.step(MachineInput::NeedsAddressing) else { panic!("unbounded") };
         assert_eq!((exception.kind(), exception.completed()), (Kind::NoImplement, Completion::No));
     }
 
     #[test]
     fn transient_is_retried_by_policy_only() {
-        let busy = Input::Raised { kind: Kind::Transient, completed: Completion::No };
-        assert_eq!(Machine::new(1, false, 1, 0).step(busy.clone()), Output::Deliver);
-        let mut patient = Machine::new(1, false, 1, 1);
-        assert_eq!(patient.step(busy.clone()), Output::Connect { profile: 0 });
-        assert_eq!(patient.step(busy), Output::Deliver);
+        let busy = MachineInput::Raised { kind: Kind::Transient, completed: Completion::No };
+        assert_eq!(started(1, false, 1, 0).step(busy.clone()), MachineAction::Deliver);
+        let mut patient = started(1, false, 1, 2);
+        for attempt in 0..2 {
+            assert_eq!(
+                patient.step(busy.clone()),
+                MachineAction::Retry { attempt, attempt_time: AttemptTime::Share(1) }
+            );
+        }
+        assert_eq!(patient.step(busy), MachineAction::Deliver);
     }
 
     #[test]
-    fn deadlines_say_whether_the_request_may_have_run() {
+    fn pauses_are_random_below_a_growing_bound() {
+        for (attempt, longest) in [(0, 10), (1, 20), (5, 320), (7, 1000), (200, 1000)] {
+            let longest = Duration::from_millis(longest);
+            let nanoseconds = u64::try_from(longest.as_nanos()).unwrap();
+            assert_eq!(pause(attempt, nanoseconds), longest);
+            assert_eq!(pause(attempt, nanoseconds + 1), Duration::ZERO);
+            assert!((0..1000_u64).all(|random| pause(attempt, random.wrapping_mul(0x9e37_79b9_7f4a_7c15)) <= longest));
+        }
+    }
+
+    #[test]
+    fn timeout_reports_whether_the_request_may_have_run() {
         for (phase, completed) in
             [(Phase::Connect, Completion::No), (Phase::Send, Completion::No), (Phase::Wait, Completion::Maybe)]
         {
-            let Output::Fail(exception) = Machine::new(1, false, 1, 0).step(Input::DeadlinePassed(phase)) else {
+            let MachineAction::Fail(exception) = started(1, false, 1, 0).step(MachineInput::DeadlinePassed(phase))
+            else {
                 panic!()
             };
             assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, completed));

@@ -1,17 +1,21 @@
-//! Calls from the client's side: what to try (the pure [`machine`]), how (`call`, and the [`driver`] where it takes more than one exchange), and the reply.
+//! Invocations, on the client side. The pure [`machine`] decides what to try; `call` makes one
+//! exchange, and the [`driver`] an invocation that takes more than one.
 
-mod bind;
+mod band_declaration;
 pub(crate) mod call;
 mod deferred;
 pub(crate) mod driver;
 pub(crate) mod establish;
 pub(crate) mod machine;
+mod multiplexed;
 mod operation;
 mod reply;
-mod shared;
 pub(crate) mod target;
 
 pub use deferred::Deferred;
 pub use operation::Operation;
-pub(crate) use reply::Body;
+pub(crate) use reply::ReplyBody;
+
+/// Number of bytes of memory that a reference uses in addition to its profiles.
+pub(crate) const BINDING: usize = size_of::<target::Binding>();
 pub use reply::Reply;

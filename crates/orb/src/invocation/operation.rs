@@ -1,6 +1,6 @@
-//! The client's view of an operation.
+//! An operation, as the client sees it.
 
-/// An operation as a stub calls it.
+/// An operation that a stub calls.
 ///
 /// # Examples
 /// ```
@@ -14,13 +14,13 @@ pub struct Operation<'n> {
 }
 
 impl<'n> Operation<'n> {
-    /// An operation by its name on the wire: `_get_x` for an attribute.
+    /// Makes an operation from its name on the wire: `_get_x` for an attribute.
     #[must_use]
     pub const fn new(name: &'n str) -> Self {
         Operation { name }
     }
 
-    /// The name on the wire.
+    /// Returns the name on the wire.
     #[must_use]
     pub const fn name(&self) -> &'n str {
         self.name

@@ -1,27 +1,32 @@
-//! A reply, read in place in its connection's buffer.
+//! A reply, read in place from its connection's buffer.
 
 use std::any::Any;
 use std::sync::Arc;
 
+use corelane_sys::buffer::MAX_HEAP_BYTES;
+use corelane_wire::cdr::Meter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
 use crate::client::pool::Checkout;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::memory::{ByteBudget, over_budget};
 use crate::orb::Core;
+use crate::text;
+use crate::trail;
 
-/// The answer to a call: results, or a user exception. While it lives it holds the connection that it came on.
+/// The reply to a call: results, or a user exception. It holds its connection until it is dropped.
 #[derive(Debug)]
 pub struct Reply<'r> {
     core: &'r Arc<Core>,
-    answer: Answer<'r>,
+    answer: ReplyContent<'r>,
 }
 
 /// A reply without its ORB.
 #[derive(Debug)]
-pub(crate) struct Answer<'r> {
-    body: Body<'r>,
-    /// Where the next value is.
+pub(crate) struct ReplyContent<'r> {
+    body: ReplyBody<'r>,
+    /// Position of the next value in the message.
     position: usize,
     exception: Option<Box<str>>,
     endian: Endian,
@@ -29,26 +34,26 @@ pub(crate) struct Answer<'r> {
     code_sets: CodeSets,
 }
 
-/// Where the octets are.
+/// The memory that holds a reply's bytes.
 #[derive(Debug)]
-pub(crate) enum Body<'r> {
-    /// At the front of the connection's buffer, this long.
+pub(crate) enum ReplyBody<'r> {
+    /// The front of the connection's buffer, with this length.
     InPlace(Checkout<'r>, usize),
-    /// In memory of its own, with the places where GIOP 1.1 fragments begin.
+    /// Memory of its own, with the positions where GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),
 }
 
-impl Body<'_> {
+impl ReplyBody<'_> {
     #[cold]
     pub(crate) fn owned(octets: Octets, breaks: Vec<usize>) -> Self {
-        Body::Owned(Box::new((octets, breaks)))
+        ReplyBody::Owned(Box::new((octets, breaks)))
     }
 
     #[inline]
     fn octets(&self) -> &[u8] {
         match self {
-            Body::InPlace(connection, length) => connection.in_place(*length),
-            Body::Owned(owned) => &owned.0,
+            ReplyBody::InPlace(connection, length) => connection.front_message(*length),
+            ReplyBody::Owned(owned) => &owned.0,
         }
     }
 }
@@ -56,26 +61,26 @@ impl Body<'_> {
 impl<'r> Reply<'r> {
     #[inline]
     pub(crate) fn new(
-        body: Body<'r>,
+        body: ReplyBody<'r>,
         core: &'r Arc<Core>,
         position: usize,
-        (endian, version, code_sets): Codec,
+        (endian, version, code_sets): ReplyCoding,
     ) -> Self {
-        Reply { core, answer: Answer { body, position, exception: None, endian, version, code_sets } }
+        Reply { core, answer: ReplyContent { body, position, exception: None, endian, version, code_sets } }
     }
 
-    /// Without its ORB, to be kept.
-    pub(super) fn into_answer(mut self) -> Answer<'static> {
+    /// Detaches the reply from its ORB and its connection, to be kept.
+    pub(super) fn detach(mut self) -> ReplyContent<'static> {
         let octets = match &mut self.answer.body {
-            Body::InPlace(connection, length) => (connection.in_place(*length).to_vec().into(), Vec::new()),
-            Body::Owned(owned) => std::mem::take(&mut **owned),
+            ReplyBody::InPlace(connection, length) => (connection.front_message(*length).to_vec().into(), Vec::new()),
+            ReplyBody::Owned(owned) => std::mem::take(&mut **owned),
         };
-        let Answer { position, endian, version, code_sets, .. } = self.answer;
+        let ReplyContent { position, endian, version, code_sets, .. } = self.answer;
         let exception = self.answer.exception.take();
-        Answer { body: Body::Owned(Box::new(octets)), position, exception, endian, version, code_sets }
+        ReplyContent { body: ReplyBody::Owned(Box::new(octets)), position, exception, endian, version, code_sets }
     }
 
-    /// Reads the repository id that a user exception begins with.
+    /// Reads the repository id at the start of a user exception.
     #[cold]
     pub(crate) fn into_exception(mut self) -> Result<Self, SystemException> {
         self.answer.exception = Some(self.read(|decoder| decoder.read_latin1_string())?.into());
@@ -87,35 +92,37 @@ impl<'r> Reply<'r> {
         self.answer.exception.is_some()
     }
 
-    /// The repository id of the user exception, if the reply is one; its members are next to be read.
+    /// Returns the repository id if the reply is a user exception; its members are read next.
     #[must_use]
     #[inline]
     pub fn exception(&self) -> Option<&str> {
         self.answer.exception.as_deref()
     }
 
-    /// UNKNOWN 1: the object raised a user exception that the operation does not declare.
+    /// Makes UNKNOWN 1: the object raised a user exception that the operation does not declare.
     #[must_use]
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
         let id = self.answer.exception.as_deref().unwrap_or("an exception");
         SystemException::new(Kind::Unknown, minor::unknown::UNLISTED_USER_EXCEPTION, Completion::Yes)
-            .because(format!("the object raised {id}, which the operation does not declare"))
+            .because(format!("the object raised {}, which the operation does not declare", text::shown(id.as_bytes())))
     }
 
-    /// Reads results with `read`; a second call goes on where the first ended.
+    /// Reads results with `read`; a second call continues after the first.
     ///
     /// # Errors
-    /// MARSHAL, COMPLETED_YES, for octets that are not the values.
+    /// MARSHAL, COMPLETED_YES, for bytes that are not the values; IMP_LIMIT, COMPLETED_YES, if
+    /// there is no memory for them
+    /// ([`OrbBuilder::max_reply_memory`](crate::OrbBuilder::max_reply_memory)).
     #[inline]
     pub fn read<T>(
         &mut self,
         read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
     ) -> Result<T, SystemException> {
-        let Answer { body, position, endian, version, code_sets, .. } = &self.answer;
+        let ReplyContent { body, position, endian, version, code_sets, .. } = &self.answer;
         let owned = match body {
-            Body::InPlace(..) => None,
-            Body::Owned(owned) => Some(&**owned),
+            ReplyBody::InPlace(..) => None,
+            ReplyBody::Owned(owned) => Some(&**owned),
         };
         let codec = (*endian, *version, *code_sets);
         let (value, position) = read_results(self.core, body.octets(), owned, *position, codec, read)?;
@@ -125,24 +132,27 @@ impl<'r> Reply<'r> {
 }
 
 /// Byte order, version and code sets of a reply.
-pub(super) type Codec = (Endian, Version, CodeSets);
+pub(super) type ReplyCoding = (Endian, Version, CodeSets);
 
-/// Reads results from `position` of the message `octets` on, and answers where the next would begin; `owned` is the message and where its
-/// fragments begin, if the results may share its memory.
+/// Reads results of the message `octets`, from `position`. Returns the position after them. `owned`
+/// is the message and its fragments' positions, if the results may share its memory.
 ///
 /// # Errors
-/// MARSHAL, COMPLETED_YES, for octets that are not the values.
+/// MARSHAL, COMPLETED_YES, for bytes that are not the values; IMP_LIMIT, COMPLETED_YES, if there is
+/// no memory for them.
 #[inline]
 pub(super) fn read_results<T>(
     core: &Arc<Core>,
     octets: &[u8],
     owned: Option<&(Octets, Vec<usize>)>,
     position: usize,
-    (endian, version, code_sets): Codec,
+    (endian, version, code_sets): ReplyCoding,
     read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
 ) -> Result<(T, usize), SystemException> {
     let env: &(dyn Any + Sync) = core;
     let values = crate::value_space();
+    let held: &ByteBudget = core.reply_memory();
+    let meter = Meter::new(held);
     let mut decoder = Decoder::new(octets, endian)
         .at(position)
         .with_version(version)
@@ -150,30 +160,46 @@ pub(super) fn read_results<T>(
         .with_from_server(true)
         .with_limits(&core.config().limits)
         .with_values(&values)
+        .with_meter(&meter)
         .with_env(env);
     if let Some((octets, breaks)) = owned {
-        decoder = decoder.with_owner(octets).with_breaks(breaks);
+        decoder = decoder.with_owner(octets).with_fragment_starts(breaks);
     }
-    match read(&mut decoder) {
+    let fits = if octets.len() > MAX_HEAP_BYTES { meter.charge_existing(octets.len()) } else { Ok(()) };
+    match fits.and_then(|()| read(&mut decoder)) {
         Ok(value) => {
             corelane_sys::probe!("reply demarshalled");
             Ok((value, decoder.offset()))
         }
-        Err(error) => Err(SystemException::from(error).completed_as(Completion::Yes)),
+        Err(error) => Err(unreadable_results(error, &meter, &decoder, octets.len())),
     }
 }
 
-impl<'r> Answer<'r> {
-    /// With the ORB that it belongs to.
-    pub(super) fn of(self, core: &'r Arc<Core>) -> Reply<'r> {
+/// Makes the exception for results that cannot be read from a reply of `of` bytes.
+#[cold]
+fn unreadable_results(error: CdrError, meter: &Meter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
+    let (at, place) = (decoder.offset(), trail::place("", decoder));
+    match meter.refusal().filter(|_| error == CdrError::MemoryBudgetExceeded) {
+        Some(refusal) => {
+            over_budget("the results do not fit", refusal, "OrbBuilder::max_reply_memory", Completion::Yes)
+        }
+        None => SystemException::from(error)
+            .because(format!("{}{place}, at octet {at} of the {of} of the reply", error.text()))
+            .completed_as(Completion::Yes),
+    }
+}
+
+impl<'r> ReplyContent<'r> {
+    /// Attaches the reply to its ORB.
+    pub(super) fn attach(self, core: &'r Arc<Core>) -> Reply<'r> {
         Reply { core, answer: self }
     }
 }
 
-impl Drop for Answer<'_> {
+impl Drop for ReplyContent<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Body::InPlace(connection, length) = &mut self.body {
+        if let ReplyBody::InPlace(connection, length) = &mut self.body {
             connection.consume(*length);
         }
     }

@@ -1,96 +1,102 @@
-//! What a reference is bound to: usable profiles, each with its connections, and where the object has moved.
+//! The binding of a reference: its usable profiles with their connections, and the target that the
+//! object was forwarded to.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use corelane_sched::Priority;
 use corelane_sys::lock::Scope;
-use corelane_sys::published::Published;
+use corelane_sys::rcu_cell::RcuCell;
 use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
-use crate::client::bands::{Band, Bands};
+use crate::client::server_pools::{Band, ServerPools};
+use crate::client::try_order::{MAX_TRIED, TryOrder};
 use crate::exception::SystemException;
 use crate::orb::Core;
-use crate::poa::Home;
-use crate::rt::client::{Asked, Chosen, Lanes, Said};
+use crate::poa::CollocatedTarget;
+use crate::rt::client::{ClientPolicies, LaneSelector, ProfilePolicies, Selection};
 
-/// A reference's way to its object, shared by all copies of the reference.
+/// The binding of a reference to its object, shared by all copies of the reference.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
-    original: OnceLock<Arc<Target>>,
-    /// Where the object was forwarded to, until that fails.
-    forwarded: Published<Option<Arc<Target>>>,
-    /// Spares the look where nothing was forwarded.
-    moved: AtomicBool,
+    original: OnceLock<Arc<TargetProfiles>>,
+    /// The target that the object was forwarded to, until it fails.
+    forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
+    /// True if `forwarded` holds a target; saves loading it. Stored `Release` by
+    /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
+    has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
-    home: OnceLock<Home>,
-    asked: Asked,
-    /// What the reference itself asks for.
-    own: Asked,
-    /// By what the last call through it was answered.
-    bound: Published<Option<Bound>>,
-    /// Spares the look where that changes nothing: [`UNBOUND`], [`AT_FIRST`] or [`ELSEWHERE`].
-    bound_at: AtomicU8,
+    home: OnceLock<CollocatedTarget>,
+    policies: ClientPolicies,
+    own_policies: ClientPolicies,
+    /// The profile that answered the last call.
+    bound_profile: RcuCell<Option<BoundProfile>>,
+    /// Index of the reference's profile that answered last, or [`OTHER_TARGET`]; saves loading
+    /// `bound_profile`. Before the first answer it is 0 with [`UNBOUND`]. The call that is answered
+    /// stores it, `Release`.
+    bound_index: AtomicU8,
 }
 
 /// The profile by which a reference is bound.
 #[derive(Debug)]
-struct Bound {
-    said: Said,
+struct BoundProfile {
+    said: ProfilePolicies,
     at: u8,
 }
 
-/// No call through the reference has been answered.
-const UNBOUND: u8 = 0;
-/// The first profile of the reference itself answers.
-const AT_FIRST: u8 = 1;
-/// Another one does.
-const ELSEWHERE: u8 = 2;
+/// Flag: no call through the reference has been answered.
+const UNBOUND: u8 = 0x80;
+/// The profile that answered last belongs to a forwarded target, or its index is too large. The
+/// fast path finds no profile with this index.
+const OTHER_TARGET: u8 = 0x7f;
 
 /// The usable profiles of one IOR, in its order.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
-    pub(crate) profiles: Vec<Profile>,
-    /// ClientProtocol policies leave profiles out that could be used else.
-    pub(crate) left_out: bool,
+    pub(crate) profiles: Vec<UsableProfile>,
+    /// True if ClientProtocol policies exclude profiles that could be used otherwise.
+    pub(crate) excludes_profiles: bool,
+    /// Index of the profile that answered last. Stored and loaded `Relaxed`.
+    last_answered: AtomicUsize,
 }
 
-/// One usable profile.
 #[derive(Debug)]
-pub(crate) struct Profile {
-    pub(crate) bands: Arc<Bands>,
-    /// Where priorities decide which connections are taken.
-    pub(crate) lanes: Option<Box<Lanes>>,
+pub(crate) struct UsableProfile {
+    pub(crate) pools: Arc<ServerPools>,
+    /// Selects the connections by priority; `None` if one pool serves every priority.
+    pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
-    /// What to announce on a new connection; `None` in GIOP 1.0 and where the profile says nothing about code sets.
+    /// Code sets to announce on a new connection; `None` in GIOP 1.0, and if the profile names
+    /// none.
     pub(crate) code_sets: Option<CodeSets>,
-    /// What is spoken where nothing was negotiated.
+    /// Code sets in force if none were negotiated.
     pub(crate) default_code_sets: CodeSets,
-    /// Index among all profiles of the IOR, for servers that want the whole reference as the address.
+    /// Index among all profiles of the IOR, for servers that want the whole reference as the
+    /// address.
     pub(crate) index: u32,
-    /// The server is an ORB of this kind.
+    /// True if the server is a Corelane ORB.
     pub(crate) is_ours: bool,
-    /// What it says of priorities and protocols.
-    pub(crate) said: Said,
+    /// The profile's policies on priorities and protocols.
+    pub(crate) said: ProfilePolicies,
 }
 
 impl Binding {
-    /// By what the reference itself asks for, completed by `wider` policies.
-    pub(crate) fn new(ior: Ior, own: Asked, wider: &Asked) -> Self {
+    /// Makes a binding from the policies of the reference itself, completed by `wider` ones.
+    pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
-            asked: own.clone().or(wider),
-            own,
-            bound: Published::new("bound profile", Scope::Orb, None),
-            bound_at: AtomicU8::new(UNBOUND),
+            policies: own.clone().or(wider),
+            own_policies: own,
+            bound_profile: RcuCell::new("bound profile", Scope::Orb, None),
+            bound_index: AtomicU8::new(UNBOUND),
             original: OnceLock::new(),
-            forwarded: Published::new("forwarded target", Scope::Orb, None),
-            moved: AtomicBool::new(false),
+            forwarded: RcuCell::new("forwarded target", Scope::Orb, None),
+            has_forwarded: AtomicBool::new(false),
             local: OnceLock::new(),
             home: OnceLock::new(),
         }
@@ -100,107 +106,112 @@ impl Binding {
         &self.ior
     }
 
-    /// The target of the reference itself.
+    /// Returns the target of the reference itself.
     #[inline]
-    pub(crate) fn original(&self, core: &Core) -> &Arc<Target> {
+    pub(crate) fn original(&self, core: &Core) -> &Arc<TargetProfiles> {
         self.original.get_or_init(|| Arc::new(self.target(core, self.ior.clone())))
     }
 
-    /// The way to the object at `ior`, by what was asked of this reference.
+    /// Returns the target at `ior`, under the policies of this reference.
     #[cold]
-    pub(crate) fn target(&self, core: &Core, ior: Ior) -> Target {
-        let (profiles, left_out) = core.usable_profiles(&ior, &self.asked);
-        Target { ior, profiles, left_out }
+    pub(crate) fn target(&self, core: &Core, ior: Ior) -> TargetProfiles {
+        let (profiles, excludes_profiles) = core.usable_profiles(&ior, &self.policies);
+        TargetProfiles { ior, profiles, excludes_profiles, last_answered: AtomicUsize::new(0) }
     }
 
-    /// What the reference itself asks for.
-    pub(crate) fn own(&self) -> &Asked {
-        &self.own
+    /// Returns the policies of the reference itself.
+    pub(crate) fn own(&self) -> &ClientPolicies {
+        &self.own_policies
     }
 
-    /// The first profile of the reference itself has answered a call.
+    /// Binds the reference after the first reply, which came by the [preferred
+    /// profile](Self::preferred_profile).
     #[inline]
-    pub(crate) fn note_bound_at_first(&self, profile: &Profile) {
-        // Once: every thread that calls reads it.
-        if self.bound_at.load(Ordering::Relaxed) != AT_FIRST {
-            self.bind(profile, AT_FIRST);
+    pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
+        // Stored only once, because every calling thread reads it.
+        if self.bound_index.load(Ordering::Relaxed) & UNBOUND != 0 {
+            self.bind(profile, 0);
         }
     }
 
-    /// A profile of `target` has answered a call.
+    /// Records that a profile of `target` answered a call.
     #[cold]
-    pub(crate) fn note_bound(&self, target: &Arc<Target>, profile: usize) {
+    pub(crate) fn record_bound(&self, target: &Arc<TargetProfiles>, profile: usize) {
         let Some(said) = target.profiles.get(profile) else { return };
+        target.last_answered.store(profile, Ordering::Relaxed);
         let is_own = self.original.get().is_some_and(|own| Arc::ptr_eq(own, target));
-        self.bind(said, if is_own && profile == 0 { AT_FIRST } else { ELSEWHERE });
+        let at = u8::try_from(profile).ok().filter(|at| is_own && *at < OTHER_TARGET);
+        self.bind(said, at.unwrap_or(OTHER_TARGET));
     }
 
     #[cold]
-    fn bind(&self, profile: &Profile, at: u8) {
-        if !self.bound.load().as_ref().is_some_and(|bound| bound.at == at && bound.said == profile.said) {
-            self.bound.update(|_| (Some(Bound { said: profile.said.clone(), at }), ()));
-            // Release: who finds it finds what it is bound to.
-            self.bound_at.store(at, Ordering::Release);
+    fn bind(&self, profile: &UsableProfile, at: u8) {
+        if !self.bound_profile.load().as_ref().is_some_and(|bound| bound.at == at && bound.said == profile.said) {
+            self.bound_profile.update(|_| (Some(BoundProfile { said: profile.said.clone(), at }), ()));
+            // Release: a thread that reads this index also sees the bound profile.
+            self.bound_index.store(at, Ordering::Release);
         }
     }
 
-    /// Whether a call through it has been answered: from then on a rebind policy holds.
+    /// Returns true if a call through the reference has been answered; rebind policies apply from
+    /// then on.
     pub(crate) fn is_bound(&self) -> bool {
-        self.bound_at.load(Ordering::Acquire) != UNBOUND
+        self.bound_index.load(Ordering::Acquire) & UNBOUND == 0
     }
 
-    /// Whether calls may go to the first profile of the reference itself before anything else is looked at.
+    /// Returns the index of the profile with which the fast path begins. It is the reference's
+    /// profile that answered last, or its first. `None` while the object is forwarded.
     #[inline]
-    pub(crate) fn begins_at_first(&self) -> bool {
-        self.bound_at.load(Ordering::Relaxed) != ELSEWHERE && !self.has_moved()
+    pub(crate) fn preferred_profile(&self) -> Option<usize> {
+        if self.has_moved() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
     }
 
-    /// Whether a call by `profile` is under the same policies as the last one that was answered.
-    pub(crate) fn is_bound_as(&self, profile: &Profile) -> bool {
-        self.bound.load().as_ref().is_some_and(|bound| bound.said == profile.said)
+    /// Returns true if a call by `profile` has the same policies as the last one answered.
+    pub(crate) fn is_bound_as(&self, profile: &UsableProfile) -> bool {
+        self.bound_profile.load().as_ref().is_some_and(|bound| bound.said == profile.said)
     }
 
-    /// Whether the object was forwarded.
+    /// Returns true if the object is forwarded.
     #[inline]
     pub(crate) fn has_moved(&self) -> bool {
-        self.moved.load(Ordering::Acquire)
+        self.has_forwarded.load(Ordering::Acquire)
     }
 
-    /// Where to go first: the forwarded target if there is one.
+    /// Returns the forwarded target, if any; calls try it first.
     #[inline]
-    pub(crate) fn forwarded(&self) -> Option<Arc<Target>> {
-        if self.has_moved() { self.latest() } else { None }
+    pub(crate) fn forwarded(&self) -> Option<Arc<TargetProfiles>> {
+        if self.has_moved() { self.load_forwarded() } else { None }
     }
 
     #[cold]
-    fn latest(&self) -> Option<Arc<Target>> {
+    fn load_forwarded(&self) -> Option<Arc<TargetProfiles>> {
         Option::clone(&self.forwarded.load())
     }
 
-    pub(crate) fn set_forwarded(&self, target: Option<Arc<Target>>) {
-        self.moved.store(target.is_some(), Ordering::Release);
+    pub(crate) fn set_forwarded(&self, target: Option<Arc<TargetProfiles>>) {
+        self.has_forwarded.store(target.is_some(), Ordering::Release);
         self.forwarded.store(Arc::new(target));
     }
 
-    /// The object key if the object may live in this very ORB.
+    /// Returns the object key if the object may belong to this ORB.
     #[inline]
     pub(crate) fn local_key(&self, core: &Core) -> Option<&[u8]> {
         self.local.get_or_init(|| core.local_key(&self.ior)).as_deref()
     }
 
-    /// Where the object is in this very ORB, once a call has found it.
+    /// Returns the object's place in this ORB, once a call has found it.
     #[inline]
-    pub(crate) fn home(&self) -> Option<&Home> {
+    pub(crate) fn home(&self) -> Option<&CollocatedTarget> {
         self.home.get()
     }
 
-    /// A call has found the object; the first one remembers where.
+    /// Records the object's place in this ORB; the first call to find it does so.
     #[inline]
-    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<Home>) {
+    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<CollocatedTarget>) {
         if self.home.get().is_none()
             && let Some(home) = home()
         {
-            // Another thread may have been faster, with the same.
+            // Another thread may have set the same value first.
             let _ = self.home.set(home);
         }
     }
@@ -211,47 +222,68 @@ impl Binding {
     }
 }
 
-impl Profile {
-    /// The connections of a call of the calling thread, and what its request says of the priority.
+impl TargetProfiles {
+    /// Returns the order in which to try the profiles now.
+    pub(crate) fn try_order(&self, core: &Core) -> TryOrder {
+        let count = self.profiles.len();
+        // While no endpoint has failed, the profiles' connections need no look-up.
+        let backing_off = if count > 1 && !core.backoff().is_empty() { self.backing_off(core) } else { 0 };
+        TryOrder::new(count, self.last_answered.load(Ordering::Relaxed), backing_off)
+    }
+
+    #[cold]
+    fn backing_off(&self, core: &Core) -> u64 {
+        let now = crate::clock::now();
+        let rests = |profile: &UsableProfile| {
+            profile.select_pool(core).is_ok_and(|chosen| chosen.pool.is_backing_off(core, now))
+        };
+        let profiles = self.profiles.iter().take(MAX_TRIED).enumerate();
+        profiles.fold(0, |backing_off, (index, profile)| backing_off | u64::from(rests(profile)) << index)
+    }
+}
+
+impl UsableProfile {
+    /// Selects the connections for a call of the calling thread, and the priority that its request
+    /// carries.
     ///
     /// # Errors
-    /// Those of [`Lanes::choose`].
+    /// The errors of [`LaneSelector::select`].
     #[inline]
-    pub(crate) fn choose(&self, core: &Core) -> Result<Chosen<'_>, SystemException> {
+    pub(crate) fn select_pool(&self, core: &Core) -> Result<Selection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Chosen { pool: self.bands.pool(Band::of_thread()), priority: None }),
-            Some(lanes) => lanes.choose(core),
+            None => Ok(Selection { pool: self.pools.pool(Band::for_current_thread()), priority: None }),
+            Some(lanes) => lanes.select(core),
         }
     }
 
-    /// The connections of calls at `priority`.
+    /// Selects the connections for calls at `priority`.
     ///
     /// # Errors
-    /// Those of [`Lanes::choose_at`].
-    pub(super) fn choose_at(&self, core: &Core, priority: Priority) -> Result<Chosen<'_>, SystemException> {
+    /// The errors of [`LaneSelector::select_at`].
+    pub(super) fn select_pool_at(&self, core: &Core, priority: Priority) -> Result<Selection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Chosen { pool: self.bands.pool(Band::of_priority(core, priority)?), priority: None }),
-            Some(lanes) => lanes.choose_at(core, priority),
+            None => Ok(Selection { pool: self.pools.pool(Band::for_priority(core, priority)?), priority: None }),
+            Some(lanes) => lanes.select_at(core, priority),
         }
     }
 }
 
-/// A target address other than the object key, for servers that insist.
-pub(super) struct RareTarget<'t> {
+/// A target address other than the object key, for servers that require one.
+pub(super) struct AlternateTarget<'t> {
     index: u32,
     tag: u32,
     data: &'t [u8],
     ior: Vec<u8>,
 }
 
-impl<'t> RareTarget<'t> {
+impl<'t> AlternateTarget<'t> {
     #[cold]
     pub(super) fn new(ior: &'t Ior, index: u32, endian: Endian) -> Result<Self, CdrError> {
         let profile = ior.profiles.get(index as usize).ok_or(CdrError::BadDiscriminator)?;
         let mut encoder = Encoder::new();
         encoder.set_endian(endian);
         ior.encode(&mut encoder)?;
-        Ok(RareTarget { index, tag: profile.tag, data: &profile.data, ior: encoder.into_buffer() })
+        Ok(AlternateTarget { index, tag: profile.tag, data: &profile.data, ior: encoder.into_buffer() })
     }
 
     pub(super) fn target(&self, mode: AddressingMode) -> giop::Target<'_> {

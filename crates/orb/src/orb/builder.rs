@@ -1,4 +1,4 @@
-//! Setting up an ORB.
+//! The builder of an ORB.
 
 use std::fmt;
 use std::io;
@@ -8,30 +8,30 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Transports};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::guarantees::{self, Holds};
-use corelane_sys::memory;
+use corelane_sys::guarantees::{Guarantee, Holds};
+use corelane_sys::{memory, process};
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
 use super::core::{Config, Core};
-use crate::client::held::OnewayBatch;
+use crate::client::oneway_batch::OnewayBatch;
 use crate::event::{Callback, Event, Events, Log};
 use crate::exception::SystemException;
 use crate::poa::Poa;
-use crate::policy::{AllBusy, CallPolicies, Timeout};
+use crate::policy::{CallPolicies, PoolExhausted, Timeout};
 use crate::rt::RtConfig;
-use crate::rt::pool::Registry;
+use crate::rt::pool::RtRegistry;
 use crate::server::config::PoolConfig;
 use crate::server::lane::Lane;
 
-/// Makes an [`Orb`].
+/// A builder for an [`Orb`].
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use corelane::{Dispatch, Orb, PoolConfig};
 /// let orb = Orb::builder()
-///     .pool(PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 2 }, ..PoolConfig::default() })
+///     .pool(PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 }))
 ///     .listen("tcp:127.0.0.1:0")
 ///     .call_timeout(Duration::from_secs(5))
 ///     .build()?;
@@ -39,59 +39,63 @@ use crate::server::lane::Lane;
 /// ```
 #[must_use]
 pub struct OrbBuilder {
-    pools: Vec<(PoolConfig, Vec<String>)>,
+    pools: Vec<PoolConfig>,
+    /// Addresses at which the first pool listens.
+    listen: Vec<String>,
     publish: Vec<String>,
     transports: Transports,
     limits: Limits,
+    max_reply_memory: usize,
     call_policies: CallPolicies,
     connections_per_server: usize,
     oneway_batch: OnewayBatch,
     closing_time: Duration,
     locks_memory: bool,
-    all_busy: AllBusy,
+    all_busy: PoolExhausted,
     idle_time: Duration,
     version: Version,
     native_char_set: CharSet,
     fragment_size: Option<usize>,
     rt: RtConfig,
-    required: Vec<String>,
-    established: Vec<Established>,
-    /// What looks after those that are required, and makes the connections: in programs that ask for either, so that others, servers above all, are
-    /// without the code for it.
-    check: Option<Check>,
-    establish: Option<Establish>,
-    /// The same for what watches operations that take too long: in programs that configure real time.
-    oversee: Option<Oversee>,
+    required: Vec<Guarantee>,
+    established: Vec<Preconnect>,
+    /// Function pointers set only by programs that ask for guarantees or early connections. Other
+    /// programs, above all servers, then link without that code.
+    check_guarantees: Option<GuaranteeCheck>,
+    establish: Option<PreconnectFn>,
+    /// Starts the CPU budget monitor. Set by [`OrbBuilder::real_time`], so that other programs link
+    /// without it.
+    start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
 }
 
-/// Connections that are wanted from the start: the reference, the priorities, how many at each.
-type Established = (String, Vec<i16>, usize);
-type Check = fn(required: &[String]) -> Result<(), OrbError>;
-type Oversee = fn(rt: &Registry, config: &RtConfig) -> io::Result<()>;
-type Establish = fn(orb: &Orb, wanted: &[Established]) -> Result<(), OrbError>;
+/// Connections to make at start: the reference, the priorities, and the number at each priority.
+type Preconnect = (String, Vec<i16>, usize);
+type GuaranteeCheck = fn(required: &[Guarantee]) -> Result<(), OrbError>;
+type CpuMonitorStart = fn(rt: &RtRegistry, config: &RtConfig) -> io::Result<()>;
+type PreconnectFn = fn(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError>;
 
-/// Why an ORB could not be made.
+/// The reason why an ORB could not be made.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OrbError {
-    /// An address that is none: what it says, and what would be right.
+    /// An invalid address; the message shows it and the syntax.
     Address(String),
     /// Listening failed.
     Listen {
-        /// Where.
+        /// The endpoint that could not be listened at.
         endpoint: Endpoint,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// A guarantee that was required does not hold here.
+    /// A required guarantee does not hold on this machine.
     Guarantee {
-        /// Its name.
+        /// The guarantee's name.
         name: String,
-        /// What was found, and what to change.
+        /// The state that was found, and what to change.
         why: String,
     },
-    /// The client's policies make no sense, or connections that are wanted from the start cannot be made.
+    /// The client policies are inconsistent, or connections to make at start cannot be made.
     Client(SystemException),
     /// A thread could not be started.
     Thread(io::Error),
@@ -125,9 +129,11 @@ impl OrbBuilder {
     pub(super) fn new() -> Self {
         OrbBuilder {
             pools: Vec::new(),
+            listen: Vec::new(),
             publish: Vec::new(),
             transports: transports(),
             limits: Limits::default(),
+            max_reply_memory: 256 << 20,
             call_policies: CallPolicies {
                 timeout: Some(Timeout::Coarse(Duration::from_secs(30))),
                 connect_timeout: Some(Duration::from_secs(10)),
@@ -137,7 +143,7 @@ impl OrbBuilder {
             oneway_batch: OnewayBatch::default(),
             closing_time: Duration::from_secs(2),
             locks_memory: false,
-            all_busy: AllBusy::Wait,
+            all_busy: PoolExhausted::Wait,
             idle_time: Duration::from_secs(180),
             version: Version::GIOP_1_2,
             native_char_set: CharSet::Utf8,
@@ -145,144 +151,173 @@ impl OrbBuilder {
             rt: RtConfig::default(),
             required: Vec::new(),
             established: Vec::new(),
-            check: None,
+            check_guarantees: None,
             establish: None,
-            oversee: None,
+            start_cpu_monitor: None,
             on_event: None,
         }
     }
 
-    /// Adds a thread pool; the addresses given after it are its own.
+    /// Adds a thread pool. Without any, an ORB that [listens](Self::listen) has one pool,
+    /// [`PoolConfig::default`].
     pub fn pool(mut self, pool: PoolConfig) -> Self {
-        self.pools.push((pool, Vec::new()));
+        self.pools.push(pool);
         self
     }
 
-    /// Listens at `tcp:HOST:PORT` (port 0: any; empty host: every address), `unix:PATH`, or `shm:PATH` (shared memory, with the feature of that name). Without a pool before it, a default
-    /// pool serves it.
+    /// Adds an address at which the first pool listens. Other pools have theirs in
+    /// [`PoolConfig::listen`](field@PoolConfig::listen). The order of the builder's calls does not
+    /// matter.
+    ///
+    /// An address is `tcp:HOST:PORT` (port 0: any free one; empty host: every address of the
+    /// machine), `unix:PATH`, or `shm:PATH` (shared memory, with the feature of that name). By
+    /// default the ORB does not listen and is a client.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
-        if self.pools.is_empty() {
-            self.pools.push((PoolConfig::default(), Vec::new()));
-        }
-        if let Some((_, addresses)) = self.pools.last_mut() {
-            addresses.push(address.into());
-        }
+        self.listen.push(address.into());
         self
     }
 
-    /// The address that references carry instead of those listened at, for servers behind NAT or in containers; port 0 stands
-    /// for the port listened at.
+    /// Adds an address that references carry instead of those listened at, for servers behind NAT
+    /// or in containers. Port 0 stands for the port listened at. By default references carry the
+    /// addresses listened at.
     pub fn publish(mut self, address: impl Into<String>) -> Self {
         self.publish.push(address.into());
         self
     }
 
-    /// These transports in place of TCP, Unix sockets and, with the feature `shared-memory`, shared memory; [`Transports::default`] has all three
-    /// in any case.
+    /// Replaces the default transports: TCP, Unix sockets and, with the feature `shared-memory`,
+    /// shared memory. [`Transports::default`] has all three in any case.
     pub fn transports(mut self, transports: Transports) -> Self {
         self.transports = transports;
         self
     }
 
-    /// What a peer can make this ORB spend.
+    /// Sets the limits on what a peer can make this ORB spend; [`Limits::DEFAULT`] by default.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How long calls may take unless a thread or reference says otherwise; 30 s by default.
+    /// Sets the memory in bytes that the replies to all calls of this ORB may use together; 256 MiB
+    /// by default. It stops servers that stay below [`Limits::max_message_size`] on many
+    /// connections.
+    ///
+    /// Counted are:
+    /// - the received part of an incomplete reply, once it exceeds 64 KiB;
+    /// - a complete reply of more than 64 KiB, until its results have been read;
+    /// - the data made from results while they are read, beyond the first 64 KiB.
+    ///
+    /// The call whose reply would exceed the maximum fails with IMP_LIMIT; if the reply was
+    /// incomplete, its connection is closed. Memory that large messages leave for later ones, at
+    /// most 64 MiB, is not counted.
+    pub fn max_reply_memory(mut self, octets: usize) -> Self {
+        self.max_reply_memory = octets;
+        self
+    }
+
+    /// Sets the time-out of calls for which no thread or reference sets another; 30 s by default.
     pub fn call_timeout(mut self, timeout: impl Into<Timeout>) -> Self {
         self.call_policies.timeout = Some(timeout.into());
         self
     }
 
-    /// Policies of all calls that no thread or reference overrides.
+    /// Sets the policies of all calls; a thread or a reference may override them. By default a call
+    /// may take 30 s, of which connecting may take 10 s. The other policies are not set
+    /// ([`CallPolicies::NONE`]).
     pub fn call_policies(mut self, policies: CallPolicies) -> Self {
         self.call_policies = policies.or(self.call_policies);
         self
     }
 
-    /// What a call does that finds every connection to its server in use; by default it waits.
-    pub fn all_connections_busy(mut self, what: AllBusy) -> Self {
+    /// Sets what a call does when every connection to its server is in use; by default it waits.
+    pub fn on_pool_exhausted(mut self, what: PoolExhausted) -> Self {
         self.all_busy = what;
         self
     }
 
-    /// Connections to one server and priority at most, 32 by default.
-    pub fn connections_per_server(mut self, most: usize) -> Self {
+    /// Sets the maximum number of connections to one server at one priority; 32 by default.
+    pub fn max_connections_per_server(mut self, most: usize) -> Self {
         self.connections_per_server = most;
         self
     }
 
-    /// How many oneways of [`SyncScope::None`](crate::SyncScope::None) may gather on a connection, and how long; 16 KiB and 1 ms by
-    /// default.
+    /// Sets how many oneways of [`SyncScope::None`](crate::SyncScope::None) a connection may
+    /// buffer, and how long; 16 KiB and 1 ms by default.
     pub fn oneway_batch(mut self, batch: OnewayBatch) -> Self {
         self.oneway_batch = batch;
         self
     }
 
-    /// How long peers have at shutdown, and wherever else a connection ends in good order, to take what waits for them and to close
-    /// their side, and servants to return when an ORB is dropped; 2 s by default. Then connections are cut.
-    pub fn closing_time(mut self, time: Duration) -> Self {
+    /// Sets how long a graceful close waits for the peer; 2 s by default. The peer has this time to
+    /// read what it is owed and to close its side, at shutdown and elsewhere. Then the connection
+    /// is cut. The drop of an ORB waits as long for servants to return.
+    pub fn drain_timeout(mut self, time: Duration) -> Self {
         self.closing_time = time;
         self
     }
 
-    /// How long a connection to a server may be idle before it is closed; 180 s by default. It is looked at in steps of a quarter
-    /// of this time, or of a second. Connections of threads with a fixed priority, and of priority bands, stay: the thread that looks
-    /// could be preempted with one of them in its hands.
-    pub fn idle_connection_time(mut self, time: Duration) -> Self {
+    /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
+    /// Idle connections are checked every quarter of this time, but at least every 10 s, and every
+    /// second if the ORB listens. Connections of threads with a fixed priority, and of priority
+    /// bands, stay open: the thread that checks could be preempted while it holds one.
+    pub fn idle_connection_timeout(mut self, time: Duration) -> Self {
         self.idle_time = time;
         self
     }
 
-    /// The highest GIOP version to speak and publish, 1.2 by default.
+    /// Sets the highest GIOP version to use and publish; 1.2 by default.
     pub fn giop_version(mut self, version: Version) -> Self {
         self.version = version.min(Version::GIOP_1_2);
         self
     }
 
-    /// The code set of char and string that references name as native, and that calls use wherever the server knows it; UTF-8 by
-    /// default, in which strings need no conversion. A single `char` beyond ASCII travels in ISO 8859-1 only (CORBA 3.0.3, section
-    /// 15.3.1.6: a char is one octet there).
+    /// Sets the native code set of char and string; UTF-8 by default, in which strings need no
+    /// conversion. References name it, and calls use it wherever the server supports it. A single
+    /// `char` beyond ASCII travels in ISO 8859-1 only (CORBA 3.0.3, section 15.3.1.6: a char is one
+    /// octet there).
     pub fn native_char_set(mut self, set: CharSet) -> Self {
         self.native_char_set = set;
         self
     }
 
-    /// Sends GIOP 1.2 messages larger than this in fragments of at most so many octets (a multiple of 8, at least 64). By
-    /// default messages are sent whole; those of GIOP 1.1 always are (docs/decisions/0005).
+    /// Sends larger GIOP 1.2 messages in fragments of at most `octets` bytes (a multiple of 8, at
+    /// least 64). By default messages are sent whole; GIOP 1.1 messages always are
+    /// (docs/decisions/0005).
     pub fn fragment_size(mut self, octets: usize) -> Self {
         self.fragment_size = Some((octets & !7).max(64));
         self
     }
 
-    /// How priorities map to the machine's and the network's, and which class of the kernel's scheduler has them.
+    /// Sets how priorities map to the kernel's and the network's, and which scheduling class has
+    /// them; [`RtConfig::default`] by default.
     pub fn real_time(mut self, real_time: RtConfig) -> Self {
         self.rt = real_time;
-        self.oversee = Some(Registry::oversee);
+        self.start_cpu_monitor = Some(RtRegistry::start_cpu_monitor);
         self
     }
 
-    /// Makes [`build`](Self::build) fail unless the machine gives this guarantee: a name of [`rt::guarantees`](crate::rt::guarantees),
-    /// such as `scheduling-class`. May be called several times.
-    pub fn require(mut self, guarantee: impl Into<String>) -> Self {
-        self.required.push(guarantee.into());
-        self.check = Some(check);
+    /// Makes [`build`](Self::build) fail unless the machine gives this guarantee, for example
+    /// `scheduling-class` (see [`rt::guarantees`](crate::rt::guarantees)). May be called several
+    /// times; by default no guarantee is required.
+    pub fn require_guarantee(mut self, guarantee: Guarantee) -> Self {
+        self.required.push(guarantee);
+        self.check_guarantees = Some(check_guarantees);
         self
     }
 
-    /// Keeps the memory of the whole process from being paged out, from [`build`](Self::build) on and until the process ends: what it has
-    /// touched, and what it touches later. Threads that serve touch their stacks before they begin. `build` fails where the system does
-    /// not permit it (the guarantee `memory-lock`).
+    /// Locks the memory of the whole process from [`build`](Self::build) until the process ends,
+    /// including memory touched later. Server threads touch their stacks before they begin. `build`
+    /// fails where the system does not permit it (the guarantee `memory-lock`). By default memory
+    /// is not locked.
     pub fn lock_memory(mut self) -> Self {
         self.locks_memory = true;
         self
     }
 
-    /// Has connections made at start, before calls need them: `each` for calls at each of `priorities` to the object of this reference, as
-    /// [`ObjectRef::establish`](crate::ObjectRef::establish) makes them.
-    pub fn establish(
+    /// Makes `each` connections at each of `priorities` at start, to the object of this reference;
+    /// see [`ObjectRef::preconnect`](crate::ObjectRef::preconnect). By default the first call makes
+    /// a connection.
+    pub fn preconnect(
         mut self,
         reference: impl Into<String>,
         priorities: impl IntoIterator<Item = i16>,
@@ -293,40 +328,47 @@ impl OrbBuilder {
         self
     }
 
-    /// Prints what goes wrong without anybody having asked on the standard error output, at most ten lines a second; takes the
-    /// place of [`on_event`](Self::on_event). Without either, events are only counted ([`Orb::event_counts`]).
+    /// Prints events on standard error. The maximum is ten lines a second for each peer, 100 for
+    /// all peers, and ten for each kind of event of the process itself. A line that would block,
+    /// because a pipe is full, is dropped and counted.
+    ///
+    /// Replaces [`on_event`](Self::on_event). Without either, events are only counted
+    /// ([`Orb::event_counts`]).
     pub fn log_events(self) -> Self {
         let log = Log::new();
         self.on_event(move |event| {
-            if let Some(line) = log.line(event, Monotonic::now()) {
-                eprintln!("{line}");
+            if let Some(line) = log.line(event, Monotonic::now())
+                && !process::try_print_error(&line)
+            {
+                log.note_lost();
             }
         })
     }
 
-    /// Calls `callback` for everything that goes wrong without anybody having asked.
+    /// Calls `callback` for each [`Event`](crate::Event). By default events are only counted.
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Box::new(callback));
         self
     }
 
-    /// Makes the ORB, listening and serving.
+    /// Makes the ORB, which listens and serves when this returns.
     ///
     /// # Errors
-    /// For a guarantee that is required and does not hold, for an address that is none or cannot be listened at, for connections that are
-    /// wanted from the start and cannot be made, and when the system refuses descriptors or threads.
+    /// If a required guarantee does not hold, or an address is invalid or cannot be listened at; if
+    /// a connection to make at start fails, or the system refuses descriptors or threads.
     pub fn build(self) -> Result<Orb, OrbError> {
-        if let Some(check) = self.check {
+        if let Some(check) = self.check_guarantees {
             check(&self.required)?;
         }
         if self.locks_memory {
             memory::lock_all().map_err(OrbError::Memory)?;
         }
-        let publish = self.publish.iter().map(|address| parse(address)).collect::<Result<Vec<_>, _>>()?;
+        let publish = self.publish.iter().map(|address| parse_address(address)).collect::<Result<Vec<_>, _>>()?;
         let asked = self.rt.client.check().map_err(OrbError::Client)?;
         let config = Config {
-            asked,
+            client_policies: asked,
             limits: self.limits,
+            max_reply_memory: self.max_reply_memory,
             call_policies: self.call_policies,
             connections_per_server: self.connections_per_server,
             oneway_batch: self.oneway_batch,
@@ -343,18 +385,25 @@ impl OrbBuilder {
         let stamp = random_stamp();
         let core =
             Arc::new(Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?);
-        if let Some(oversee) = self.oversee {
+        if let Some(oversee) = self.start_cpu_monitor {
             oversee(core.rt(), &core.config().rt).map_err(OrbError::Thread)?;
         }
-        Poa::root(Arc::downgrade(&core), core.adapters());
+        Poa::root(Arc::downgrade(&core), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
-        // Its end is that of `orb`.
-        core.transports().begin();
+        // Detached when `orb` shuts down.
+        core.transports().attach_orb();
         let mut lanes = Vec::new();
-        for (pool, addresses) in self.pools {
+        let (mut pools, mut listen) = (self.pools, self.listen);
+        if pools.is_empty() && !listen.is_empty() {
+            pools.push(PoolConfig::default());
+        }
+        if let Some(first) = pools.first_mut() {
+            first.listen.append(&mut listen);
+        }
+        for pool in pools {
             let mut listeners = Vec::new();
-            for address in addresses {
-                let endpoint = parse(&address)?;
+            for address in &pool.listen {
+                let endpoint = parse_address(address)?;
                 let listener = core.transports().listen(&endpoint);
                 listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
             }
@@ -369,7 +418,7 @@ impl OrbBuilder {
     }
 }
 
-/// Those that an ORB has unless it is given others.
+/// Returns the default transports.
 fn transports() -> Transports {
     #[cfg(feature = "shared-memory")]
     return Transports::default();
@@ -377,34 +426,29 @@ fn transports() -> Transports {
     Transports::new(vec![Arc::new(corelane_net::Tcp::new()), Arc::new(corelane_net::Unix)])
 }
 
-/// Makes the connections that are wanted from the start.
-fn establish(orb: &Orb, wanted: &[Established]) -> Result<(), OrbError> {
+/// Makes the connections that the program asked for at start.
+fn establish(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
     for (reference, priorities, each) in wanted {
         if let Some(object) = orb.string_to_object(reference).map_err(OrbError::Client)? {
-            object.establish(priorities, *each).map_err(OrbError::Client)?;
+            object.preconnect(priorities, *each).map_err(OrbError::Client)?;
         }
     }
     Ok(())
 }
 
-/// Whether every required guarantee holds.
-fn check(required: &[String]) -> Result<(), OrbError> {
-    let report = guarantees::report();
-    for name in required {
-        let missing = |why: String| Err(OrbError::Guarantee { name: name.clone(), why });
-        match report.iter().find(|guarantee| guarantee.name == name) {
-            Some(guarantee) if guarantee.holds == Holds::Yes => {}
-            Some(guarantee) => return missing(format!("{}. {}", guarantee.found, guarantee.advice)),
-            None => {
-                let known: Vec<&str> = report.iter().map(|guarantee| guarantee.name).collect();
-                return missing(format!("there is no such guarantee; there are {}", known.join(", ")));
-            }
+fn check_guarantees(required: &[Guarantee]) -> Result<(), OrbError> {
+    for guarantee in required {
+        let report = guarantee.check();
+        if report.holds != Holds::Yes {
+            let why = format!("{}. {}", report.found, report.remedy);
+            return Err(OrbError::Guarantee { name: report.name.to_owned(), why });
         }
     }
     Ok(())
 }
 
-/// A number that no other ORB has, and that cannot be guessed: the standard library's hash keys are random.
+/// Returns a non-zero number that identifies the ORB and cannot be guessed: the standard library's
+/// hash keys are random.
 fn random_stamp() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()).max(1)
 }
@@ -415,8 +459,8 @@ impl fmt::Debug for OrbBuilder {
     }
 }
 
-/// `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, and TAO's `iiop://HOST:PORT`.
-pub(crate) fn parse(address: &str) -> Result<Endpoint, OrbError> {
+/// Parses `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, and TAO's `iiop://HOST:PORT`.
+pub(crate) fn parse_address(address: &str) -> Result<Endpoint, OrbError> {
     let wrong = || OrbError::Address(address.to_owned());
     if let Some(path) = address.strip_prefix("unix:") {
         return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::unix(path)) };
@@ -435,8 +479,8 @@ pub(crate) fn parse(address: &str) -> Result<Endpoint, OrbError> {
     Ok(Endpoint::tcp(host, port))
 }
 
-/// What a reference says for an address listened at: never an unspecified one.
-pub(super) fn reachable(listening: &Endpoint) -> Endpoint {
+/// Returns the endpoint that references carry for an address listened at: never an unspecified one.
+pub(super) fn publishable(listening: &Endpoint) -> Endpoint {
     match listening {
         Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
             Endpoint::tcp(own_address().to_string(), *port)
@@ -445,19 +489,20 @@ pub(super) fn reachable(listening: &Endpoint) -> Endpoint {
     }
 }
 
-/// The address that this machine would use to reach others: asked of the routing table, nothing is sent.
+/// Returns the address from which this machine would reach others. Asks the routing table; sends
+/// nothing.
 fn own_address() -> IpAddr {
     let routed = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        // An address reserved for documentation (RFC 5737): any that is not local would do.
+        // An address reserved for documentation (RFC 5737); any address that is not local would do.
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };
     routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Published addresses with port 0 filled in from what is listened at.
-pub(super) fn with_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
+/// Returns the published addresses, with port 0 replaced by the first TCP port listened at.
+pub(super) fn fill_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
     let first_port = listening.iter().find_map(|endpoint| match endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),
         _ => None,
@@ -474,46 +519,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_required_guarantee_holds_or_the_orb_is_not_made() {
-        for guarantee in guarantees::report() {
-            let made = OrbBuilder::new().require(guarantee.name).build();
-            match guarantee.holds {
-                Holds::Yes => assert!(made.is_ok(), "{guarantee:?}"),
-                Holds::No | Holds::Unknown => {
-                    let error = made.unwrap_err();
-                    assert!(error.to_string().contains(guarantee.name), "{error}");
-                }
-            }
+    fn build_fails_if_a_required_guarantee_does_not_hold() {
+        let yes = Guarantee::new("yes", "It holds.", "None is needed.", || (Holds::Yes, "found".into()));
+        assert!(OrbBuilder::new().require_guarantee(yes).build().is_ok());
+        for state in [Holds::No, Holds::Unknown] {
+            let check: fn() -> (Holds, String) = match state {
+                Holds::No => || (Holds::No, "found".into()),
+                _ => || (Holds::Unknown, "found".into()),
+            };
+            let wanted = Guarantee::new("luck", "Luck holds.", "Try again.", check);
+            let error =
+                OrbBuilder::new().require_guarantee(yes).require_guarantee(wanted).build().unwrap_err().to_string();
+            assert!(error.contains("luck") && error.contains("found. Try again."), "{error}");
         }
-        let unknown = OrbBuilder::new().require("luck").build().unwrap_err().to_string();
-        assert!(unknown.contains("luck") && unknown.contains("scheduling-class"), "{unknown}");
     }
 
     #[test]
-    fn addresses_are_read_or_refused_with_help() {
-        assert_eq!(parse("tcp:127.0.0.1:80").unwrap(), Endpoint::tcp("127.0.0.1", 80));
-        assert_eq!(parse("tcp:[::1]:0").unwrap(), Endpoint::tcp("::1", 0));
-        assert_eq!(parse("iiop://host:2809").unwrap(), Endpoint::tcp("host", 2809));
-        assert_eq!(parse("tcp::2809").unwrap(), Endpoint::tcp("", 2809));
-        assert_eq!(parse("unix:/run/x").unwrap(), Endpoint::unix("/run/x"));
-        assert_eq!(parse("shm:/run/x").unwrap(), Endpoint::shared_memory("/run/x"));
+    fn invalid_address_error_shows_the_syntax() {
+        assert_eq!(parse_address("tcp:127.0.0.1:80").unwrap(), Endpoint::tcp("127.0.0.1", 80));
+        assert_eq!(parse_address("tcp:[::1]:0").unwrap(), Endpoint::tcp("::1", 0));
+        assert_eq!(parse_address("iiop://host:2809").unwrap(), Endpoint::tcp("host", 2809));
+        assert_eq!(parse_address("tcp::2809").unwrap(), Endpoint::tcp("", 2809));
+        assert_eq!(parse_address("unix:/run/x").unwrap(), Endpoint::unix("/run/x"));
+        assert_eq!(parse_address("shm:/run/x").unwrap(), Endpoint::shared_memory("/run/x"));
         for wrong in ["", "tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "shm:", "ftp:h:1"] {
-            assert!(parse(wrong).unwrap_err().to_string().contains("tcp:HOST:PORT"), "{wrong}");
+            assert!(parse_address(wrong).unwrap_err().to_string().contains("tcp:HOST:PORT"), "{wrong}");
         }
     }
 
     #[test]
-    fn an_unspecified_address_is_never_published() {
+    fn unspecified_address_is_not_published() {
         for unspecified in ["0.0.0.0", "::"] {
-            let Endpoint::Tcp { host, port } = reachable(&Endpoint::tcp(unspecified, 4000)) else { panic!() };
+            let Endpoint::Tcp { host, port } = publishable(&Endpoint::tcp(unspecified, 4000)) else { panic!() };
             assert!(!host.parse::<IpAddr>().unwrap().is_unspecified());
             assert_eq!(port, 4000);
         }
     }
 
     #[test]
-    fn a_published_port_of_zero_is_the_one_listened_at() {
-        let published = with_ports(&[Endpoint::tcp("gateway", 0)], &[Endpoint::tcp("10.0.0.1", 4321)]);
+    fn published_port_zero_is_replaced_by_the_listening_port() {
+        let published = fill_ports(&[Endpoint::tcp("gateway", 0)], &[Endpoint::tcp("10.0.0.1", 4321)]);
         assert_eq!(published, [Endpoint::tcp("gateway", 4321)]);
     }
 }

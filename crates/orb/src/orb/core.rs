@@ -1,16 +1,16 @@
-//! What references, POAs and threads of one ORB share.
+//! The state that references, POAs and threads of one ORB share.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Peer, Stream, Transports};
 use corelane_sched::Priority;
-use corelane_sys::buffer::Spares;
+use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::gate::Gate;
+use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
@@ -19,55 +19,59 @@ use corelane_wire::{CharSet, Limits, Version};
 
 use super::builder::OrbError;
 use crate::address::LaneEndpoint;
-use crate::client::bands::Bands;
-use crate::client::held::{HeldList, OnewayBatch};
-use crate::client::pool::{Pool, Slot};
-use crate::client::replies::Replies;
-use crate::client::watch::{Watched, Watcher};
-use crate::current::Upcall;
+use crate::client::backoff::EndpointBackoff;
+use crate::client::hangup_monitor::{HangupMonitor, MonitoredStream};
+use crate::client::oneway_batch::{OnewayBatch, PendingBatches};
+use crate::client::pool::{Pool, PoolSlot};
+use crate::client::reply_reader::ReplyReaders;
+use crate::client::server_pools::ServerPools;
+use crate::current::UpcallScope;
 use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::invocation::target::Profile;
+use crate::invocation::target::UsableProfile;
 use crate::main_thread::MainQueue;
+use crate::memory::ByteBudget;
 use crate::object::ObjectRef;
-use crate::poa::{Adapters, Key, Poa};
-use crate::policy::{AllBusy, CallPolicies};
+use crate::poa::{ObjectKey, Poa, PoaTable};
+use crate::policy::{CallPolicies, PoolExhausted};
 use crate::rt::RtConfig;
-use crate::rt::client::{self, Asked, Lanes};
-use crate::rt::policies::Sockets;
-use crate::rt::pool::Registry;
+use crate::rt::client::{self, ClientPolicies, LaneSelector};
+use crate::rt::policies::SocketSettings;
+use crate::rt::pool::RtRegistry;
 use crate::server::lane::Lane;
 
-/// How an ORB is set up; never changes afterwards.
+/// The configuration of an ORB; it never changes after the ORB is made.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) call_policies: CallPolicies,
-    /// Connections to one server at most.
+    /// Maximum number of connections to one server at one priority.
     pub(crate) connections_per_server: usize,
     pub(crate) oneway_batch: OnewayBatch,
-    /// What a call does when every connection that may be made to a server is in use.
-    pub(crate) all_busy: AllBusy,
-    /// How long a connection to a server may be idle before it is closed.
+    /// The reaction of a call when every connection that may be made to its server is in use.
+    pub(crate) all_busy: PoolExhausted,
+    /// Time for which a connection to a server may be idle before it is closed.
     pub(crate) idle_time: Duration,
-    /// How long closing may take for peers that do not answer.
+    /// Time for which a graceful close waits for a peer that does not answer.
     pub(crate) closing_time: Duration,
-    /// Addresses that references carry; empty: those where the ORB listens.
+    /// Addresses that references carry. Empty: the addresses at which the ORB listens.
     pub(crate) publish: Vec<Endpoint>,
-    /// The highest GIOP version spoken and published.
+    /// The highest GIOP version used and published.
     pub(crate) version: Version,
-    /// The code set of char and string that references name as native.
+    /// The native code set of char and string that references name.
     pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
+    /// Maximum memory in bytes that replies may use together.
+    pub(crate) max_reply_memory: usize,
     pub(crate) rt: RtConfig,
-    /// The process's memory is locked: threads touch their stacks before they begin.
+    /// True if the process's memory is locked; threads then touch their stacks before they begin.
     pub(crate) locks_memory: bool,
-    /// What references ask for that say nothing themselves.
-    pub(crate) asked: Asked,
+    /// Client policies of references that set none.
+    pub(crate) client_policies: ClientPolicies,
 }
 
-/// Servers known at a time before those are forgotten that no reference leads to.
-const PRUNED_FROM: usize = 256;
+/// Number of known servers above which those that no reference uses are dropped.
+const PRUNE_THRESHOLD: usize = 256;
 
 const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
@@ -75,83 +79,96 @@ const ENDING: u8 = 1;
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// Addresses of a profile, and what connections there are made with.
-type Server = (Vec<Endpoint>, Sockets);
+/// The key of a server: the addresses of a profile, and the socket settings of its connections.
+type ServerKey = (Vec<Endpoint>, SocketSettings);
 
-/// How long who ends the ORB waits for servants that run.
+/// The time for which a shutdown waits for running servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Not at all; who ends the ORB next waits for the rest.
-    None,
-    /// For the closing time: threads that are still in a servant then end when it returns.
-    ClosingTime,
-    /// Until the last of them returns.
-    Endless,
+pub(crate) enum ShutdownWait {
+    /// Returns at once; a later shutdown waits.
+    DoNotWait,
+    /// Waits for the closing time. A thread that is still in a servant ends when the servant
+    /// returns.
+    ClosingTimeout,
+    /// Waits until the last servant returns.
+    Unbounded,
 }
 
-/// The inside of an ORB.
+/// The internals of an ORB.
 #[derive(Debug)]
 pub(crate) struct Core {
     config: Config,
     transports: Transports,
-    adapters: Adapters,
+    poa_table: PoaTable,
     events: Events,
-    watcher: Watcher,
+    hangup_monitor: HangupMonitor,
     cores: Option<CpuSet>,
-    replies: Replies,
-    held: HeldList,
-    /// The servers that references lead to, by the addresses of a profile and what connections are made with. Callers of all priorities
-    /// look here, and the thread that tidies.
-    servers: PiMutex<HashMap<Server, Arc<Bands>>>,
-    /// Connections that are one reference's alone.
-    private: PiMutex<Vec<Weak<Bands>>>,
+    reply_readers: ReplyReaders,
+    backoff: EndpointBackoff,
+    oneway_batches: PendingBatches,
+    /// Servers that references lead to. Callers of all priorities and the maintenance thread take
+    /// this lock.
+    server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
+    /// Connections that belong to one reference only.
+    private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    initial: Mutex<HashMap<String, ObjectRef>>,
-    main: MainQueue,
-    rt: Registry,
-    /// Connections accepted so far.
-    connections: AtomicU64,
+    initial_references: Mutex<HashMap<String, ObjectRef>>,
+    main_queue: MainQueue,
+    rt: RtRegistry,
+    /// The id of the next connection, accepted or made. Incremented `Relaxed` by the thread that
+    /// accepts or connects.
+    next_connection_id: AtomicU64,
     #[cfg(feature = "valuetype")]
     value_factories: crate::value::ValueFactories,
     state: AtomicU8,
-    /// Where those wait for [`CLOSED`] who did not begin the end.
-    closing: Gate,
-    /// Large messages leave their memory to the next ones.
-    spares: Spares,
-    forks: u64,
+    /// Notified at [`CLOSED`]. Threads wait here if another thread began the shutdown.
+    closing: EventCount,
+    /// True once [`Event::ReferenceWithoutAddress`] has been reported. Swapped `Relaxed`, by the
+    /// thread that reports.
+    nowhere_reported: AtomicBool,
+    /// Keeps the memory of large messages for later ones.
+    spares: RegionCache,
+    reply_memory: Arc<ByteBudget>,
+    /// True if much memory was in use at the last maintenance, which swaps it `Relaxed`.
+    memory_was_high: AtomicBool,
+    fork_generation: u64,
 }
 
 impl Core {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Self> {
         let cores = thread::affinity(None).ok();
         Ok(Core {
-            replies: Replies::new(config.limits.clone()),
+            reply_readers: ReplyReaders::new(config.limits.clone()),
+            backoff: EndpointBackoff::new(),
             cores,
-            held: HeldList::new(config.oneway_batch.delay),
+            oneway_batches: PendingBatches::new(config.oneway_batch.delay),
+            memory_was_high: AtomicBool::new(false),
+            reply_memory: Arc::new(ByteBudget::new(config.max_reply_memory)),
             config,
+            nowhere_reported: AtomicBool::new(false),
             transports,
-            adapters: Adapters::new(stamp),
+            poa_table: PoaTable::new(stamp),
             events,
-            watcher: Watcher::new(1 << 20, stamp, cores)?,
-            servers: PiMutex::new("servers", Scope::Orb, HashMap::new()),
-            private: PiMutex::new("private connections", Scope::Orb, Vec::new()),
+            hangup_monitor: HangupMonitor::new(1 << 20, stamp, cores)?,
+            server_pools: PiMutex::new("servers", Scope::Orb, HashMap::new()),
+            private_pools: PiMutex::new("private connections", Scope::Orb, Vec::new()),
             lanes: OnceLock::new(),
             listening: OnceLock::new(),
             published: OnceLock::new(),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
-            initial: Mutex::new("initial references", Scope::Orb, HashMap::new()),
-            main: MainQueue::new(),
-            rt: Registry::new(),
-            connections: AtomicU64::new(1),
+            initial_references: Mutex::new("initial references", Scope::Orb, HashMap::new()),
+            main_queue: MainQueue::new(),
+            rt: RtRegistry::new(),
+            next_connection_id: AtomicU64::new(1),
             #[cfg(feature = "valuetype")]
             value_factories: crate::value::ValueFactories::new(),
             state: AtomicU8::new(RUNNING),
-            closing: Gate::new("end of the ORB"),
-            spares: Spares::new(),
-            forks: corelane_sys::process::generation(),
+            closing: EventCount::new("end of the ORB"),
+            spares: RegionCache::new(),
+            fork_generation: corelane_sys::process::generation(),
         })
     }
 
@@ -163,27 +180,27 @@ impl Core {
         &self.transports
     }
 
-    pub(crate) fn adapters(&self) -> &Adapters {
-        &self.adapters
+    pub(crate) fn poa_table(&self) -> &PoaTable {
+        &self.poa_table
     }
 
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
 
-    pub(crate) fn rt(&self) -> &Registry {
+    pub(crate) fn rt(&self) -> &RtRegistry {
         &self.rt
     }
 
-    /// The number of a connection that is being accepted or made.
-    pub(crate) fn next_connection(&self) -> u64 {
-        self.connections.fetch_add(1, Ordering::Relaxed)
+    /// Returns a new id for a connection that is being accepted or made.
+    pub(crate) fn allocate_connection_id(&self) -> u64 {
+        self.next_connection_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number that the next connection will have.
+    /// Returns the id that the next connection will have.
     #[inline]
-    pub(crate) fn upcoming_connection(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
+    pub(crate) fn peek_connection_id(&self) -> u64 {
+        self.next_connection_id.load(Ordering::Relaxed)
     }
 
     #[cfg(feature = "valuetype")]
@@ -192,58 +209,64 @@ impl Core {
     }
 
     pub(crate) fn main_queue(&self) -> &MainQueue {
-        &self.main
+        &self.main_queue
     }
 
-    pub(crate) fn watch(&self, stream: Box<dyn Stream>, pool: Weak<Pool>, always: bool) -> io::Result<Watched> {
-        self.watcher.watch(stream, pool, always)
+    pub(crate) fn monitor(
+        &self,
+        stream: Box<dyn Stream>,
+        pool: Weak<Pool>,
+        always: bool,
+    ) -> io::Result<MonitoredStream> {
+        self.hangup_monitor.monitor(stream, pool, always)
     }
 
-    /// From now on nothing is watched, and the ORB does not know.
+    /// Stops the hang-up monitor without the ORB's knowledge.
     #[cfg(test)]
-    pub(crate) fn watch_no_more(&self) {
-        self.watcher.pause();
+    pub(crate) fn pause_hangup_monitor(&self) {
+        self.hangup_monitor.replace_thread();
     }
 
-    /// The connection of a slot holds oneways from now on.
+    /// Registers a connection that now holds oneways.
     #[cold]
-    pub(crate) fn list_held(&self, slot: Weak<Slot>) {
-        if self.held.add(slot) {
-            self.watcher.look();
+    pub(crate) fn list_batch(&self, slot: Weak<PoolSlot>) {
+        if self.oneway_batches.add(slot) {
+            self.hangup_monitor.wake();
         }
     }
 
-    /// Sends the oneways that connections have held long enough, or `all`. When to come by again.
+    /// Sends the oneways whose delay has passed, or `all`. Returns when to call it again.
     #[cold]
-    pub(crate) fn send_held(&self, all: bool) -> Option<Monotonic> {
-        self.held.send(Monotonic::now(), all, &self.events)
+    pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
+        self.oneway_batches.flush(Monotonic::now(), all, &self.events)
     }
 
-    pub(crate) fn replies(&self) -> &Replies {
-        &self.replies
+    pub(crate) fn reply_readers(&self) -> &ReplyReaders {
+        &self.reply_readers
     }
 
     pub(crate) fn root_poa(&self) -> Poa {
         // Set before the ORB is handed out.
-        Poa::from_core(Arc::clone(self.adapters.root().expect("the builder makes the root POA")))
+        Poa::from_core(Arc::clone(self.poa_table.root().expect("the builder makes the root POA")))
     }
 
     pub(crate) fn listening(&self) -> &[Endpoint] {
         self.listening.get().map_or(&[], Vec::as_slice)
     }
 
-    /// BAD_INV_ORDER 4 after shutdown, and a clear word after a fork.
+    /// Fails with BAD_INV_ORDER 4 after shutdown, and with an explanation after a fork.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
-        if self.state.load(Ordering::Acquire) == RUNNING && corelane_sys::process::generation() == self.forks {
+        if self.state.load(Ordering::Acquire) == RUNNING && corelane_sys::process::generation() == self.fork_generation
+        {
             return Ok(());
         }
-        self.unusable()
+        self.unusable_error()
     }
 
     #[cold]
-    fn unusable(&self) -> Result<(), SystemException> {
-        if corelane_sys::process::generation() != self.forks {
+    fn unusable_error(&self) -> Result<(), SystemException> {
+        if corelane_sys::process::generation() != self.fork_generation {
             return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
                 .because("this process was forked from the one that made the ORB; make an ORB of its own here"));
         }
@@ -251,62 +274,86 @@ impl Core {
             .because("the ORB has been shut down"))
     }
 
-    /// Starts serving: lanes, their threads, and what references will say.
+    /// Starts serving: the lanes, their threads, and the addresses that references carry.
     pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
         let published = if self.config.publish.is_empty() {
-            listening.iter().map(super::builder::reachable).collect()
+            listening.iter().map(super::builder::publishable).collect()
         } else {
-            super::builder::with_ports(&self.config.publish, &listening)
+            super::builder::fill_ports(&self.config.publish, &listening)
         };
         // Set once: the builder calls this once.
         let _ = self.listening.set(listening);
         let _ = self.published.set(published);
-        // Known before their threads run: if one cannot be started, the others are ended like any.
+        // Stored before their threads run: if one thread cannot be started, the shutdown ends the
+        // others.
         let _ = self.lanes.set(lanes);
         for lane in self.lanes() {
             crate::server::start(lane, self, &mut self.threads.lock()).map_err(OrbError::Thread)?;
         }
-        self.watcher.tidy(Arc::downgrade(self), self.tidy_period());
-        // A client needs no watching before its first connection.
-        if self.lanes().is_empty() { Ok(()) } else { self.watch_lanes().map_err(OrbError::Thread) }
+        self.hangup_monitor.set_maintenance(Arc::downgrade(self), self.maintenance_period());
+        // A client needs no maintenance before its first connection.
+        if self.lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::Thread) }
     }
 
-    /// The cores of the thread that made the ORB, if they are known: where threads run of which nothing else is said.
+    /// Returns the cores of the thread that made the ORB, if known. Threads run there by default.
     pub(crate) fn cores(&self) -> Option<CpuSet> {
         self.cores
     }
 
-    /// Sees to it that lanes are tidied.
-    pub(crate) fn watch_lanes(&self) -> io::Result<()> {
-        self.watcher.start()
+    /// Starts the thread that maintains lanes and connections.
+    pub(crate) fn start_maintenance(&self) -> io::Result<()> {
+        self.hangup_monitor.start()
     }
 
-    /// What is to be done now and then, also while connections are on their way to the end.
-    pub(crate) fn tidy(self: &Arc<Self>) {
-        self.spares.age();
+    /// Runs the periodic maintenance, also while connections are draining.
+    pub(crate) fn run_maintenance(self: &Arc<Self>) {
+        self.spares.evict_unused();
+        self.trim_memory();
         if self.state.load(Ordering::Acquire) != ENDED {
+            self.poa_table().managers.report_parked(self);
             for lane in self.all_lanes() {
-                lane.tidy(self);
+                lane.run_maintenance(self);
             }
-            // Not under the lock: closing a connection is a system call.
-            let mut servers: Vec<Arc<Bands>> = self.servers.lock().values().cloned().collect();
-            servers.extend(self.private.lock().iter().filter_map(Weak::upgrade));
+            // Collected first: closing a connection is a system call, which must not run under the
+            // lock.
+            let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
+            servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
             let now = Monotonic::now();
             for pool in servers.iter().flat_map(|server| server.pools()) {
-                pool.tidy(self, now, self.config.idle_time);
+                pool.run_maintenance(self, now, self.config.idle_time);
             }
         }
     }
 
-    /// Memory of large messages for the next ones.
+    /// Returns freed memory to the system if large messages came before the last call and none
+    /// since.
+    fn trim_memory(&self) {
+        let lanes = self.all_lanes();
+        let used = lanes.iter().fold(self.reply_memory.was_used(), |used, lane| lane.was_used() | used);
+        if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
+            return;
+        }
+        // Real-time threads must not wait for the allocator's locks.
+        let is_real_time = self.config.locks_memory || lanes.iter().any(|lane| lane.is_real_time());
+        if !is_real_time {
+            corelane_sys::memory::trim();
+        }
+    }
+
+    /// Returns the memory kept for large messages.
     #[inline]
-    pub(crate) fn spares(&self) -> &Spares {
+    pub(crate) fn spares(&self) -> &RegionCache {
         &self.spares
     }
 
-    /// How often that is.
-    pub(crate) fn tidy_period(&self) -> Duration {
+    #[inline]
+    pub(crate) fn reply_memory(&self) -> &Arc<ByteBudget> {
+        &self.reply_memory
+    }
+
+    /// Returns the time between two maintenance runs.
+    pub(crate) fn maintenance_period(&self) -> Duration {
         const LANES: Duration = Duration::from_secs(1);
         const SPARES: Duration = Duration::from_secs(10);
         let pools = (self.config.idle_time / 4).clamp(Duration::from_millis(10), SPARES);
@@ -317,17 +364,26 @@ impl Core {
         self.lanes.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The lanes of the builder's pools and of all thread pools.
+    /// Returns the lanes of the builder's pools and of all thread pools.
     pub(crate) fn all_lanes(&self) -> Vec<Arc<Lane>> {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 
-    /// What references say where the ORB itself listens.
-    pub(crate) fn published_at(&self) -> &[Endpoint] {
+    /// Returns the addresses that references carry for the ORB's own listeners.
+    pub(crate) fn published_endpoints(&self) -> &[Endpoint] {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
 
-    /// What references say for an endpoint of a lane: at the host that the ORB publishes, if it does.
+    /// Reports, once, that a reference without an address was converted to text.
+    #[cold]
+    pub(crate) fn report_nowhere_reference(&self, type_id: &str) {
+        if !self.nowhere_reported.swap(true, Ordering::Relaxed) {
+            self.events.report(&Event::ReferenceWithoutAddress { type_id: type_id.to_owned() });
+        }
+    }
+
+    /// Returns the address that references carry for a lane's endpoint. Takes the host that the ORB
+    /// publishes, if it publishes one.
     pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
         let host = self.config.publish.iter().find_map(|published| match published {
             Endpoint::Tcp { host, .. } => Some(host),
@@ -335,11 +391,11 @@ impl Core {
         });
         match (endpoint, host) {
             (Endpoint::Tcp { port, .. }, Some(host)) => Endpoint::tcp(host, *port),
-            _ => super::builder::reachable(endpoint),
+            _ => super::builder::publishable(endpoint),
         }
     }
 
-    /// A reference to an object of a real-time POA.
+    /// Makes a reference to an object of a real-time POA.
     pub(crate) fn make_rt_reference(
         self: &Arc<Self>,
         type_id: &str,
@@ -348,78 +404,84 @@ impl Core {
         key: &[u8],
     ) -> ObjectRef {
         let (version, native) = (self.config.version, self.config.native_char_set);
-        // Neither type ids nor addresses of this ORB's own can be impossible to write.
-        let ior = crate::address::rt_reference(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
-        ObjectRef::new(Arc::clone(self), ior)
+        // The ORB's own type ids and addresses can always be encoded.
+        let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
+        ObjectRef::local(Arc::clone(self), ior, !lanes.is_empty())
     }
 
-    /// The connections to these endpoints, shared by every reference that goes there.
-    fn server(&self, endpoints: Vec<Endpoint>, sockets: Sockets) -> Arc<Bands> {
-        let mut servers = self.servers.lock();
-        if servers.len() >= PRUNED_FROM {
-            // References come and go with their servers: what no reference is bound to is given up.
+    pub(crate) fn backoff(&self) -> &EndpointBackoff {
+        &self.backoff
+    }
+
+    /// Returns the connections to these endpoints, shared by every reference that leads there.
+    fn shared_pools(&self, endpoints: Vec<Endpoint>, sockets: SocketSettings) -> Arc<ServerPools> {
+        let mut servers = self.server_pools.lock();
+        if servers.len() >= PRUNE_THRESHOLD {
+            // Drop the servers that no reference is bound to any more.
             servers.retain(|_, server| Arc::strong_count(server) > 1);
         }
-        let made = Bands::new(&endpoints, sockets, self.config.connections_per_server);
+        let made = ServerPools::new(&endpoints, sockets, self.config.connections_per_server);
         Arc::clone(servers.entry((endpoints, sockets)).or_insert_with(|| Arc::new(made)))
     }
 
-    /// Gives the packets of a connection the code point of a priority, where the ORB has any.
+    /// Sets the DSCP code point of a priority on a connection's packets, if the ORB maps the
+    /// priority to one.
     #[cold]
-    pub(crate) fn mark(&self, stream: &dyn Stream, priority: Priority) {
+    pub(crate) fn set_code_point(&self, stream: &dyn Stream, priority: Priority) {
         if let Some(dscp) = self.config.rt.network.as_ref().and_then(|network| network.to_dscp(priority))
             && let Err(error) = stream.set_dscp(dscp)
         {
-            // The connection is as good as without: what it carries arrives all the same.
+            // The connection works without a code point: its data still arrives.
             let peer = stream.peer().clone();
             self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
         }
     }
 
-    /// A reference to an object of this ORB.
+    /// Makes a reference to an object of this ORB.
     pub(crate) fn make_reference(self: &Arc<Self>, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published.get().map_or(&[][..], Vec::as_slice);
-        // Neither type ids nor addresses of this ORB's own can be impossible to write.
-        let ior = crate::address::reference(type_id, endpoints, self.config.version, self.config.native_char_set, key)
+        // The ORB's own type ids and addresses can always be encoded.
+        let ior = crate::address::make_ior(type_id, endpoints, self.config.version, self.config.native_char_set, key)
             .unwrap_or(Ior::NIL);
-        ObjectRef::new(Arc::clone(self), ior)
+        ObjectRef::local(Arc::clone(self), ior, !endpoints.is_empty())
     }
 
-    /// What references ask for that say nothing themselves.
-    pub(crate) fn asked(&self) -> &Asked {
-        &self.config.asked
+    pub(crate) fn client_policies(&self) -> &ClientPolicies {
+        &self.config.client_policies
     }
 
-    /// The profiles of `ior` that a transport serves, bound to their connections; true if ClientProtocol policies leave some out.
-    pub(crate) fn usable_profiles(&self, ior: &Ior, asked: &Asked) -> (Vec<Profile>, bool) {
-        let found = crate::address::profiles(ior, self.config.version, self.config.native_char_set);
+    /// Returns the profiles of `ior` that a transport serves, bound to their connections. The flag
+    /// is true if ClientProtocol policies exclude some.
+    pub(crate) fn usable_profiles(&self, ior: &Ior, asked: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
+        let found =
+            crate::address::parse_profiles(ior, self.config.version, self.config.native_char_set, &self.config.limits);
         let mut left_out = false;
-        let mut profiles: Vec<(usize, Profile)> = found
+        let mut profiles: Vec<(usize, UsableProfile)> = found
             .into_iter()
             .filter_map(|found| {
                 let endpoints: Vec<Endpoint> =
-                    found.endpoints.into_iter().filter(|endpoint| self.reaches(endpoint)).collect();
+                    found.endpoints.into_iter().filter(|endpoint| self.has_transport(endpoint)).collect();
                 let first = endpoints.first()?;
                 let Some((rank, sockets)) =
-                    client::protocols(asked, &found.said).and_then(|all| client::rank(all, first))
+                    client::usable_protocols(asked, &found.policies).and_then(|all| client::protocol_rank(all, first))
                 else {
                     left_out = true;
                     return None;
                 };
-                let bands = self.connections(endpoints, sockets, asked.private);
+                let pools = self.pools_for(endpoints, sockets, asked.private);
                 let lanes = || {
-                    let reached = found.lanes.into_iter().filter(|lane| self.reaches(&lane.endpoint));
-                    let mut lanes: Vec<(i16, Arc<Bands>)> = reached
-                        .map(|lane| (lane.priority, self.connections(vec![lane.endpoint], sockets, asked.private)))
+                    let reached = found.lanes.into_iter().filter(|lane| self.has_transport(&lane.endpoint));
+                    let mut lanes: Vec<(i16, Arc<ServerPools>)> = reached
+                        .map(|lane| (lane.priority, self.pools_for(vec![lane.endpoint], sockets, asked.private)))
                         .collect();
                     if lanes.is_empty() {
-                        lanes.push((-1, Arc::clone(&bands)));
+                        lanes.push((-1, Arc::clone(&pools)));
                     }
                     lanes
                 };
-                let lanes = Lanes::new(&found.said, asked, lanes).map(Box::new);
-                let profile = Profile {
-                    bands,
+                let lanes = LaneSelector::new(&found.policies, asked, lanes).map(Box::new);
+                let profile = UsableProfile {
+                    pools,
                     lanes,
                     object_key: found.object_key.into(),
                     version: found.version,
@@ -427,28 +489,28 @@ impl Core {
                     default_code_sets: found.default_code_sets,
                     index: found.index,
                     is_ours: found.is_ours,
-                    said: found.said,
+                    said: found.policies,
                 };
                 Some((rank, profile))
             })
             .collect();
-        // The reference's own order holds among those of one protocol.
+        // A stable sort: profiles of one protocol stay in the reference's order.
         profiles.sort_by_key(|(rank, _)| *rank);
         (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
     }
 
-    fn reaches(&self, endpoint: &Endpoint) -> bool {
-        self.transports.for_endpoint(endpoint).is_some()
+    fn has_transport(&self, endpoint: &Endpoint) -> bool {
+        self.transports.find(endpoint).is_some()
     }
 
-    fn connections(&self, endpoints: Vec<Endpoint>, sockets: Sockets, private: bool) -> Arc<Bands> {
+    fn pools_for(&self, endpoints: Vec<Endpoint>, sockets: SocketSettings, private: bool) -> Arc<ServerPools> {
         if !private {
-            return self.server(endpoints, sockets);
+            return self.shared_pools(endpoints, sockets);
         }
-        let bands = Arc::new(Bands::new(&endpoints, sockets, self.config.connections_per_server));
-        let mut private = self.private.lock();
+        let bands = Arc::new(ServerPools::new(&endpoints, sockets, self.config.connections_per_server));
+        let mut private = self.private_pools.lock();
         if private.len() == private.capacity() {
-            // Only where it is full: else each of many references with private connections would look at those of all others.
+            // Only when full; otherwise each new private connection would scan all others.
             private.retain(|bands| bands.strong_count() > 0);
             let room = private.len().max(16);
             private.reserve(room);
@@ -457,42 +519,48 @@ impl Core {
         bands
     }
 
-    /// The object key of `ior` if it may be an object of this ORB: a transient key of this very ORB, or any key at an address
-    /// that this ORB publishes.
+    /// Returns the object key of `ior` if it may denote an object of this ORB. That is a transient
+    /// key with this ORB's stamp, or any other key at an address that this ORB publishes.
     pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
-        let mut published = self.published_at().to_vec();
+        let mut published = self.published_endpoints().to_vec();
         let lanes = self.rt.lanes();
         published.extend(lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| self.published(endpoint)));
-        crate::address::profiles(ior, self.config.version, self.config.native_char_set).into_iter().find_map(|found| {
-            let own_stamp = match Key::parse(&found.object_key) {
-                Key::System { stamp, .. } | Key::User { stamp, .. } => stamp == self.adapters.stamp,
-                Key::Persistent { .. } | Key::Hinted { .. } | Key::Plain => {
-                    found.endpoints.iter().any(|endpoint| published.contains(endpoint))
-                }
-            };
-            own_stamp.then(|| found.object_key.into())
-        })
+        crate::address::parse_profiles(ior, self.config.version, self.config.native_char_set, &self.config.limits)
+            .into_iter()
+            .find_map(|found| {
+                let own_stamp = match ObjectKey::parse(&found.object_key) {
+                    ObjectKey::System { stamp, .. } | ObjectKey::User { stamp, .. } => stamp == self.poa_table.stamp,
+                    ObjectKey::Persistent { .. } | ObjectKey::Hinted { .. } | ObjectKey::Plain => {
+                        found.endpoints.iter().any(|endpoint| published.contains(endpoint))
+                    }
+                };
+                own_stamp.then(|| found.object_key.into())
+            })
     }
 
     pub(crate) fn string_to_object(self: &Arc<Self>, text: &str) -> Result<Option<ObjectRef>, SystemException> {
-        match crate::address::parse(text, &self.config.limits)? {
+        match crate::address::parse_reference(text, &self.config.limits)? {
             Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(self), ior))),
             Err(name) => self.initial_reference(&name).map(Some),
         }
     }
 
-    /// A reference that was registered under a name.
     pub(crate) fn initial_reference(&self, name: &str) -> Result<ObjectRef, SystemException> {
-        self.initial.lock().get(name).cloned().ok_or_else(|| {
+        self.initial_references.lock().get(name).cloned().ok_or_else(|| {
             SystemException::new(Kind::BadParam, minor::bad_param::URL_OTHER, Completion::No)
                 .because(format!("no initial reference \"{name}\" is registered with this ORB"))
         })
     }
 
-    /// Registers a reference under a name; false if the name is taken or empty.
-    pub(crate) fn register_initial(&self, name: &str, reference: &ObjectRef) -> Result<bool, SystemException> {
-        let mut initial = self.initial.lock();
-        // Looked at under the lock: once the end has begun, whatever is in the table goes, and nothing new may come.
+    /// Registers a reference under a name. Returns false if the name is taken or empty.
+    pub(crate) fn register_initial_reference(
+        &self,
+        name: &str,
+        reference: &ObjectRef,
+    ) -> Result<bool, SystemException> {
+        let mut initial = self.initial_references.lock();
+        // Checked under the lock: the shutdown empties the table, and nothing may be added after
+        // that.
         self.check_usable()?;
         let free = !name.is_empty() && !initial.contains_key(name);
         if free {
@@ -501,109 +569,113 @@ impl Core {
         Ok(free)
     }
 
-    /// Ends everything, for a thread of this ORB, which cannot wait for itself: another thread does.
+    /// Shuts down on behalf of a thread of this ORB. A new thread does the waiting, as this one
+    /// cannot wait for itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
-        self.shutdown(Patience::None);
-        if corelane_sys::process::generation() != self.forks {
+        self.shutdown(ShutdownWait::DoNotWait);
+        if corelane_sys::process::generation() != self.fork_generation {
             return;
         }
         let core = Arc::clone(self);
-        // The end is not urgent, whatever the priority of who began it.
+        // The shutdown is not urgent, even if the thread that began it is.
         let ender = Builder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores);
-        if ender.spawn(move || core.shutdown(Patience::Endless)).is_err() {
-            // Without a thread nobody waits for the others: they are told to end, and do when their requests are done.
+        if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
+            // Without that thread no thread joins the others. They are told to stop, and end when
+            // their requests are done.
             let lanes = self.all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
             drop((threads, std::mem::take(&mut *self.threads.lock()), self.rt.take_threads()));
-            self.events.replies_unread(lanes.iter().flat_map(|lane| lane.cut_endings()));
-            self.watcher.tell();
+            self.events.replies_unread(lanes.iter().flat_map(|lane| lane.abort_draining()));
+            self.hangup_monitor.request_stop();
         }
     }
 
-    /// Ends everything; see [`Orb::shutdown`](super::Orb::shutdown).
-    pub(crate) fn shutdown(self: &Arc<Self>, patience: Patience) {
-        if corelane_sys::process::generation() != self.forks {
-            // A forked child has the parent's connections and none of its threads: nothing here is its to end.
+    /// Shuts the ORB down; see [`Orb::shutdown`](super::Orb::shutdown).
+    pub(crate) fn shutdown(self: &Arc<Self>, patience: ShutdownWait) {
+        if corelane_sys::process::generation() != self.fork_generation {
+            // A forked child has the parent's connections but none of its threads: it must end
+            // nothing here.
             return;
         }
         let patient = match patience {
-            Patience::None => Some(Monotonic::from_nanos(0)),
-            Patience::ClosingTime => Some(Monotonic::now() + self.config.closing_time),
-            Patience::Endless => None,
+            ShutdownWait::DoNotWait => Some(Monotonic::from_nanos(0)),
+            ShutdownWait::ClosingTimeout => Some(Monotonic::now() + self.config.closing_time),
+            ShutdownWait::Unbounded => None,
         };
         if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             let root = self.root_poa();
-            // Whoever is called back on the way would wait for itself.
-            let _frame = Upcall::enter_callback(root.core());
-            // No other thread comes for them any more, and the end waits for them.
-            self.main.stop().for_each(|end| end());
-            let initial = std::mem::take(&mut *self.initial.lock());
+            // A callback that waits for the shutdown would wait for itself; the scope makes that an
+            // error.
+            let _frame = UpcallScope::enter_callback(root.core());
+            // No other thread runs these callbacks any more, and the shutdown waits for them.
+            self.main_queue.stop().for_each(|end| end());
+            let initial = std::mem::take(&mut *self.initial_references.lock());
             for reference in initial.into_values() {
-                // One with direct calls keeps its servant.
-                root.core().let_go_of("Servant", || drop(reference));
+                // A reference with direct calls keeps its servant.
+                root.core().drop_guarded("Servant", || drop(reference));
             }
-            root.end(patient);
-            self.adapters.close();
+            root.destroy_root(patient);
+            self.poa_table.close();
             for lane in self.all_lanes() {
                 lane.close(self);
             }
-            // Whoever had no more patience may have gone on to the end.
+            // `fetch_max`: a thread that stopped waiting may already have reached `ENDED`.
             self.state.fetch_max(CLOSED, Ordering::AcqRel);
-            self.closing.open();
+            self.closing.notify_all();
         }
-        if patience == Patience::None {
+        if patience == ShutdownWait::DoNotWait {
             return;
         }
-        // Another thread may have begun the end, and not be through with what is to be closed in good order.
+        // Another thread may have begun the shutdown and may still be closing connections.
         let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
         let _ = self.closing.wait(patient, through);
-        // Or it had less patience.
+        // It may also have waited less long for servants.
         self.root_poa().core().wait_for_end(patient);
         let until = Monotonic::now() + self.config.closing_time;
         let lanes = self.all_lanes();
-        while lanes.iter().any(|lane| lane.is_closing(self)) && !until.is_past() {
+        while lanes.iter().any(|lane| lane.poll_all_draining(self)) && !until.is_past() {
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.join(&lanes, patience);
+        self.join_threads(&lanes, patience);
     }
 
-    /// Ends what is left once every connection has been told, or had its time.
-    fn join(&self, lanes: &[Arc<Lane>], patience: Patience) {
+    /// Joins the threads and closes what is left, after every connection has drained or timed out.
+    fn join_threads(&self, lanes: &[Arc<Lane>], patience: ShutdownWait) {
         let mut threads = self.threads.lock();
         if self.state.load(Ordering::Acquire) == ENDED {
             return;
         }
         threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
-        let unread: Vec<Peer> = lanes.iter().flat_map(|lane| lane.cut_endings()).collect();
+        let unread: Vec<Peer> = lanes.iter().flat_map(|lane| lane.abort_draining()).collect();
         threads.extend(self.rt.take_threads());
         let until = Monotonic::now() + self.config.closing_time;
         for thread in threads.drain(..) {
-            if patience == Patience::ClosingTime {
+            if patience == ShutdownWait::ClosingTimeout {
                 while !thread.is_finished() && !until.is_past() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 if !thread.is_finished() {
-                    // In a servant still: it ends when that returns.
+                    // Still in a servant: the thread ends when the servant returns.
                     continue;
                 }
             }
-            // A thread that panicked has already been reported; its end is what matters here.
+            // A panic of the thread has been reported already; only its end matters here.
             let _ = thread.join();
         }
-        let mut servers: Vec<Arc<Bands>> = self.servers.lock().drain().map(|(_, server)| server).collect();
-        servers.extend(self.private.lock().drain(..).filter_map(|server| server.upgrade()));
+        let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().drain().map(|(_, server)| server).collect();
+        servers.extend(self.private_pools.lock().drain(..).filter_map(|server| server.upgrade()));
         for server in servers {
             server.pools().for_each(|pool| pool.close_idle());
         }
-        self.replies.stop();
-        self.watcher.stop();
-        self.transports.end();
-        self.spares.end();
+        self.reply_readers.stop();
+        self.hangup_monitor.stop();
+        self.transports.detach_orb();
+        self.spares.close();
         self.state.store(ENDED, Ordering::Release);
         drop(threads);
-        // Whoever is told may look at the ORB, or end it once more.
+        // After the unlock: the event handler may use the ORB, or shut it down again.
         self.events.replies_unread(unread);
     }
 }

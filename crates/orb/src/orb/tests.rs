@@ -1,4 +1,4 @@
-//! What keeps an ORB's inside alive, and what its threads may do to it.
+//! Tests of what keeps an ORB's internals alive, and of shutdown from the ORB's own threads.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,10 +17,10 @@ use crate::poa::{
 use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{Dispatch, PoolConfig};
 
-/// Longer than anything here takes on the slowest machine; a test that fails waits for it.
+/// Longer than any step here takes on the slowest machine; a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A servant whose only operation is a closure, and which keeps something until it is dropped.
+/// A servant whose only operation is a closure, and which holds a value until it is dropped.
 struct Does<F, K>(F, #[allow(dead_code, reason = "kept to be dropped")] K);
 
 impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for Does<F, K> {
@@ -51,20 +51,20 @@ fn call(object: &ObjectRef) -> Result<(), SystemException> {
 }
 
 fn serving(dispatch: Dispatch) -> Orb {
-    let orb = Orb::builder().pool(PoolConfig { dispatch, ..PoolConfig::default() }).listen("tcp:127.0.0.1:0");
+    let orb = Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen("tcp:127.0.0.1:0");
     let orb = orb.build().unwrap();
     orb.root_poa().manager().activate().unwrap();
     orb
 }
 
-/// Another ORB's reference to an object of `orb`.
+/// Returns another ORB and its reference to an object of `orb`.
 fn from_afar(object: &ObjectRef) -> (Orb, ObjectRef) {
     let client = Orb::new().unwrap();
     let reference = client.string_to_object(&object.to_string()).unwrap().unwrap();
     (client, reference)
 }
 
-/// Waits until nothing keeps the inside: neither a thread nor a table.
+/// Waits until no thread or table keeps the internals.
 fn gone(core: &Weak<Core>) {
     let began = Instant::now();
     while core.strong_count() > 0 {
@@ -75,12 +75,12 @@ fn gone(core: &Weak<Core>) {
 
 const EVERY_DISPATCH: [Dispatch; 4] = [
     Dispatch::Reactive,
-    Dispatch::ThreadPerConnection { most: 4 },
+    Dispatch::ThreadPerConnection { max_threads: 4 },
     Dispatch::LeaderFollowers { threads: 3 },
-    Dispatch::HalfSyncHalfAsync { threads: 2, queue: 8 },
+    Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 8 },
 ];
 
-/// An ORB, for whoever is to drop it.
+/// An ORB that another owner is to drop.
 type Owned = Arc<Mutex<Option<Orb>>>;
 
 fn owned() -> Owned {
@@ -93,7 +93,7 @@ fn drop_it(owned: &Owned) {
 }
 
 #[test]
-fn an_orb_dropped_in_its_own_upcall_ends_behind_it() {
+fn orb_dropped_in_its_own_upcall_shuts_down() {
     for dispatch in EVERY_DISPATCH {
         let orb = serving(dispatch);
         let core = Arc::downgrade(orb.core());
@@ -104,7 +104,7 @@ fn an_orb_dropped_in_its_own_upcall_ends_behind_it() {
         });
         let (client, object) = from_afar(&orb.root_poa().activate(&servant).unwrap());
         *owner.lock() = Some(orb);
-        // The request that ends its ORB is answered.
+        // The request that shuts its ORB down gets its reply.
         call(&object).unwrap_or_else(|exception| panic!("{dispatch:?}: {exception}"));
         gone(&core);
         drop(client);
@@ -112,14 +112,15 @@ fn an_orb_dropped_in_its_own_upcall_ends_behind_it() {
 }
 
 #[test]
-fn an_orb_dropped_with_a_servant_on_a_thread_of_its_own_ends_behind_it() {
+fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
     for dispatch in EVERY_DISPATCH {
         let orb = serving(dispatch);
         let core = Arc::downgrade(orb.core());
         let owner = owned();
         let poa = orb.root_poa();
         let id = Arc::new(OnceLock::new());
-        // The object is deactivated by its own request: its servant goes when that is done, outside of any upcall.
+        // The object is deactivated by its own request. Its servant is dropped after that request,
+        // outside any upcall.
         let servant = Servant::new(Does(
             {
                 let (poa, id) = (poa.clone(), Arc::clone(&id));
@@ -131,7 +132,8 @@ fn an_orb_dropped_with_a_servant_on_a_thread_of_its_own_ends_behind_it() {
         let (client, object) = from_afar(&poa.id_to_reference(id.get().unwrap()).unwrap());
         *owner.lock() = Some(orb);
         drop((owner, servant, poa));
-        // The ORB may cut the connection before the answer is out: this is its servant's own doing.
+        // The ORB may cut the connection before the reply is sent: its own servant caused the
+        // shutdown.
         let _ = call(&object);
         gone(&core);
         drop(client);
@@ -139,7 +141,7 @@ fn an_orb_dropped_with_a_servant_on_a_thread_of_its_own_ends_behind_it() {
 }
 
 #[test]
-fn an_orb_dropped_by_its_event_handler_ends_behind_it() {
+fn orb_dropped_in_its_event_handler_shuts_down() {
     let owner = owned();
     let handler = Arc::clone(&owner);
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(move |_| drop_it(&handler)).build().unwrap();
@@ -151,7 +153,7 @@ fn an_orb_dropped_by_its_event_handler_ends_behind_it() {
     gone(&core);
 }
 
-/// A locator and adapter activator that keeps what it is given.
+/// A locator and adapter activator that holds a value.
 struct Keeper(#[allow(dead_code, reason = "kept to be dropped")] Mutex<Vec<Box<dyn Any + Send>>>);
 
 impl ServantLocator for Keeper {
@@ -175,7 +177,7 @@ fn keeper(kept: impl Any + Send) -> Arc<Keeper> {
 }
 
 #[test]
-fn nothing_that_an_orb_was_given_keeps_its_inside_alive() {
+fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     let orb = serving(Dispatch::LeaderFollowers { threads: 2 });
     let core = Arc::downgrade(orb.core());
     let root = orb.root_poa();
@@ -209,7 +211,7 @@ fn nothing_that_an_orb_was_given_keeps_its_inside_alive() {
     assert!(core.strong_count() > 1);
 
     drop(orb);
-    // A reference that is still here keeps nothing but itself.
+    // A remaining reference keeps only itself alive.
     assert_eq!(call(&object).unwrap_err().kind(), Kind::BadInvOrder);
     drop((object, own, located, default));
     gone(&core);
@@ -218,7 +220,7 @@ fn nothing_that_an_orb_was_given_keeps_its_inside_alive() {
 }
 
 #[test]
-fn an_orb_that_has_ended_takes_nothing_that_would_keep_it() {
+fn ended_orb_refuses_keys_and_initial_references() {
     let orb = Orb::new().unwrap();
     let core = Arc::downgrade(orb.core());
     let object = orb.root_poa().create_reference("IDL:test/Does:1.0").unwrap();
@@ -235,7 +237,7 @@ fn an_orb_that_has_ended_takes_nothing_that_would_keep_it() {
 }
 
 #[test]
-fn equivalent_references_share_a_hash_that_keeps_its_bound() {
+fn equivalent_references_share_a_bounded_hash() {
     let (orb, other) = (Orb::new().unwrap(), Orb::new().unwrap());
     let text = |key: u32| format!("corbaloc::1.2@127.0.0.1:4000/{key}");
     let object = |orb: &Orb, key| orb.string_to_object(&text(key)).unwrap().unwrap();

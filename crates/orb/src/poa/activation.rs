@@ -1,4 +1,5 @@
-//! What the application calls: activation, and the ways between servants, ids and references (CORBA 3.0.3, section 11.3.8).
+//! The application's operations: activation, and conversions between servants, ids and references
+//! (CORBA 3.0.3, section 11.3.8).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,42 +8,47 @@ use corelane_sched::Priority;
 use corelane_wire::exception::minor;
 
 use super::error::PoaError;
-use super::map::{Only, Why};
+use super::map::{DeactivationReason, UniqueActivation};
 use super::servant_manager::ServantManager;
-use super::{IdAssignment, IdUniqueness, ImplicitActivation, Key, ObjectId, Place, Poa, PoaCore, RequestProcessing};
+use super::{
+    IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, ObjectKey, Poa, PoaCore, RequestProcessing, SlotId,
+};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// The mark of ids that were made for a reference and not for a servant; no slot number has it.
+/// Bit that marks ids made for a reference without a servant; no slot number has it.
 const UNPLACED: u64 = 1 << 63;
 
 impl Poa {
-    /// Makes `servant` answer for a new object.
+    /// Activates a new object incarnated by `servant` and returns its id.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID;
-    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES beyond 67 million objects.
+    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`]
+    /// with UNIQUE_ID; OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES beyond 67
+    /// million objects.
     pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         self.core.check_policy(self.core.retains() && self.core.assigns_ids())?;
         self.core.activate_new(servant, None)
     }
 
-    /// Makes `servant` answer for a new object, and gives the object's reference: [`activate_object`](Self::activate_object)
-    /// and [`id_to_reference`](Self::id_to_reference) in one step.
+    /// Activates a new object incarnated by `servant` and returns its reference. Combines
+    /// [`activate_object`](Self::activate_object) and [`id_to_reference`](Self::id_to_reference).
     ///
     /// # Errors
-    /// Those of both steps.
+    /// As for the two operations.
     pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         self.id_to_reference(&self.activate_object(servant)?)
     }
 
-    /// Makes `servant` answer for the object `id`. If the object is being deactivated, waits until it is.
+    /// Activates the object `id` with `servant`. If the object is being deactivated, waits for the
+    /// end of that.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also for an object that is deactivated
-    /// only when the calling upcall ends; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID
-    /// for an id that this POA did not make; OBJECT_NOT_EXIST 4 once the POA is being destroyed.
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also for an
+    /// object whose deactivation ends only with the calling upcall;
+    /// [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id
+    /// that this POA did not make; OBJECT_NOT_EXIST 4 once the POA is being destroyed.
     pub fn activate_object_with_id(&self, id: &ObjectId, servant: &Servant) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.retains())?;
@@ -52,23 +58,25 @@ impl Poa {
         if core.is_active(&id.0) {
             return Err(PoaError::ObjectAlreadyActive);
         }
-        core.enter_keyed(&reservation, &id.0, servant, crate::current::runs_in(core))
+        core.insert_keyed(&reservation, &id.0, servant, crate::current::is_running_in(core))
     }
 
-    /// Ends the object's activation and returns. Requests that run go on; when the last of them is done, the servant
-    /// activator, if there is one, etherealizes the object, and its servant is let go. Meanwhile new requests wait in a POA
-    /// with a servant manager, go to the default servant if there is one, and are OBJECT_NOT_EXIST 2 otherwise.
+    /// Deactivates the object without waiting. When its last running request is done, a servant
+    /// activator etherealizes it, and its servant is dropped. Until then a POA with a servant
+    /// manager parks new requests. Otherwise they go to the default servant or are OBJECT_NOT_EXIST
+    /// 2.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
     pub fn deactivate_object(&self, id: &ObjectId) -> Result<(), PoaError> {
         self.core.check_policy(self.core.retains())?;
         self.core.check_not_dead()?;
-        self.core.deactivate(&id.0, Why::DEACTIVATED)
+        self.core.deactivate(&id.0, DeactivationReason::DEACTIVATED)
     }
 
-    /// A reference to a new object that is not active; a later [`activate_object_with_id`](Self::activate_object_with_id), the
-    /// default servant or a servant manager gives it a servant.
+    /// Creates a reference to a new, inactive object. It gets a servant from a later
+    /// [`activate_object_with_id`](Self::activate_object_with_id), the default servant or a servant
+    /// manager.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without SYSTEM_ID.
@@ -78,7 +86,7 @@ impl Poa {
         Ok(self.core.reference(&self.core.new_id(), repository_id)?)
     }
 
-    /// A reference to the object `id`, active or not.
+    /// Creates a reference to the object `id`, active or not.
     ///
     /// # Errors
     /// BAD_PARAM 14 with SYSTEM_ID for an id that this POA did not make.
@@ -88,13 +96,14 @@ impl Poa {
         Ok(self.core.reference(&id.0, repository_id)?)
     }
 
-    /// The object that `servant` stands for. With UNIQUE_ID the one it is active as; with IMPLICIT_ACTIVATION a new one
-    /// otherwise; else the object of the request that it is running in this thread (for a POA with a default servant, only
-    /// that servant's).
+    /// Returns the id of the object that `servant` incarnates. With UNIQUE_ID it is the active
+    /// object; otherwise, with IMPLICIT_ACTIVATION, a new one. Else it is the object of the request
+    /// that the servant runs on this thread. In a POA with a default servant, that must be the
+    /// default servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT unless there is RETAIN with UNIQUE_ID or IMPLICIT_ACTIVATION;
-    /// [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT unless there is RETAIN with UNIQUE_ID
+    /// or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
     pub fn servant_to_id(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let default = core.policies.request_processing == RequestProcessing::DefaultServant;
@@ -102,7 +111,8 @@ impl Poa {
         core.check_not_dead()?;
         match core.activation_of(servant)? {
             Some(id) => Ok(id),
-            // A default servant's own upcalls; those of others count only where no default servant rules.
+            // Counts upcalls of the default servant; upcalls of other servants only in a POA
+            // without a default servant.
             None if core.default_is(servant) || !default => {
                 crate::current::upcall_on(core, servant.identity()).ok_or(PoaError::ServantNotActive)
             }
@@ -110,12 +120,13 @@ impl Poa {
         }
     }
 
-    /// A reference to the object that `servant` stands for, as for [`servant_to_id`](Self::servant_to_id). Inside an upcall
-    /// on the servant every POA can tell.
+    /// Returns a reference to the object that `servant` incarnates, as for
+    /// [`servant_to_id`](Self::servant_to_id). Inside an upcall on the servant this works in every
+    /// POA.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN with UNIQUE_ID or IMPLICIT_ACTIVATION, outside an upcall on the servant;
-    /// [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] without RETAIN with UNIQUE_ID or IMPLICIT_ACTIVATION, outside an
+    /// upcall on the servant; [`PoaError::ServantNotActive`].
     pub fn servant_to_reference(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         let core = &self.core;
         core.check_not_dead()?;
@@ -128,11 +139,11 @@ impl Poa {
         Ok(core.reference(id.as_octets(), servant.repository_id())?)
     }
 
-    /// The servant of the reference's object: the active one, else the default servant.
+    /// Returns the servant of the reference's object: the active one, else the default servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT; [`PoaError::WrongAdapter`] for a reference that another
-    /// POA made; [`PoaError::ObjectNotActive`].
+    /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT; [`PoaError::WrongAdapter`]
+    /// for a reference that another POA made; [`PoaError::ObjectNotActive`].
     pub fn reference_to_servant(&self, reference: &ObjectRef) -> Result<Servant, PoaError> {
         let default = self.core.policies.request_processing == RequestProcessing::DefaultServant;
         self.core.check_policy(self.core.retains() || default)?;
@@ -140,7 +151,7 @@ impl Poa {
         self.core.servant_of(&id.0)
     }
 
-    /// The id of the reference's object, which need not be active.
+    /// Returns the id of the reference's object, which need not be active.
     ///
     /// # Errors
     /// [`PoaError::WrongAdapter`] for a reference that another POA made.
@@ -149,14 +160,15 @@ impl Poa {
         core.check_not_dead()?;
         let orb = core.orb()?;
         let key = reference.binding().local_key(&orb).ok_or(PoaError::WrongAdapter)?;
-        let id = Key::without_hint(key).strip_prefix(&*core.key_prefix).ok_or(PoaError::WrongAdapter)?;
+        let id = ObjectKey::without_hint(key).strip_prefix(&*core.key_prefix).ok_or(PoaError::WrongAdapter)?;
         Ok(ObjectId::from(id))
     }
 
-    /// The servant of the object: the active one, else the default servant.
+    /// Returns the servant of the object: the active one, else the default servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT; [`PoaError::ObjectNotActive`].
+    /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT;
+    /// [`PoaError::ObjectNotActive`].
     pub fn id_to_servant(&self, id: &ObjectId) -> Result<Servant, PoaError> {
         let default = self.core.policies.request_processing == RequestProcessing::DefaultServant;
         self.core.check_policy(self.core.retains() || default)?;
@@ -164,28 +176,29 @@ impl Poa {
         self.core.servant_of(&id.0)
     }
 
-    /// The reference of an active object.
+    /// Returns the reference of an active object.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
     pub fn id_to_reference(&self, id: &ObjectId) -> Result<ObjectRef, PoaError> {
         self.core.check_policy(self.core.retains())?;
         self.core.check_not_dead()?;
-        let type_id = self.core.look(&id.0, Servant::repository_id).ok_or(PoaError::ObjectNotActive)?;
+        let type_id = self.core.with_servant(&id.0, Servant::repository_id).ok_or(PoaError::ObjectNotActive)?;
         Ok(self.core.reference(&id.0, type_id)?)
     }
 
-    /// The default servant.
+    /// Returns the default servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT; [`PoaError::NoServant`] if none is set.
+    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT; [`PoaError::NoServant`] if none is
+    /// set.
     pub fn servant(&self) -> Result<Servant, PoaError> {
         self.core.check_policy(self.core.policies.request_processing == RequestProcessing::DefaultServant)?;
         self.core.check_not_dead()?;
         self.core.default_servant.load().clone().ok_or(PoaError::NoServant)
     }
 
-    /// Sets the servant that answers for all objects that are not active.
+    /// Sets the default servant, which serves all objects that are not active.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT.
@@ -196,7 +209,7 @@ impl Poa {
         Ok(())
     }
 
-    /// The servant manager, if one is set.
+    /// Returns the servant manager, if one is set.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER.
@@ -206,11 +219,11 @@ impl Poa {
         Ok(Option::clone(&self.core.servant_manager.load()))
     }
 
-    /// Sets the servant manager, once and for all.
+    /// Sets the servant manager, which can be done only once.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if one is set; OBJ_ADAPTER 4 for one of the wrong
-    /// kind: RETAIN needs an activator, NON_RETAIN a locator.
+    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if one is set;
+    /// OBJ_ADAPTER 4 for one of the wrong kind: RETAIN needs an activator, NON_RETAIN a locator.
     pub fn set_servant_manager(&self, manager: ServantManager) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.policies.request_processing == RequestProcessing::ServantManager)?;
@@ -242,7 +255,7 @@ impl PoaCore {
         self.policies.id_assignment == IdAssignment::System
     }
 
-    /// RETAIN, and a servant leads to one id or gets one.
+    /// Returns true with RETAIN if a servant has one id or gets one.
     fn knows_servants(&self) -> bool {
         self.retains() && (self.is_unique() || self.is_implicit())
     }
@@ -251,9 +264,10 @@ impl PoaCore {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
-    /// A POA that ends still activates what its running requests ask for.
+    /// Checks that activation is allowed. During destruction, running requests may still activate
+    /// objects.
     fn check_alive_or_running(&self) -> Result<(), SystemException> {
-        if crate::current::runs_in(self) { self.check_not_dead() } else { self.check_alive() }
+        if crate::current::is_running_in(self) { self.check_not_dead() } else { self.check_alive() }
     }
 
     pub(super) fn activate_new(
@@ -261,46 +275,48 @@ impl PoaCore {
         servant: &Servant,
         priority: Option<Priority>,
     ) -> Result<ObjectId, PoaError> {
-        if self.has_places() {
-            return self.enter_own(servant, priority);
+        if self.ids_are_slots() {
+            return self.insert_own(servant, priority);
         }
         self.check_alive_or_running()?;
         let id = self.new_id();
         if let (Some(rt), Some(priority)) = (&self.rt, priority) {
             rt.assign(&id, priority)?;
         }
-        // Nobody else has the id.
+        // The id is new, so no other thread has reserved it.
         let Some(reservation) = self.reserve(&id)? else { return Err(PoaError::ObjectAlreadyActive) };
-        self.enter_keyed(&reservation, &id, servant, crate::current::runs_in(self))?;
+        self.insert_keyed(&reservation, &id, servant, crate::current::is_running_in(self))?;
         drop(reservation);
         Ok(ObjectId::from(&*id))
     }
 
-    /// A system id that this POA, and for a persistent one all POAs of this path at other times, never made before.
+    /// Returns a system id that this POA never made before. A persistent id is also new among all
+    /// POAs of this path in earlier and later runs.
     pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
-            [self.born.to_be_bytes(), count.to_be_bytes()].concat()
+            [self.created_at.to_be_bytes(), count.to_be_bytes()].concat()
         } else {
             (UNPLACED | count).to_be_bytes().to_vec()
         }
     }
 
-    /// BAD_PARAM 14 for an id that a POA with SYSTEM_ID cannot have made.
+    /// Returns BAD_PARAM 14 for an id that a POA with SYSTEM_ID cannot have made.
     pub(super) fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
         if !self.assigns_ids() {
             return Ok(());
         }
         let made = self.ids.load(Ordering::Relaxed);
         let own = if self.is_persistent() {
-            // An earlier run's cannot be told from invented ones, but they are not from the future.
+            // Cannot distinguish ids of earlier runs from invented ones. Refuses ids from the
+            // future.
             id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
                 let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
-                id.len() == 16 && (born < self.born || (born == self.born && count < made))
+                id.len() == 16 && (born < self.created_at || (born == self.created_at && count < made))
             })
         } else {
-            <[u8; Place::OCTETS]>::try_from(id).is_ok_and(|octets| {
-                let place = Place::from_octets(octets);
+            <[u8; SlotId::OCTETS]>::try_from(id).is_ok_and(|octets| {
+                let place = SlotId::from_octets(octets);
                 let number = u64::from_be_bytes(octets);
                 if number & UNPLACED != 0 {
                     number & !UNPLACED < made
@@ -316,7 +332,8 @@ impl PoaCore {
             .because("the POA did not make this object id"))
     }
 
-    /// The id that the servant is active as or, with IMPLICIT_ACTIVATION, becomes active as.
+    /// Returns the id under which the servant is active or, with IMPLICIT_ACTIVATION, becomes
+    /// active.
     fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
         if !self.retains() {
             return Ok(None);
@@ -324,7 +341,7 @@ impl PoaCore {
         let implicit = self.is_implicit();
         loop {
             let unique = self.policies.id_uniqueness == IdUniqueness::Unique;
-            if unique && let Only::At(id) = self.only_id(servant) {
+            if unique && let UniqueActivation::At(id) = self.unique_activation(servant) {
                 return Ok(Some(id));
             }
             if !implicit {
@@ -332,7 +349,9 @@ impl PoaCore {
             }
             match self.activate_new(servant, None) {
                 Ok(id) => return Ok(Some(id)),
-                Err(PoaError::ServantAlreadyActive) if matches!(self.only_id(servant), Only::Leaving) => {
+                Err(PoaError::ServantAlreadyActive)
+                    if matches!(self.unique_activation(servant), UniqueActivation::Leaving) =>
+                {
                     return Ok(None);
                 }
                 // Another thread was faster.
@@ -347,21 +366,21 @@ impl PoaCore {
     }
 
     fn servant_of(self: &Arc<Self>, id: &[u8]) -> Result<Servant, PoaError> {
-        let active = if self.retains() { self.look(id, Servant::clone) } else { None };
+        let active = if self.retains() { self.with_servant(id, Servant::clone) } else { None };
         active.or_else(|| self.default_servant.load().clone()).ok_or(PoaError::ObjectNotActive)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Key, MOST_OBJECTS};
+    use super::super::{MAX_OBJECTS, ObjectKey};
     use super::*;
 
     #[test]
-    fn ids_without_a_place_are_never_places() {
-        let place = Place::from_octets(UNPLACED.to_be_bytes());
-        assert!(place.slot >= MOST_OBJECTS);
-        let key = Key::System { stamp: 1, poa: place, object: place }.to_octets();
-        assert!(matches!(Key::parse(&key), Key::System { object, .. } if object == place));
+    fn reserved_system_ids_are_never_slot_ids() {
+        let place = SlotId::from_octets(UNPLACED.to_be_bytes());
+        assert!(place.slot >= MAX_OBJECTS);
+        let key = ObjectKey::System { stamp: 1, poa: place, object: place }.to_octets();
+        assert!(matches!(ObjectKey::parse(&key), ObjectKey::System { object, .. } if object == place));
     }
 }

@@ -1,23 +1,23 @@
-//! What operations on POAs can refuse (CORBA 3.0.3, section 11.3.8).
+//! Errors of operations on POAs (CORBA 3.0.3, section 11.3.8).
 
 use std::fmt;
 
 use super::policies::{PoaPolicies, PolicyIndex};
-use crate::exception::SystemException;
+use crate::exception::{Completion, SystemException, SystemExceptionKind};
 
-/// Why a POA did not do what it was asked.
+/// The reason why an operation on a POA failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoaError {
-    /// A child of this name exists.
+    /// A child with this name exists.
     AdapterAlreadyExists,
-    /// There is no such child, and no activator made it.
+    /// There is no such child, and no activator created it.
     AdapterNonExistent,
-    /// The manager is inactive, for good.
+    /// The manager is inactive, permanently.
     AdapterInactive,
-    /// The policies do not go together; the index is into [`PoaPolicies::LIST`].
+    /// The policies conflict; the index is into [`PoaPolicies::LIST`].
     InvalidPolicy(PolicyIndex),
-    /// A POA manager of this name exists.
+    /// A POA manager with this name exists.
     ManagerAlreadyExists,
     /// There is no default servant.
     NoServant,
@@ -40,6 +40,19 @@ pub enum PoaError {
 impl From<SystemException> for PoaError {
     fn from(exception: SystemException) -> Self {
         PoaError::System(exception)
+    }
+}
+
+impl From<PoaError> for SystemException {
+    /// Lets servants pass the error on with `?`. Returns the contained system exception, or else
+    /// OBJ_ADAPTER 0, COMPLETED_NO, with the error as its detail.
+    fn from(error: PoaError) -> Self {
+        match error {
+            PoaError::System(exception) => exception,
+            other => {
+                SystemException::new(SystemExceptionKind::ObjAdapter, 0, Completion::No).because(other.to_string())
+            }
+        }
     }
 }
 
@@ -69,3 +82,19 @@ impl fmt::Display for PoaError {
 }
 
 impl std::error::Error for PoaError {}
+
+#[cfg(test)]
+mod tests {
+    use super::PoaError;
+    use crate::exception::{Completion, SystemException, SystemExceptionKind};
+
+    #[test]
+    fn poa_error_converts_to_obj_adapter_with_its_message() {
+        let refused = |error: PoaError| -> Result<(), SystemException> { Err(error)? };
+        let exception = refused(PoaError::WrongPolicy).unwrap_err();
+        assert_eq!((exception.kind(), exception.completed()), (SystemExceptionKind::ObjAdapter, Completion::No));
+        assert!(exception.to_string().contains("the POA's policies do not allow this"), "{exception}");
+        let within = SystemException::new(SystemExceptionKind::BadInvOrder, 3, Completion::Maybe);
+        assert_eq!(refused(PoaError::System(within.clone())), Err(within));
+    }
+}

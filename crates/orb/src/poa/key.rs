@@ -1,4 +1,4 @@
-//! Object keys: what a reference carries to find its servant.
+//! Object keys: the octets in a reference by which the server finds the servant.
 //!
 //! ```text
 //! system id, transient     'C' 'L' 'N' 'S'  stamp u64  POA slot u32  POA generation u32  object slot u32  object generation u32
@@ -6,19 +6,23 @@
 //! persistent               'C' 'L' 'N' 'P'  length of POA path u16   POA path (names, each ended by NUL)  object id ...
 //! with a hint              'C' 'L' 'N' 'H'  slot u32  the persistent key
 //! ```
-//! Numbers are big-endian. The stamp is random per ORB, so a transient key of an earlier process is refused; a generation grows
-//! whenever its slot is reused, so a stale key is refused, never misdirected. A persistent key holds nothing that changes from
-//! run to run, unless its POA asks for hints: then the slot of the object in the table of keys goes before it, to be looked at first,
-//! and whatever is found there must have the whole key. Any other key is a plain one, given by name.
+//! Numbers are big-endian. The stamp is random per ORB, so a transient key of an earlier process is
+//! refused. A generation grows when its slot is reused, so a stale key is refused, never
+//! misdirected.
+//!
+//! A persistent key holds nothing that changes from run to run, unless its POA asks for hints. A
+//! hint is the slot of the object in the table of keys; the server looks there first and compares
+//! the whole key. Any other key is a plain key, chosen by name.
 
-/// Where an object id of a system-id POA points: a slot of the active object map and how often it had been used.
+/// A slot and the number of times it has been used. In an object id of a system-id POA, a slot of
+/// the active object map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct SlotId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-impl Place {
+impl SlotId {
     pub(crate) const OCTETS: usize = 8;
 
     pub(crate) fn to_octets(self) -> [u8; Self::OCTETS] {
@@ -28,22 +32,22 @@ impl Place {
     #[inline]
     pub(crate) fn from_octets(octets: [u8; Self::OCTETS]) -> Self {
         let [a, b, c, d, e, f, g, h] = octets;
-        Place { slot: u32::from_be_bytes([a, b, c, d]), generation: u32::from_be_bytes([e, f, g, h]) }
+        SlotId { slot: u32::from_be_bytes([a, b, c, d]), generation: u32::from_be_bytes([e, f, g, h]) }
     }
 }
 
-/// A key taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key<'k> {
-    /// Transient, the id is a place.
-    System { stamp: u64, poa: Place, object: Place },
-    /// Transient, the id was chosen by the user (or by the ORB for a reference without a servant).
-    User { stamp: u64, poa: Place, id: &'k [u8] },
-    /// Persistent.
+pub(crate) enum ObjectKey<'k> {
+    /// Transient; the id is a slot.
+    System { stamp: u64, poa: SlotId, object: SlotId },
+    /// Transient; the id was chosen by the user, or by the ORB for a reference without a servant.
+    User { stamp: u64, poa: SlotId, id: &'k [u8] },
+    /// Persistent, without a hint.
     Persistent { path: &'k [u8], id: &'k [u8] },
-    /// Persistent, and where it was in the table of keys when the reference was made.
+    /// Persistent, with the slot in the table of keys that the object had when the reference was
+    /// made.
     Hinted { slot: u32, key: &'k [u8] },
-    /// None of ours, or not well formed.
+    /// Not one of the ORB's own keys, or malformed.
     Plain,
 }
 
@@ -53,23 +57,23 @@ const USER: u8 = b'U';
 const PERSISTENT: u8 = b'P';
 const HINTED: u8 = b'H';
 
-impl<'k> Key<'k> {
+impl<'k> ObjectKey<'k> {
     #[inline]
-    pub(crate) fn parse(key: &'k [u8]) -> Key<'k> {
+    pub(crate) fn parse(key: &'k [u8]) -> ObjectKey<'k> {
         if let Some((magic, rest)) = key.split_first_chunk::<3>()
             && let Some((&SYSTEM, rest)) = rest.split_first()
             && let ([stamp, poa, object], []) = rest.as_chunks::<8>()
             && *magic == MAGIC
         {
-            let (poa, object) = (Place::from_octets(*poa), Place::from_octets(*object));
-            return Key::System { stamp: u64::from_be_bytes(*stamp), poa, object };
+            let (poa, object) = (SlotId::from_octets(*poa), SlotId::from_octets(*object));
+            return ObjectKey::System { stamp: u64::from_be_bytes(*stamp), poa, object };
         }
-        Self::split(key).unwrap_or(Key::Plain)
+        Self::parse_other(key).unwrap_or(ObjectKey::Plain)
     }
 
-    /// All other kinds.
+    /// Parses the other kinds of key.
     #[inline(never)]
-    fn split(key: &'k [u8]) -> Option<Key<'k>> {
+    fn parse_other(key: &'k [u8]) -> Option<ObjectKey<'k>> {
         let (magic, rest) = key.split_first_chunk::<3>()?;
         if *magic != MAGIC {
             return None;
@@ -78,66 +82,64 @@ impl<'k> Key<'k> {
         if kind == PERSISTENT {
             let (length, rest) = rest.split_first_chunk::<2>()?;
             let (path, id) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-            return Some(Key::Persistent { path, id });
+            return Some(ObjectKey::Persistent { path, id });
         }
         if kind == HINTED {
             let (slot, key) = rest.split_first_chunk::<4>()?;
             let is_persistent = key.starts_with(&MAGIC) && key.get(MAGIC.len()) == Some(&PERSISTENT);
-            return is_persistent.then_some(Key::Hinted { slot: u32::from_be_bytes(*slot), key });
+            return is_persistent.then_some(ObjectKey::Hinted { slot: u32::from_be_bytes(*slot), key });
         }
         let (stamp, rest) = rest.split_first_chunk::<8>()?;
         let stamp = u64::from_be_bytes(*stamp);
         let (poa, id) = rest.split_first_chunk::<8>()?;
-        let poa = Place::from_octets(*poa);
+        let poa = SlotId::from_octets(*poa);
         match kind {
-            USER => Some(Key::User { stamp, poa, id }),
+            USER => Some(ObjectKey::User { stamp, poa, id }),
             _ => None,
         }
     }
 
-    /// The key without a hint.
     pub(crate) fn without_hint(key: &'k [u8]) -> &'k [u8] {
-        if let Key::Hinted { key, .. } = Key::parse(key) { key } else { key }
+        if let ObjectKey::Hinted { key, .. } = ObjectKey::parse(key) { key } else { key }
     }
 
-    /// The octets of this key.
     pub(crate) fn to_octets(self) -> Vec<u8> {
         let mut key = MAGIC.to_vec();
         match self {
-            Key::System { stamp, poa, object } => {
+            ObjectKey::System { stamp, poa, object } => {
                 key.push(SYSTEM);
                 key.extend(stamp.to_be_bytes());
                 key.extend(poa.to_octets());
                 key.extend(object.to_octets());
             }
-            Key::User { stamp, poa, id } => {
+            ObjectKey::User { stamp, poa, id } => {
                 key.push(USER);
                 key.extend(stamp.to_be_bytes());
                 key.extend(poa.to_octets());
                 key.extend(id);
             }
-            Key::Persistent { path, id } => {
+            ObjectKey::Persistent { path, id } => {
                 key.push(PERSISTENT);
-                // The POA refuses longer paths when it is made.
+                // The POA's creation refuses longer paths.
                 key.extend(u16::try_from(path.len()).unwrap_or(u16::MAX).to_be_bytes());
                 key.extend(path);
                 key.extend(id);
             }
-            Key::Hinted { slot, key: persistent } => {
+            ObjectKey::Hinted { slot, key: persistent } => {
                 key.push(HINTED);
                 key.extend(slot.to_be_bytes());
                 key.extend(persistent);
             }
-            Key::Plain => key.clear(),
+            ObjectKey::Plain => key.clear(),
         }
         key
     }
 }
 
-/// The longest path of a persistent POA, in octets.
-pub(crate) const LONGEST_PATH: usize = u16::MAX as usize;
+/// Maximum length of a persistent POA's path in bytes.
+pub(crate) const MAX_PATH_LEN: usize = u16::MAX as usize;
 
-/// The path of a child POA called `name`.
+/// Returns the path of a child POA called `name`.
 pub(crate) fn child_path(parent: &[u8], name: &str) -> Vec<u8> {
     let mut path = parent.to_vec();
     path.extend(name.as_bytes());
@@ -145,7 +147,7 @@ pub(crate) fn child_path(parent: &[u8], name: &str) -> Vec<u8> {
     path
 }
 
-/// The names in a path, outermost first; `None` if it is not well formed.
+/// Returns the names in a path, outermost first; `None` if it is malformed.
 pub(crate) fn names(path: &[u8]) -> Option<Vec<&str>> {
     let Some(path) = path.strip_suffix(&[0]) else { return path.is_empty().then(Vec::new) };
     path.split(|&octet| octet == 0).map(|name| std::str::from_utf8(name).ok()).collect()
@@ -156,19 +158,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_survive_the_round_trip() {
-        let poa = Place { slot: 3, generation: 7 };
-        let object = Place { slot: 1_000_000, generation: 1 };
+    fn object_key_round_trips() {
+        let poa = SlotId { slot: 3, generation: 7 };
+        let object = SlotId { slot: 1_000_000, generation: 1 };
         let path = child_path(&child_path(&[], "a"), "b");
         for key in [
-            Key::System { stamp: 0x0102_0304_0506_0708, poa, object },
-            Key::User { stamp: 9, poa, id: b"user id" },
-            Key::User { stamp: 9, poa, id: b"" },
-            Key::Persistent { path: &path, id: b"x\0y" },
-            Key::Persistent { path: b"", id: b"root" },
-            Key::Hinted { slot: 7, key: &Key::Persistent { path: &path, id: b"x" }.to_octets() },
+            ObjectKey::System { stamp: 0x0102_0304_0506_0708, poa, object },
+            ObjectKey::User { stamp: 9, poa, id: b"user id" },
+            ObjectKey::User { stamp: 9, poa, id: b"" },
+            ObjectKey::Persistent { path: &path, id: b"x\0y" },
+            ObjectKey::Persistent { path: b"", id: b"root" },
+            ObjectKey::Hinted { slot: 7, key: &ObjectKey::Persistent { path: &path, id: b"x" }.to_octets() },
         ] {
-            assert_eq!(Key::parse(&key.to_octets()), key);
+            assert_eq!(ObjectKey::parse(&key.to_octets()), key);
         }
         assert_eq!(names(&path), Some(vec!["a", "b"]));
         assert_eq!(names(b""), Some(vec![]));
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_a_plain_key() {
+    fn malformed_or_foreign_key_is_plain() {
         for key in [
             &b""[..],
             b"NameService",
@@ -188,14 +190,61 @@ mod tests {
             b"CLNH\0\0\0\x07CLNH\0\0\0\x07CLNP\0\0",
             b"CLNX\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         ] {
-            assert_eq!(Key::parse(key), Key::Plain);
+            assert_eq!(ObjectKey::parse(key), ObjectKey::Plain);
         }
         let long = [
-            Key::System { stamp: 1, poa: Place { slot: 0, generation: 0 }, object: Place { slot: 0, generation: 0 } }
-                .to_octets(),
+            ObjectKey::System {
+                stamp: 1,
+                poa: SlotId { slot: 0, generation: 0 },
+                object: SlotId { slot: 0, generation: 0 },
+            }
+            .to_octets(),
             vec![0],
         ]
         .concat();
-        assert_eq!(Key::parse(&long), Key::Plain);
+        assert_eq!(ObjectKey::parse(&long), ObjectKey::Plain);
+    }
+
+    #[test]
+    fn without_hint_removes_only_the_hint() {
+        let persistent = ObjectKey::Persistent { path: b"a\0", id: b"x" }.to_octets();
+        let hinted = ObjectKey::Hinted { slot: 7, key: &persistent }.to_octets();
+        assert_eq!(ObjectKey::without_hint(&hinted), persistent);
+        let place = SlotId { slot: 1, generation: 2 };
+        let system = ObjectKey::System { stamp: 3, poa: place, object: place }.to_octets();
+        for key in [&persistent[..], &system, b"NameService", b"CLNH\0\0\0\x07CLNU", b""] {
+            assert_eq!(ObjectKey::without_hint(key), key);
+        }
+    }
+
+    #[test]
+    fn poa_path_is_nul_terminated_names() {
+        assert_eq!(child_path(b"a\0", "b"), b"a\0b\0");
+        assert_eq!(names(b"a\0b\0"), Some(vec!["a", "b"]));
+        assert_eq!(names(b"\0"), Some(vec![""]));
+        assert_eq!((names(b"a\0b"), names(b"\xff\0"), names(b"a\0\xff\0")), (None, None, None));
+    }
+
+    /// References outlive the server that made them, so their bytes must not change.
+    #[test]
+    fn object_keys_have_the_documented_bytes() {
+        let (poa, object) = (SlotId { slot: 1, generation: 2 }, SlotId { slot: 3, generation: 4 });
+        let stamp = 0x0506_0708_090a_0b0c;
+        let system = ObjectKey::System { stamp, poa, object }.to_octets();
+        assert_eq!(system, b"CLNS\x05\x06\x07\x08\x09\x0a\x0b\x0c\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04");
+        let user = ObjectKey::User { stamp, poa, id: b"id" }.to_octets();
+        assert_eq!(user, b"CLNU\x05\x06\x07\x08\x09\x0a\x0b\x0c\0\0\0\x01\0\0\0\x02id");
+        let persistent = ObjectKey::Persistent { path: b"a\0", id: b"id" }.to_octets();
+        assert_eq!(persistent, b"CLNP\0\x02a\0id");
+        assert_eq!(
+            ObjectKey::Hinted { slot: 0x0102_0304, key: &persistent }.to_octets(),
+            b"CLNH\x01\x02\x03\x04CLNP\0\x02a\0id"
+        );
+        assert!(ObjectKey::Plain.to_octets().is_empty());
+        for other in [b"XLNS", b"CXNS", b"CLXS"] {
+            let mut key = system.clone();
+            key[..4].copy_from_slice(other);
+            assert_eq!(ObjectKey::parse(&key), ObjectKey::Plain);
+        }
     }
 }

@@ -1,34 +1,36 @@
-//! POA managers: whether requests of their POAs are run, held, or turned away (CORBA 3.0.3, section 11.3.2).
+//! POA managers: they run, hold or refuse the requests of their POAs (CORBA 3.0.3, section 11.3.2).
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::gate::Gate;
+use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::exception::minor;
 
-use super::destroy::would_wait_for_itself;
+use super::destroy::would_deadlock;
 use super::error::PoaError;
-use super::hold::{Held, HeldList, Kept};
-use super::map::Why;
-use super::{Life, Place, PoaCore, RequestProcessing};
+use super::map::DeactivationReason;
+use super::parked::{ParkResult, ParkedRequest, ParkedRequests};
+use super::{PoaCore, PoaPhase, RequestProcessing, SlotId};
+use crate::clock;
+use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::main_thread;
 use crate::orb::Core;
 
-/// What happens to requests.
+/// The treatment of requests by a POA manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagerState {
-    /// They wait; the state of a new manager.
+    /// Requests wait; the state of a new manager.
     Holding,
-    /// They run.
+    /// Requests run.
     Active,
-    /// They are answered with TRANSIENT 1.
+    /// Requests are answered with TRANSIENT 1.
     Discarding,
-    /// They are refused with OBJ_ADAPTER 1, for good.
+    /// Requests are refused with OBJ_ADAPTER 1, permanently.
     Inactive,
 }
 
@@ -44,9 +46,10 @@ impl ManagerState {
     }
 }
 
-/// Controls the requests of one or more POAs; clones are the same manager.
+/// Controls the requests of one or more POAs. Clones are the same manager.
 ///
-/// While it holds, up to 1,024 requests of 64 MiB together wait, without a thread; further ones are answered with TRANSIENT 1.
+/// In the holding state up to 1,024 requests of 64 MiB in total wait without a thread. Further ones
+/// are answered with TRANSIENT 1.
 #[derive(Clone, Debug)]
 pub struct PoaManager(Arc<ManagerCore>);
 
@@ -55,9 +58,13 @@ pub(super) struct ManagerCore {
     id: String,
     stamp: u64,
     orb: Weak<Core>,
-    changed: Gate,
-    held: Mutex<HeldList>,
-    members: Mutex<Vec<Weak<PoaCore>>>,
+    changed: EventCount,
+    parked: Mutex<ParkedRequests>,
+    /// True once the manager has left the holding state. Stored with Release, loaded with Acquire.
+    has_left_holding: AtomicBool,
+    /// Monotonic time in nanoseconds when held requests were last reported; 0 for never. Relaxed.
+    reported_at: AtomicU64,
+    poas: Mutex<Vec<Weak<PoaCore>>>,
 }
 
 impl fmt::Debug for ManagerCore {
@@ -66,9 +73,14 @@ impl fmt::Debug for ManagerCore {
     }
 }
 
-/// How often somebody who waits for requests to complete looks. Requests tell nobody when they are done: that would cost
-/// every one of them a fence.
-const LOOK: Duration = Duration::from_millis(1);
+/// Time after which held requests are reported.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
+/// Minimum time between two reports of one manager's held requests.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Interval at which a thread that waits for requests to complete checks again. A signal at the end
+/// of each request would cost it a fence.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {
     fn new(id: String, orb: Weak<Core>, stamp: u64) -> Self {
@@ -77,70 +89,73 @@ impl PoaManager {
             id,
             stamp,
             orb,
-            changed: Gate::new("POA manager"),
-            held: Mutex::new("held requests", Scope::Orb, HeldList::default()),
-            members: Mutex::new("POAs of a manager", Scope::Orb, Vec::new()),
+            changed: EventCount::new("POA manager"),
+            parked: Mutex::new("held requests", Scope::Orb, ParkedRequests::default()),
+            has_left_holding: AtomicBool::new(false),
+            reported_at: AtomicU64::new(0),
+            poas: Mutex::new("POAs of a manager", Scope::Orb, Vec::new()),
         }))
     }
 
-    /// The manager's name, unique in its ORB; `RootPOAManager` for the root POA's.
+    /// Returns the manager's name, unique in its ORB; `RootPOAManager` for the root POA's.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The present state.
+    /// Returns the present state.
     #[must_use]
     #[inline]
     pub fn state(&self) -> ManagerState {
         ManagerState::from_octet(self.0.state.load(Ordering::Acquire))
     }
 
-    /// Runs requests, those held first and in the order of their arrival.
+    /// Runs requests, beginning with those held, in the order of their arrival.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`] once the manager is inactive, and BAD_INV_ORDER 4 once the ORB has been shut down, as for every
-    /// change.
+    /// [`PoaError::AdapterInactive`] once the manager is inactive, and BAD_INV_ORDER 4 once the ORB
+    /// has been shut down, as for every change.
     pub fn activate(&self) -> Result<(), PoaError> {
-        self.change(ManagerState::Active, false)
+        self.set_state(ManagerState::Active, false)
     }
 
-    /// Holds requests from now on; those that run go on. With `wait_for_completion` the call returns when none runs any more,
-    /// or another thread has changed the state.
+    /// Holds new requests; running ones continue. With `wait_for_completion` the call returns when
+    /// no request runs, or when another thread has changed the state.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB, the state
-    /// unchanged; BAD_INV_ORDER 4 once the ORB has been shut down.
+    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall
+    /// of the same ORB, the state unchanged; BAD_INV_ORDER 4 once the ORB has been shut down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
-        self.change(ManagerState::Holding, wait_for_completion)
+        self.set_state(ManagerState::Holding, wait_for_completion)
     }
 
-    /// Turns requests away from now on, those held too; `wait_for_completion` as for [`hold_requests`](Self::hold_requests).
+    /// Discards new and held requests. `wait_for_completion` works as for
+    /// [`hold_requests`](Self::hold_requests).
     ///
     /// # Errors
     /// As for [`hold_requests`](Self::hold_requests).
     pub fn discard_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
-        self.change(ManagerState::Discarding, wait_for_completion)
+        self.set_state(ManagerState::Discarding, wait_for_completion)
     }
 
-    /// Refuses requests for good, those held too. The objects of POAs with a servant activator are deactivated when their
-    /// running requests are done; with `etherealize_objects` the activator is told of each. With `wait_for_completion` the
-    /// call returns when that is over. A second call changes nothing.
+    /// Refuses new and held requests permanently. Objects of POAs with a servant activator are
+    /// deactivated after their running requests, and etherealized if `etherealize_objects` is set.
+    /// With `wait_for_completion` the call returns when that is over. A second call has no effect.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB, the state unchanged; BAD_INV_ORDER 4 once the
-    /// ORB has been shut down.
+    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB, the state
+    /// unchanged; BAD_INV_ORDER 4 once the ORB has been shut down.
     pub fn deactivate(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
-        match self.change(ManagerState::Inactive, wait_for_completion) {
+        match self.set_state(ManagerState::Inactive, wait_for_completion) {
             Ok(()) => {}
             Err(PoaError::AdapterInactive) => return Ok(()),
             Err(other) => return Err(other),
         }
-        let why = Why { cleanup: true, etherealize: etherealize_objects };
+        let why = DeactivationReason { cleanup: true, etherealize: etherealize_objects };
         let managed = |poa: &Arc<PoaCore>| {
             poa.retains() && poa.policies().request_processing == RequestProcessing::ServantManager
         };
-        for poa in self.members().iter().filter(|poa| managed(poa)) {
+        for poa in self.poas().iter().filter(|poa| managed(poa)) {
             poa.deactivate_all(why);
             if wait_for_completion {
                 poa.wait_until(None, || poa.tables.lock().busy.is_empty());
@@ -149,10 +164,10 @@ impl PoaManager {
         Ok(())
     }
 
-    fn change(&self, to: ManagerState, wait: bool) -> Result<(), PoaError> {
-        usable(&self.0.orb)?;
+    fn set_state(&self, to: ManagerState, wait: bool) -> Result<(), PoaError> {
+        usable_orb(&self.0.orb)?;
         if wait && crate::current::in_upcall_of(self.0.stamp) {
-            return Err(would_wait_for_itself().into());
+            return Err(would_deadlock().into());
         }
         let changed = self.0.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
             (ManagerState::from_octet(state) != ManagerState::Inactive).then_some(to as u8)
@@ -161,22 +176,23 @@ impl PoaManager {
             return Err(PoaError::AdapterInactive);
         }
         if to != ManagerState::Holding {
-            let held = std::mem::take(&mut *self.0.held.lock());
+            self.0.has_left_holding.store(true, Ordering::Release);
+            let held = std::mem::take(&mut *self.0.parked.lock());
             held.release();
         }
-        main_thread::open(&self.0.orb, &self.0.changed);
+        main_thread::notify(&self.0.orb, &self.0.changed);
         if wait {
             self.wait_for_requests(to);
         }
         Ok(())
     }
 
-    /// Waits until no request runs in the manager's POAs, or the state is another than `state`.
+    /// Waits until no request runs in the manager's POAs, or the state is no longer `state`.
     fn wait_for_requests(&self, state: ManagerState) {
         loop {
             let over = || (self.state() != state || !self.is_running()).then_some(());
-            let deadline = Some(Monotonic::now() + LOOK);
-            if main_thread::wait_at(&self.0.orb, &self.0.changed, deadline, over).is_some() {
+            let deadline = Some(Monotonic::now() + POLL_INTERVAL);
+            if main_thread::wait_for(&self.0.orb, &self.0.changed, deadline, over).is_some() {
                 return;
             }
         }
@@ -184,54 +200,95 @@ impl PoaManager {
 
     fn is_running(&self) -> bool {
         let Some(orb) = self.0.orb.upgrade() else { return false };
-        let poas = &orb.adapters().poas;
-        let runs =
-            |poa: &Arc<PoaCore>| poas.in_flight(poa.place.slot, poa.place.generation) > 0 || poa.objects.is_in_use();
-        self.members().iter().any(runs)
+        let poas = &orb.poa_table().poas;
+        let runs = |poa: &Arc<PoaCore>| {
+            poas.user_count(poa.slot_id.slot, poa.slot_id.generation) > 0 || poa.objects.has_users()
+        };
+        self.poas().iter().any(runs)
     }
 
-    fn members(&self) -> Vec<Arc<PoaCore>> {
-        self.0.members.lock().iter().filter_map(Weak::upgrade).collect()
+    fn poas(&self) -> Vec<Arc<PoaCore>> {
+        self.0.poas.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    pub(super) fn add(&self, poa: &Arc<PoaCore>) {
-        self.0.members.lock().push(Arc::downgrade(poa));
+    pub(super) fn add_poa(&self, poa: &Arc<PoaCore>) {
+        self.0.poas.lock().push(Arc::downgrade(poa));
     }
 
-    pub(super) fn forget(&self, poa: &PoaCore) {
-        self.0.members.lock().retain(|member| !std::ptr::eq(member.as_ptr(), poa));
+    pub(super) fn remove_poa(&self, poa: &PoaCore) {
+        self.0.poas.lock().retain(|member| !std::ptr::eq(member.as_ptr(), poa));
     }
 
     pub(super) fn stamp(&self) -> u64 {
         self.0.stamp
     }
 
-    /// Keeps a request until the state changes.
-    pub(super) fn keep(&self, place: Place, request: Held) -> Kept {
-        let mut held = self.0.held.lock();
-        if self.state() != ManagerState::Holding || self.is_ending(place) {
-            return Kept::Over(request);
+    /// Parks a request until the state changes.
+    pub(super) fn park(&self, place: SlotId, request: ParkedRequest) -> ParkResult {
+        let mut held = self.0.parked.lock();
+        if self.state() != ManagerState::Holding || self.is_poa_ending(place) {
+            return ParkResult::AlreadySignalled(request);
         }
-        held.push(place, request).map_or(Kept::Full, |()| Kept::Held)
+        held.push(place, request).map_or(ParkResult::Full, |()| ParkResult::Parked)
     }
 
-    /// Goes on with the requests for a POA that ends.
-    pub(super) fn release_of(&self, place: Place) {
-        let held = self.0.held.lock().take_of(place);
+    /// Continues the held requests for a POA that is being destroyed.
+    pub(super) fn release_poa(&self, place: SlotId) {
+        let held = self.0.parked.lock().take_poa(place);
         held.release();
-        main_thread::open(&self.0.orb, &self.0.changed);
+        main_thread::notify(&self.0.orb, &self.0.changed);
     }
 
-    /// Waits until the manager does not hold the requests of this POA any more; false past the deadline.
-    pub(super) fn wait_released(&self, place: Place, deadline: Option<Monotonic>) -> bool {
-        let released = || (self.state() != ManagerState::Holding || self.is_ending(place)).then_some(());
-        main_thread::wait_at(&self.0.orb, &self.0.changed, deadline, released).is_some()
+    /// Waits until the manager no longer holds the requests of this POA. Returns false past the
+    /// deadline.
+    pub(super) fn wait_released(&self, place: SlotId, deadline: Option<Monotonic>) -> bool {
+        let released = || (self.state() != ManagerState::Holding || self.is_poa_ending(place)).then_some(());
+        let wait = |until| main_thread::wait_for(&self.0.orb, &self.0.changed, until, released).is_some();
+        let began = clock::now();
+        let soon = began + REPORT_AFTER;
+        if deadline.is_none_or(|deadline| soon < deadline) {
+            if wait(Some(soon)) {
+                return true;
+            }
+            if let Some(orb) = self.0.orb.upgrade() {
+                self.report_parked(&orb, 1, began);
+            }
+        }
+        wait(deadline)
     }
 
-    fn is_ending(&self, place: Place) -> bool {
-        let member = |member: &Weak<PoaCore>| member.upgrade().filter(|poa| poa.place == place);
-        let found = self.0.members.lock().iter().find_map(member);
-        found.is_none_or(|poa| poa.life() != Life::Alive)
+    fn report_oldest_parked(&self, orb: &Core) {
+        let oldest = self.0.parked.lock().oldest();
+        if let Some((requests, since)) = oldest {
+            self.report_parked(orb, requests, since);
+        }
+    }
+
+    /// Reports `requests` held requests, the oldest since `since`. Skipped if that is recent, or if
+    /// the last report is.
+    #[cold]
+    fn report_parked(&self, orb: &Core, requests: usize, since: Monotonic) {
+        let now = clock::now();
+        let held = now.since(since);
+        let told = self.0.reported_at.load(Ordering::Relaxed);
+        if held < REPORT_AFTER || (told != 0 && now.since(Monotonic::from_nanos(told)) < REPORT_INTERVAL) {
+            return;
+        }
+        self.0.reported_at.store(now.as_nanos(), Ordering::Relaxed);
+        let (manager, was_active) = (self.0.id.clone(), self.0.has_left_holding.load(Ordering::Acquire));
+        orb.events().report(&Event::RequestsHeld { manager, requests, oldest: held, was_active });
+    }
+
+    /// Returns true if the manager was never activated and one of its POAs has servants.
+    fn was_never_activated(&self) -> bool {
+        let never = self.state() == ManagerState::Holding && !self.0.has_left_holding.load(Ordering::Acquire);
+        never && self.poas().iter().any(|poa| poa.has_servants())
+    }
+
+    fn is_poa_ending(&self, place: SlotId) -> bool {
+        let member = |member: &Weak<PoaCore>| member.upgrade().filter(|poa| poa.slot_id == place);
+        let found = self.0.poas.lock().iter().find_map(member);
+        found.is_none_or(|poa| poa.phase() != PoaPhase::Alive)
     }
 }
 
@@ -243,23 +300,40 @@ impl PartialEq for PoaManager {
 
 impl Eq for PoaManager {}
 
-/// The ORB, unless it is at its end.
-fn usable(orb: &Weak<Core>) -> Result<Arc<Core>, SystemException> {
+/// Returns the ORB, unless it has ended.
+fn usable_orb(orb: &Weak<Core>) -> Result<Arc<Core>, SystemException> {
     let ended = || SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No);
     let orb = orb.upgrade().ok_or_else(ended)?;
     orb.check_usable()?;
     Ok(orb)
 }
 
-/// The managers of an ORB.
 #[derive(Debug)]
-pub(crate) struct Managers {
+pub(crate) struct PoaManagers {
     list: Mutex<Vec<Weak<ManagerCore>>>,
 }
 
-impl Managers {
+impl PoaManagers {
     pub(super) fn new() -> Self {
-        Managers { list: Mutex::new("POA managers", Scope::Orb, Vec::new()) }
+        PoaManagers { list: Mutex::new("POA managers", Scope::Orb, Vec::new()) }
+    }
+
+    /// Reports requests that have been held for long.
+    #[cold]
+    pub(crate) fn report_parked(&self, orb: &Core) {
+        self.all().iter().for_each(|manager| manager.report_oldest_parked(orb));
+    }
+
+    /// Reports managers that were never activated and have POAs with servants.
+    #[cold]
+    pub(crate) fn report_never_activated(&self, orb: &Core) {
+        for manager in self.all().iter().filter(|manager| manager.was_never_activated()) {
+            orb.events().never_activated(manager.id());
+        }
+    }
+
+    fn all(&self) -> Vec<PoaManager> {
+        self.list.lock().iter().filter_map(Weak::upgrade).map(PoaManager).collect()
     }
 
     pub(super) fn root(&self, orb: Weak<Core>, stamp: u64) -> PoaManager {
@@ -268,7 +342,7 @@ impl Managers {
         manager
     }
 
-    /// A manager with a name that no other has.
+    /// Creates a manager with a unique name.
     pub(super) fn unnamed(&self, orb: &Arc<Core>) -> PoaManager {
         let mut list = self.list.lock();
         let taken = |id: &str| list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id);
@@ -277,18 +351,18 @@ impl Managers {
             number += 1;
         }
         let id = format!("POAManager{number}");
-        Self::enter(&mut list, id, orb)
+        Self::insert(&mut list, id, orb)
     }
 
-    fn enter(list: &mut Vec<Weak<ManagerCore>>, id: String, orb: &Arc<Core>) -> PoaManager {
+    fn insert(list: &mut Vec<Weak<ManagerCore>>, id: String, orb: &Arc<Core>) -> PoaManager {
         list.retain(|manager| manager.strong_count() > 0);
-        let manager = PoaManager::new(id, Arc::downgrade(orb), orb.adapters().stamp);
+        let manager = PoaManager::new(id, Arc::downgrade(orb), orb.poa_table().stamp);
         list.push(Arc::downgrade(&manager.0));
         manager
     }
 }
 
-/// Makes and finds the POA managers of an ORB. It does not keep the ORB alive.
+/// Creates and finds the POA managers of an ORB. It does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
     orb: Weak<Core>,
@@ -299,28 +373,27 @@ impl PoaManagerFactory {
         PoaManagerFactory { orb }
     }
 
-    /// Makes a manager, which holds requests until it is activated.
+    /// Creates a manager, which holds requests until it is activated.
     ///
     /// # Errors
     /// [`PoaError::ManagerAlreadyExists`]; BAD_INV_ORDER 4 when the ORB has ended.
     pub fn create_manager(&self, id: &str) -> Result<PoaManager, PoaError> {
-        let orb = usable(&self.orb)?;
-        let mut list = orb.adapters().managers.list.lock();
+        let orb = usable_orb(&self.orb)?;
+        let mut list = orb.poa_table().managers.list.lock();
         if list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id) {
             return Err(PoaError::ManagerAlreadyExists);
         }
-        Ok(Managers::enter(&mut list, id.to_owned(), &orb))
+        Ok(PoaManagers::insert(&mut list, id.to_owned(), &orb))
     }
 
-    /// All managers that somebody uses.
+    /// Returns all managers in use.
     #[must_use]
     pub fn list(&self) -> Vec<PoaManager> {
         let Some(orb) = self.orb.upgrade() else { return Vec::new() };
-        let list = orb.adapters().managers.list.lock();
-        list.iter().filter_map(Weak::upgrade).map(PoaManager).collect()
+        orb.poa_table().managers.all()
     }
 
-    /// The manager of this name.
+    /// Returns the manager with this name.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<PoaManager> {
         self.list().into_iter().find(|manager| manager.id() == id)

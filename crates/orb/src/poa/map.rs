@@ -1,10 +1,11 @@
-//! The active object map: two tables, and who may change what in them.
+//! The active object map: its two tables and the right to change an id in them.
 //!
-//! Ids that the POA made for a transient object are places in the POA's own slot table. All other active objects are entries
-//! of the ORB's table of keys: persistent and user-chosen ids, and system ids that were activated again or for the first time
-//! after their reference.
+//! Ids that the POA made for transient objects are slots in the POA's own slab. All other active
+//! objects are entries of the ORB's table of keys. These have persistent and user-chosen ids, or
+//! system ids that were activated again or only after their reference was made.
 //!
-//! An id is *busy* while it is put in, taken out, incarnated or etherealized. Making it busy is the right to change it.
+//! An id is *busy* while it is inserted, removed, incarnated or etherealized. The thread that made
+//! it busy has the right to change it.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -13,14 +14,16 @@ use std::sync::atomic::Ordering;
 
 use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::slots::{Guard, Retired};
+use corelane_sys::slab::{RetireResult, SlabGuard};
 
-use super::demux::Entry;
 use super::error::PoaError;
-use super::hold::{Held, HeldList, Kept};
-use super::servant_manager::{ServantManager, guarded};
-use super::{IdUniqueness, Life, ObjectId, Place, Poa, PoaCore, RequestProcessing, Threading, detour, this_thread};
-use crate::current::Upcall;
+use super::parked::{ParkResult, ParkedRequest, ParkedRequests};
+use super::servant_manager::{ServantManager, run_guarded};
+use super::table::KeyEntry;
+use super::{
+    IdUniqueness, ObjectId, Poa, PoaCore, PoaPhase, RequestProcessing, SlotId, Threading, slow_path, thread_number,
+};
+use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::servant::Servant;
 
@@ -28,19 +31,19 @@ use crate::servant::Servant;
 #[derive(Debug)]
 pub(super) struct ActiveObject {
     pub(super) servant: Servant,
-    /// Its own, where the POA declares priorities.
+    /// The object's own priority, if the POA has server-declared priorities.
     pub(super) priority: Option<Priority>,
 }
 
-/// An entry of the POA's own part of the map, held: that is all that a request needs which found it by its place. Who lets go of one looks
-/// whether the end of the POA waits for that.
-pub(super) struct Own<'p> {
-    active: Guard<'p, ActiveObject>,
-    // Dropped afterwards.
-    _left: Left<'p>,
+/// A pinned entry of the POA's own part of the map. A request that found it by its slot needs no
+/// other pin. Its drop checks if the POA's destruction waits for it.
+pub(super) struct PinnedObject<'p> {
+    active: SlabGuard<'p, ActiveObject>,
+    // Declared last, so that it is dropped after `active`.
+    _left: UnpinCheck<'p>,
 }
 
-impl Deref for Own<'_> {
+impl Deref for PinnedObject<'_> {
     type Target = ActiveObject;
 
     #[inline]
@@ -49,208 +52,208 @@ impl Deref for Own<'_> {
     }
 }
 
-impl Own<'_> {
-    fn place(&self) -> Place {
-        Place { slot: self.active.index(), generation: self.active.generation() }
+impl PinnedObject<'_> {
+    fn slot_id(&self) -> SlotId {
+        SlotId { slot: self.active.index(), generation: self.active.generation() }
     }
 }
 
-struct Left<'p>(&'p Arc<PoaCore>);
+struct UnpinCheck<'p>(&'p Arc<PoaCore>);
 
-impl Drop for Left<'_> {
+impl Drop for UnpinCheck<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.0.detours() & detour::ENDING != 0 {
-            self.0.look_for_users();
+        if self.0.slow_path_reasons() & slow_path::DESTROYING != 0 {
+            self.0.check_objects_unused();
         }
     }
 }
 
-/// What is only needed to change the map.
+/// The tables that only changes of the map use.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
-    pub(super) busy: HashMap<Box<[u8]>, Busy>,
+pub(super) struct MapTables {
+    pub(super) busy: HashMap<Box<[u8]>, BusyId>,
     pub(super) by_servant: HashMap<usize, Activations>,
 }
 
-/// Where or how often a servant is active. One for each servant, so it is small: places are slots alone, and who looks there
-/// makes sure that the servant is there still.
+/// The place or number of a servant's activations. Small, because every servant has one: it omits
+/// the slot's generation, so readers check that the servant is still there.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Activations {
-    /// UNIQUE_ID: on its way in.
+    /// UNIQUE_ID: being inserted.
     Entering,
     /// UNIQUE_ID: in this slot of the POA's own table.
     Own(u32),
     /// UNIQUE_ID: in this slot of the ORB's table of keys.
     Keyed(u32),
-    /// MULTIPLE_ID with a servant activator, which wants to know.
-    Times(u32),
+    /// MULTIPLE_ID with a servant activator: number of activations, from which
+    /// `remaining_activations` follows.
+    Count(u32),
 }
 
-/// What is known of where a servant is active, by UNIQUE_ID's rule.
-pub(super) enum Only {
-    /// Under this id.
+/// The activation of a servant under UNIQUE_ID.
+pub(super) enum UniqueActivation {
+    /// The servant is active under this id.
     At(ObjectId),
-    /// Nowhere, or it is on its way in.
+    /// The servant is not active, or is being inserted.
     Nowhere,
-    /// It is on its way out, and has no id to speak of.
+    /// The servant is being removed and has no valid id.
     Leaving,
 }
 
-/// Where an active object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ObjectPlace {
-    /// In the POA's own table; the place is the id.
-    Own(Place),
-    /// In the ORB's table of keys.
-    Keyed(Place),
+enum ObjectLocation {
+    /// A slot of the POA's own table; the slot is the id.
+    Own(SlotId),
+    /// A slot of the ORB's table of keys.
+    Keyed(SlotId),
 }
 
-/// An id that somebody changes.
+/// An id that a thread is changing.
 #[derive(Debug)]
-pub(super) struct Busy {
-    /// Set while the id is on its way out: the servant that goes.
-    leaving: Option<Leaving>,
-    /// The thread that changes it; 0 while running requests are waited for.
+pub(super) struct BusyId {
+    /// Set while the id is being removed: the leaving servant.
+    leaving: Option<LeavingServant>,
+    /// Number of the thread that changes the id. 0 if no thread works on it yet: a deactivation
+    /// waits for the running requests.
     thread: u64,
-    held: HeldList,
+    held: ParkedRequests,
 }
 
 #[derive(Debug)]
-struct Leaving {
+struct LeavingServant {
     servant: Servant,
-    why: Why,
+    why: DeactivationReason,
 }
 
-/// Why an object leaves the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Why {
-    /// Because of the POA's end or its manager's.
+pub(super) struct DeactivationReason {
+    /// The POA is being destroyed, or its manager was deactivated.
     pub(super) cleanup: bool,
-    /// The servant activator is told.
+    /// The servant activator etherealizes the object.
     pub(super) etherealize: bool,
 }
 
-impl Why {
-    /// It was deactivated.
-    pub(super) const DEACTIVATED: Why = Why { cleanup: false, etherealize: true };
+impl DeactivationReason {
+    pub(super) const DEACTIVATED: DeactivationReason = DeactivationReason { cleanup: false, etherealize: true };
 }
 
-/// An active object, held.
-pub(super) enum Active<'a> {
-    Own(Own<'a>),
-    Keyed(Guard<'a, Entry>),
+pub(super) enum PinnedEntry<'a> {
+    Own(PinnedObject<'a>),
+    Keyed(SlabGuard<'a, KeyEntry>),
 }
 
-impl Active<'_> {
+impl PinnedEntry<'_> {
     pub(super) fn servant(&self) -> Option<&Servant> {
         match self {
-            Active::Own(active) => Some(&active.servant),
-            Active::Keyed(entry) => match &**entry {
-                Entry::Object { servant, .. } => Some(servant),
-                Entry::Adapter(_) | Entry::Plain(_) => None,
+            PinnedEntry::Own(active) => Some(&active.servant),
+            PinnedEntry::Keyed(entry) => match &**entry {
+                KeyEntry::Object { servant, .. } => Some(servant),
+                KeyEntry::Adapter(_) | KeyEntry::Plain(_) => None,
             },
         }
     }
 
-    fn place(&self) -> ObjectPlace {
+    fn location(&self) -> ObjectLocation {
         match self {
-            Active::Own(active) => ObjectPlace::Own(active.place()),
-            Active::Keyed(entry) => ObjectPlace::Keyed(Place { slot: entry.index(), generation: entry.generation() }),
+            PinnedEntry::Own(active) => ObjectLocation::Own(active.slot_id()),
+            PinnedEntry::Keyed(entry) => {
+                ObjectLocation::Keyed(SlotId { slot: entry.index(), generation: entry.generation() })
+            }
         }
     }
 }
 
-/// The right to change an id; given back when dropped.
-pub(super) struct Reservation<'p> {
+/// The right to change an id, returned on drop.
+pub(super) struct IdReservation<'p> {
     poa: &'p Arc<PoaCore>,
     id: &'p [u8],
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for IdReservation<'_> {
     fn drop(&mut self) {
-        self.poa.give_back(self.id);
+        self.poa.release_id(self.id);
     }
 }
 
-/// Whether an id could be reserved.
-pub(super) enum Reserved<'p> {
-    Yes(Reservation<'p>),
-    /// Somebody else changes it.
+pub(super) enum ReserveResult<'p> {
+    Yes(IdReservation<'p>),
+    /// Another thread changes the id.
     Busy,
-    /// The calling thread is what it would wait for.
+    /// The calling thread would wait for itself.
     Deadlock,
 }
 
 impl PoaCore {
-    /// The object at this place of the POA's own part of the map.
+    /// Returns the object in this slot of the POA's own part of the map.
     #[inline]
-    pub(super) fn own(self: &Arc<Self>, place: Place) -> Option<Own<'_>> {
-        // One that fails is counted for a moment too.
-        let left = Left(self);
+    pub(super) fn own_object(self: &Arc<Self>, place: SlotId) -> Option<PinnedObject<'_>> {
+        // Created first, because a failing `get` counts as a user for a moment too.
+        let left = UnpinCheck(self);
         let active = self.objects.get(place.slot, place.generation)?;
-        Some(Own { active, _left: left })
+        Some(PinnedObject { active, _left: left })
     }
 
-    /// Calls `look` with the servant of an active object. `None` if it is not active. Not under any lock: letting go of the
-    /// object may be what ends it.
-    pub(super) fn look<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
-        if self.has_places()
+    /// Calls `look` with the servant of an active object; `None` if it is not active. Must be
+    /// called without any lock: releasing the object may end it.
+    pub(super) fn with_servant<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
+        if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
-            && let Some(active) = self.own(Place::from_octets(octets))
+            && let Some(active) = self.own_object(SlotId::from_octets(octets))
         {
             return Some(look(&active.servant));
         }
-        if self.keyed.load(Ordering::Acquire) == 0 {
+        if self.keyed_objects.load(Ordering::Acquire) == 0 {
             return None;
         }
         let orb = self.orb().ok()?;
-        let entry = orb.adapters().find_object(&self.key(id))?;
-        Active::Keyed(entry).servant().map(look)
+        let entry = orb.poa_table().find_object(&self.object_key(id))?;
+        PinnedEntry::Keyed(entry).servant().map(look)
     }
 
     pub(super) fn is_active(self: &Arc<Self>, id: &[u8]) -> bool {
-        self.look(id, |_| ()).is_some()
+        self.with_servant(id, |_| ()).is_some()
     }
 
-    /// The servant that runs or did run when its object was deactivated.
+    /// Returns the servant of an active object, or of one that is being deactivated.
     pub(crate) fn running_servant(self: &Arc<Self>, id: &[u8], identity: usize) -> Option<Servant> {
         let is_it = |servant: &Servant| (servant.identity() == identity).then(|| servant.clone());
-        self.look(id, is_it).flatten().or_else(|| {
+        self.with_servant(id, is_it).flatten().or_else(|| {
             let tables = self.tables.lock();
             tables.busy.get(id).and_then(|busy| busy.leaving.as_ref()).and_then(|leaving| is_it(&leaving.servant))
         })
     }
 
-    fn place_of(self: &Arc<Self>, id: &[u8]) -> Option<(ObjectPlace, Servant)> {
-        let held = |active: Active<'_>| Some((active.place(), active.servant()?.clone()));
-        if self.has_places()
+    fn find_location(self: &Arc<Self>, id: &[u8]) -> Option<(ObjectLocation, Servant)> {
+        let held = |active: PinnedEntry<'_>| Some((active.location(), active.servant()?.clone()));
+        if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
-            && let Some(active) = self.own(Place::from_octets(octets))
+            && let Some(active) = self.own_object(SlotId::from_octets(octets))
         {
-            return held(Active::Own(active));
+            return held(PinnedEntry::Own(active));
         }
-        if self.keyed.load(Ordering::Acquire) == 0 {
+        if self.keyed_objects.load(Ordering::Acquire) == 0 {
             return None;
         }
         let orb = self.orb().ok()?;
-        orb.adapters().find_object(&self.key(id)).and_then(|entry| held(Active::Keyed(entry)))
+        orb.poa_table().find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
     }
 
-    /// Under which id, by UNIQUE_ID's rule, a servant is active. Not under any lock, as [`look`](Self::look).
-    pub(super) fn only_id(self: &Arc<Self>, servant: &Servant) -> Only {
+    /// Returns the id under which a servant is active under UNIQUE_ID. Must be called without any
+    /// lock, as [`with_servant`](Self::with_servant).
+    pub(super) fn unique_activation(self: &Arc<Self>, servant: &Servant) -> UniqueActivation {
         let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
         let id = match activation {
             Some(Activations::Own(slot)) => {
-                let left = Left(self);
-                let active = self.objects.get_current(slot).map(|active| Own { active, _left: left });
+                let left = UnpinCheck(self);
+                let active = self.objects.get_current(slot).map(|active| PinnedObject { active, _left: left });
                 let active = active.filter(|active| active.servant == *servant);
-                active.map(|active| active.place().to_octets()[..].into())
+                active.map(|active| active.slot_id().to_octets()[..].into())
             }
             Some(Activations::Keyed(slot)) => {
-                let Ok(orb) = self.orb() else { return Only::Leaving };
-                match orb.adapters().entry_at(slot).as_deref() {
-                    Some(Entry::Object { poa, servant: found, id, .. })
+                let Ok(orb) = self.orb() else { return UniqueActivation::Leaving };
+                match orb.poa_table().entry_at(slot).as_deref() {
+                    Some(KeyEntry::Object { poa, servant: found, id, .. })
                         if found == servant && Arc::ptr_eq(poa, self) =>
                     {
                         Some(ObjectId::from(&**id))
@@ -258,113 +261,113 @@ impl PoaCore {
                     _ => None,
                 }
             }
-            Some(Activations::Entering | Activations::Times(_)) | None => return Only::Nowhere,
+            Some(Activations::Entering | Activations::Count(_)) | None => return UniqueActivation::Nowhere,
         };
-        id.map_or(Only::Leaving, Only::At)
+        id.map_or(UniqueActivation::Leaving, UniqueActivation::At)
     }
 
-    /// Makes an id busy.
-    pub(super) fn try_reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Reserved<'p>, SystemException> {
+    pub(super) fn try_reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<ReserveResult<'p>, SystemException> {
         let mut tables = self.tables.lock();
-        if self.life() == Life::Dead {
-            return Err(super::destroyed());
+        if self.phase() == PoaPhase::Dead {
+            return Err(super::destroyed_error());
         }
         match tables.busy.get(id) {
             None => {
-                let busy = Busy { leaving: None, thread: this_thread(), held: HeldList::default() };
+                let busy = BusyId { leaving: None, thread: thread_number(), held: ParkedRequests::default() };
                 tables.busy.insert(id.into(), busy);
-                Ok(Reserved::Yes(Reservation { poa: self, id }))
+                Ok(ReserveResult::Yes(IdReservation { poa: self, id }))
             }
-            Some(busy) if busy.thread == this_thread() => Ok(Reserved::Deadlock),
+            Some(busy) if busy.thread == thread_number() => Ok(ReserveResult::Deadlock),
             Some(busy) => {
                 let leaving = busy.leaving.is_some();
                 drop(tables);
-                Ok(if leaving && self.would_wait_for_itself(id) { Reserved::Deadlock } else { Reserved::Busy })
+                Ok(if leaving && self.would_deadlock(id) { ReserveResult::Deadlock } else { ReserveResult::Busy })
             }
         }
     }
 
-    /// Whether the calling thread runs what it would wait for: an upcall on the object, or a turn of a POA that gives turns.
-    pub(super) fn would_wait_for_itself(&self, id: &[u8]) -> bool {
+    /// Returns true if the calling thread would wait for itself. That is in an upcall on the object
+    /// or, if the POA serializes requests, in any of its upcalls.
+    pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
-            crate::current::runs_on(self, id)
+            crate::current::is_running_on(self, id)
         } else {
-            crate::current::runs_in(self)
+            crate::current::is_running_in(self)
         }
     }
 
-    /// Makes an id busy as soon as it is not; `None` if the calling thread would wait for itself.
-    pub(super) fn reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Option<Reservation<'p>>, SystemException> {
+    /// Makes an id busy as soon as it is free; `None` if the calling thread would wait for itself.
+    pub(super) fn reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Option<IdReservation<'p>>, SystemException> {
         loop {
             match self.try_reserve(id)? {
-                Reserved::Yes(reservation) => return Ok(Some(reservation)),
-                Reserved::Deadlock => return Ok(None),
-                Reserved::Busy => drop(self.wait_for_object(id, None)),
+                ReserveResult::Yes(reservation) => return Ok(Some(reservation)),
+                ReserveResult::Deadlock => return Ok(None),
+                ReserveResult::Busy => drop(self.wait_for_object(id, None)),
             }
         }
     }
 
-    /// Ends the change of an id and goes on with what waited for that.
-    fn give_back(self: &Arc<Self>, id: &[u8]) {
+    /// Ends the change of an id and continues the requests that wait for it.
+    fn release_id(self: &Arc<Self>, id: &[u8]) {
         let busy = self.tables.lock().busy.remove(id);
         let leaving = busy.and_then(|busy| {
             busy.held.release();
             busy.leaving
         });
-        self.has_changed();
-        self.object_is_gone();
+        self.notify_changed();
+        self.continue_closing();
         if leaving.is_some() {
-            self.let_go_of("Servant", || drop(leaving));
+            self.drop_guarded("Servant", || drop(leaving));
         }
     }
 
-    /// Keeps a request until the id is not busy.
-    pub(super) fn keep_for_object(&self, id: &[u8], held: Held) -> Kept {
+    /// Parks a request until the id is free.
+    pub(super) fn park_for_object(&self, id: &[u8], held: ParkedRequest) -> ParkResult {
         match self.tables.lock().busy.get_mut(id) {
-            None => Kept::Over(held),
-            Some(busy) => busy.held.push(self.place, held).map_or(Kept::Full, |()| Kept::Held),
+            None => ParkResult::AlreadySignalled(held),
+            Some(busy) => busy.held.push(self.slot_id, held).map_or(ParkResult::Full, |()| ParkResult::Parked),
         }
     }
 
-    /// Waits until the id is not busy; false past the deadline.
+    /// Waits until the id is free. Returns false past the deadline.
     pub(super) fn wait_for_object(&self, id: &[u8], deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || !self.tables.lock().busy.contains_key(id))
     }
 
-    /// Goes on with every request that waits for an id.
-    pub(super) fn release_held(&self) {
-        let held: Vec<HeldList> =
+    /// Continues every request that waits for an id.
+    pub(super) fn release_parked(&self) {
+        let held: Vec<ParkedRequests> =
             self.tables.lock().busy.values_mut().map(|busy| std::mem::take(&mut busy.held)).collect();
-        held.into_iter().for_each(HeldList::release);
+        held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Counts one more activation of a servant in.
-    pub(super) fn claim_servant(&self, tables: &mut Tables, servant: &Servant) -> Result<(), PoaError> {
+    /// Counts one more activation of a servant.
+    pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
                 return Err(PoaError::ServantAlreadyActive);
             }
             tables.by_servant.insert(servant.identity(), Activations::Entering);
         } else if self.policies.request_processing == RequestProcessing::ServantManager {
-            let activations = tables.by_servant.entry(servant.identity()).or_insert(Activations::Times(0));
-            if let Activations::Times(times) = activations {
+            let activations = tables.by_servant.entry(servant.identity()).or_insert(Activations::Count(0));
+            if let Activations::Count(times) = activations {
                 *times += 1;
             }
         }
         Ok(())
     }
 
-    fn note_place(&self, tables: &mut Tables, servant: &Servant, place: Activations) {
+    fn record_location(&self, tables: &mut MapTables, servant: &Servant, place: Activations) {
         if self.is_unique() {
             tables.by_servant.insert(servant.identity(), place);
         }
     }
 
-    /// Counts one activation out; true if more remain.
-    fn disclaim_servant(&self, servant: &Servant) -> bool {
+    /// Removes one activation of a servant. Returns true if more remain.
+    fn release_servant(&self, servant: &Servant) -> bool {
         let mut tables = self.tables.lock();
         match tables.by_servant.get_mut(&servant.identity()) {
-            Some(Activations::Times(times)) if *times > 1 => {
+            Some(Activations::Count(times)) if *times > 1 => {
                 *times -= 1;
                 true
             }
@@ -376,11 +379,12 @@ impl PoaCore {
         }
     }
 
-    /// Puts an object into the ORB's table of keys. The caller has reserved the id and knows that it is not active.
-    /// `running`: on behalf of a request that runs, which a POA that is being destroyed waits for.
-    pub(super) fn enter_keyed(
+    /// Inserts an object into the ORB's table of keys. The caller has reserved the id and knows
+    /// that it is not active. `running` is true on behalf of a running request, for which a POA's
+    /// destruction waits.
+    pub(super) fn insert_keyed(
         self: &Arc<Self>,
-        _reservation: &Reservation<'_>,
+        _reservation: &IdReservation<'_>,
         id: &[u8],
         servant: &Servant,
         running: bool,
@@ -388,32 +392,33 @@ impl PoaCore {
         let orb = self.orb()?;
         {
             let mut tables = self.tables.lock();
-            match self.life() {
-                Life::Alive => {}
-                Life::Ending if running => {}
-                _ => return Err(super::destroyed().into()),
+            match self.phase() {
+                PoaPhase::Alive => {}
+                PoaPhase::Destroying if running => {}
+                _ => return Err(super::destroyed_error().into()),
             }
             self.claim_servant(&mut tables, servant)?;
         }
-        let priority = self.rt.as_ref().and_then(|rt| rt.assigned(id));
-        let entry = Entry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // Before the entry, so that nobody who knows of the object takes the POA for empty.
-        self.keyed.fetch_add(1, Ordering::AcqRel);
-        match orb.adapters().enter(&self.key(id), entry) {
+        let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
+        let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
+        // Counted before the insertion, so that no thread that knows the object takes the POA for
+        // empty.
+        self.keyed_objects.fetch_add(1, Ordering::AcqRel);
+        match orb.poa_table().insert(&self.object_key(id), entry) {
             Ok(place) => {
-                self.note_place(&mut self.tables.lock(), servant, Activations::Keyed(place.slot));
+                self.record_location(&mut self.tables.lock(), servant, Activations::Keyed(place.slot));
                 Ok(())
             }
             Err(full) => {
-                self.keyed.fetch_sub(1, Ordering::AcqRel);
-                self.disclaim_servant(servant);
+                self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
+                self.release_servant(servant);
                 Err(full.into())
             }
         }
     }
 
-    /// Puts a new object into the POA's own table, which gives it its id.
-    pub(super) fn enter_own(
+    /// Inserts a new object into the POA's own table, which gives it its id.
+    pub(super) fn insert_own(
         self: &Arc<Self>,
         servant: &Servant,
         priority: Option<Priority>,
@@ -423,75 +428,77 @@ impl PoaCore {
         self.claim_servant(&mut tables, servant)?;
         match self.objects.insert(ActiveObject { servant: servant.clone(), priority }) {
             Ok((slot, generation)) => {
-                let place = Place { slot, generation };
-                self.note_place(&mut tables, servant, Activations::Own(slot));
+                let place = SlotId { slot, generation };
+                self.record_location(&mut tables, servant, Activations::Own(slot));
                 Ok(ObjectId::from(&place.to_octets()[..]))
             }
             Err(_) => {
                 drop(tables);
-                self.disclaim_servant(servant);
-                Err(full().into())
+                self.release_servant(servant);
+                Err(too_many_objects().into())
             }
         }
     }
 
-    /// Ends an object's activation; its servant goes when its running requests are done.
-    pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: Why) -> Result<(), PoaError> {
-        self.reserve_to_leave(id, why)?;
-        self.take_out(id, why)
+    /// Deactivates an object. Its servant is dropped when its running requests are done.
+    pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
+        self.begin_deactivation(id, why)?;
+        self.remove_object(id, why)
     }
 
     /// Makes the id of an active object busy.
-    fn reserve_to_leave(self: &Arc<Self>, id: &[u8], why: Why) -> Result<(), PoaError> {
+    fn begin_deactivation(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         loop {
-            let Some((_, servant)) = self.place_of(id) else { return Err(PoaError::ObjectNotActive) };
+            let Some((_, servant)) = self.find_location(id) else { return Err(PoaError::ObjectNotActive) };
             let mut tables = self.tables.lock();
             let goes = match tables.busy.get(id) {
                 None => {
-                    let leaving = Some(Leaving { servant, why });
-                    tables.busy.insert(id.into(), Busy { leaving, thread: 0, held: HeldList::default() });
+                    let leaving = Some(LeavingServant { servant, why });
+                    tables.busy.insert(id.into(), BusyId { leaving, thread: 0, held: ParkedRequests::default() });
                     return Ok(());
                 }
-                Some(busy) => busy.leaving.is_some() || busy.thread == this_thread(),
+                Some(busy) => busy.leaving.is_some() || busy.thread == thread_number(),
             };
             drop(tables);
-            // Whoever takes it out may be through with that.
-            self.let_go_of("Servant", || drop(servant));
+            // The removing thread may be done, which makes this the last reference.
+            self.drop_guarded("Servant", || drop(servant));
             if goes {
                 return Err(PoaError::ObjectNotActive);
             }
-            // Somebody is finding out that it is active.
+            // Another thread has reserved the id and will find that it is active.
             self.wait_for_object(id, None);
         }
     }
 
-    /// Takes the object out whose id has been made busy for that.
-    fn take_out(self: &Arc<Self>, id: &[u8], why: Why) -> Result<(), PoaError> {
-        // Before the id was busy, others may have taken it out, and put it in again.
-        let Some((place, servant)) = self.place_of(id) else {
-            self.give_back(id);
+    /// Removes an object whose id has been made busy for that.
+    fn remove_object(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
+        // Before the id was busy, other threads may have removed the object and activated another
+        // one.
+        let Some((place, servant)) = self.find_location(id) else {
+            self.release_id(id);
             return Err(PoaError::ObjectNotActive);
         };
         let before =
-            self.tables.lock().busy.get_mut(id).and_then(|busy| busy.leaving.replace(Leaving { servant, why }));
-        self.let_go_of("Servant", || drop(before));
+            self.tables.lock().busy.get_mut(id).and_then(|busy| busy.leaving.replace(LeavingServant { servant, why }));
+        self.drop_guarded("Servant", || drop(before));
         let taken = match place {
-            ObjectPlace::Own(place) => match self.objects.retire(place.slot, place.generation) {
-                Retired::Taken(active) => Some(active.servant),
-                Retired::Deferred => return Ok(()),
-                Retired::Stale => None,
+            ObjectLocation::Own(place) => match self.objects.retire(place.slot, place.generation) {
+                RetireResult::Taken(active) => Some(active.servant),
+                RetireResult::Deferred => return Ok(()),
+                RetireResult::Stale => None,
             },
-            ObjectPlace::Keyed(place) => {
+            ObjectLocation::Keyed(place) => {
                 let Ok(orb) = self.orb() else {
-                    self.give_back(id);
+                    self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // Before its end, which another thread may be through with at once; until then the busy id keeps the POA.
-                self.keyed.fetch_sub(1, Ordering::AcqRel);
-                match orb.adapters().leave(&self.key(id), place) {
-                    Retired::Taken(Entry::Object { servant, .. }) => Some(servant),
-                    Retired::Deferred => return Ok(()),
-                    Retired::Taken(_) | Retired::Stale => None,
+                // Counted before the removal, after which another thread may finish the
+                // deactivation at once. Until then the busy id keeps the POA alive.
+                self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
+                match orb.poa_table().remove(&self.object_key(id), place) {
+                    RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
+                    RetireResult::Deferred => return Ok(()),
+                    RetireResult::Taken(_) | RetireResult::Stale => None,
                 }
             }
         };
@@ -502,22 +509,22 @@ impl PoaCore {
             }
             None => {
                 debug_assert!(false, "nobody else changes an id that is busy");
-                self.give_back(id);
+                self.release_id(id);
                 Err(PoaError::ObjectNotActive)
             }
         }
     }
 
-    /// The last request on a deactivated object is done. Called under no lock.
+    /// Finishes a deactivation after the object's last request. Called without any lock.
     pub(super) fn finish_deactivation(self: &Arc<Self>, id: &[u8], servant: Servant) {
         if self.policies.threading == Threading::MainThread
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            // With the servant: nobody else is to be the last to let go of it.
+            // The servant moves along, so that no other thread drops the last reference.
             let (poa, id) = (Arc::clone(self), ObjectId::from(id));
             let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
-            if let Err(end) = orb.main_queue().push_end(end) {
+            if let Err(end) = orb.main_queue().push_deactivation(end) {
                 end();
             }
             return;
@@ -525,60 +532,63 @@ impl PoaCore {
         self.etherealize(id, servant);
     }
 
-    /// Lets a servant go, telling the servant activator.
+    /// Etherealizes the object, if required, and drops its servant.
     fn etherealize(self: &Arc<Self>, id: &[u8], servant: Servant) {
         let why = {
             let mut tables = self.tables.lock();
             tables.busy.get_mut(id).and_then(|busy| {
-                busy.thread = this_thread();
+                busy.thread = thread_number();
                 busy.leaving.as_ref().map(|leaving| leaving.why)
             })
         };
-        // With UNIQUE_ID the servant is free only when it is etherealized.
+        // Under UNIQUE_ID the servant becomes free only after its etherealization.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
-        let remaining = multiple && self.disclaim_servant(&servant);
-        if let (Some(Why { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =
+        let remaining = multiple && self.release_servant(&servant);
+        if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =
             (why, Option::clone(&self.servant_manager.load()))
         {
             let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());
-            let _frame = Upcall::enter_callback(self);
+            let _frame = UpcallScope::enter_callback(self);
             let (id, poa) = (ObjectId::from(id), Poa::from_core(Arc::clone(self)));
-            // A panic has been reported; for the rest it is ignored, as exceptions of etherealize are.
-            let _ = guarded(&poa, "ServantActivator", "etherealize", || {
+            // A panic has been reported. It is otherwise ignored, as the specification ignores
+            // exceptions of etherealize.
+            let _ = run_guarded(&poa, "ServantActivator", "etherealize", || {
                 activator.etherealize(&id, &poa, &servant, cleanup, remaining);
             });
         }
         if !multiple {
-            self.disclaim_servant(&servant);
+            self.release_servant(&servant);
         }
         let leaving = self.tables.lock().busy.get_mut(id).and_then(|busy| busy.leaving.take());
-        self.let_go_of("Servant", || drop((leaving, servant)));
-        self.give_back(id);
+        self.drop_guarded("Servant", || drop((leaving, servant)));
+        self.release_id(id);
     }
 
-    /// Ends the activation of every object.
-    pub(super) fn deactivate_all(self: &Arc<Self>, why: Why) {
-        let left = Left(self);
-        let own: Vec<Place> =
-            self.objects.iter().map(|active| Place { slot: active.index(), generation: active.generation() }).collect();
+    pub(super) fn deactivate_all(self: &Arc<Self>, why: DeactivationReason) {
+        let left = UnpinCheck(self);
+        let own: Vec<SlotId> = self
+            .objects
+            .iter()
+            .map(|active| SlotId { slot: active.index(), generation: active.generation() })
+            .collect();
         drop(left);
         for place in own {
-            // Those that somebody else deactivates meanwhile are no loss.
+            // An error means that another thread deactivates the object.
             let _ = self.deactivate(&place.to_octets(), why);
         }
-        if self.keyed.load(Ordering::Acquire) == 0 {
+        if self.keyed_objects.load(Ordering::Acquire) == 0 {
             return;
         }
         let Ok(orb) = self.orb() else { return };
-        for id in orb.adapters().ids_of(self) {
+        for id in orb.poa_table().ids_of(self) {
             let _ = self.deactivate(&id, why);
         }
     }
 }
 
-/// NO_RESOURCES: more objects than there can be.
+/// NO_RESOURCES: the maximum number of objects is active.
 #[cold]
-pub(super) fn full() -> SystemException {
+pub(super) fn too_many_objects() -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
 }
 
@@ -599,30 +609,30 @@ mod tests {
         }
     }
 
-    /// Between the look that finds an object active and the one under the busy id others may take it out and activate another one.
+    /// Other threads may replace an active object between its lookup and the reservation of its id.
     #[test]
-    fn who_was_late_takes_out_what_is_active_now_or_nothing() {
+    fn late_deactivation_removes_only_the_current_object() {
         let orb = crate::Orb::new().unwrap();
         let policies = PoaPolicies { id_assignment: IdAssignment::User, ..PoaPolicies::default() };
         let poa = orb.root_poa().create_poa("p", None, policies).unwrap();
         let (core, id) = (poa.core(), ObjectId::from("x"));
         let [before, now] = [(); 2].map(|()| Servant::new(Nothing));
-        let why = Why { cleanup: false, etherealize: true };
+        let why = DeactivationReason { cleanup: false, etherealize: true };
         let reserve_late = || {
-            let leaving = Some(Leaving { servant: before.clone(), why });
-            let busy = Busy { leaving, thread: 0, held: HeldList::default() };
+            let leaving = Some(LeavingServant { servant: before.clone(), why });
+            let busy = BusyId { leaving, thread: 0, held: ParkedRequests::default() };
             core.tables.lock().busy.insert(id.as_octets().into(), busy);
         };
         poa.activate_object_with_id(&id, &now).unwrap();
         reserve_late();
-        core.take_out(id.as_octets(), why).unwrap();
-        assert!(core.place_of(id.as_octets()).is_none() && core.tables.lock().busy.is_empty());
-        assert_eq!(core.keyed.load(Ordering::Acquire), 0);
+        core.remove_object(id.as_octets(), why).unwrap();
+        assert!(core.find_location(id.as_octets()).is_none() && core.tables.lock().busy.is_empty());
+        assert_eq!(core.keyed_objects.load(Ordering::Acquire), 0);
         // UNIQUE_ID: the servant that was active is free again.
         poa.activate_object_with_id(&id, &now).unwrap();
         poa.deactivate_object(&id).unwrap();
         reserve_late();
-        assert_eq!(core.take_out(id.as_octets(), why), Err(PoaError::ObjectNotActive));
-        assert_eq!((core.keyed.load(Ordering::Acquire), core.tables.lock().busy.len()), (0, 0));
+        assert_eq!(core.remove_object(id.as_octets(), why), Err(PoaError::ObjectNotActive));
+        assert_eq!((core.keyed_objects.load(Ordering::Acquire), core.tables.lock().busy.len()), (0, 0));
     }
 }

@@ -1,35 +1,38 @@
-//! The Portable Object Adapter: servants, objects, and which of them answers a request (CORBA 3.0.3, chapter 11).
+//! The Portable Object Adapter: servants, objects and the lookup of the servant for a request
+//! (CORBA 3.0.3, chapter 11).
 //!
-//! * `demux` leads from an object key to a servant; `hold` keeps requests that must wait for something.
-//! * `tree` makes and finds POAs, `destroy` ends them; `manager` lets requests in.
-//! * `activation` holds what the application calls; `map` is the active object map beneath it; `incarnation` calls servant
-//!   managers.
-//! * `local` is the way of a call that stays in the process.
+//! * `table` holds the POAs and keys of an ORB and finds the servant of an object key. `parked`
+//!   keeps requests that must wait.
+//! * `tree` creates and finds POAs, `destroy` ends them, `manager` admits their requests.
+//! * `activation` is the application's interface; `map` is the active object map beneath it.
+//!   `incarnation` calls servant managers.
+//! * `collocated` makes calls that stay in the process.
 //!
 //! # Invariants
-//! * A request finds its servant without a lock. Whoever finds it holds it, and the POA, until the upcall is over: a
-//!   deactivated object's servant is let go, and a destroyed POA's objects are etherealized, only when the last request is
-//!   done, by the thread that ran it. An entry of the POA's own part of the map stands for the POA too: a call within the process
-//!   that knows where its object is holds nothing else.
-//! * An object id is changed by one thread at a time: while it is, it is listed as busy (`map`), and
-//!   requests that need it are held there.
-//! * No lock of this module is held while the application's code runs, nor while an entry of a slot table is let go of,
-//!   because that may run such code. Locks are taken in the order children, tables, key index.
+//! * A request finds its servant without a lock, and pins the servant and the POA until the upcall
+//!   is over. The thread of the last request drops a deactivated object's servant, or etherealizes
+//!   a destroyed POA's objects. An entry in the POA's own part of the map pins the POA too: a
+//!   collocated call that knows its object's place pins nothing else.
+//! * One thread at a time changes an object id. Meantime the id is listed as busy (`map`), and
+//!   requests that need it are parked there.
+//! * No lock of this module is held while the application's code runs. Nor is one held while a slab
+//!   entry is released, because that may run such code. Locks are taken in the order children,
+//!   tables, key index.
 
 mod activation;
-mod demux;
+mod collocated;
 mod destroy;
 mod error;
-mod hold;
 mod incarnation;
 mod key;
-mod local;
 mod manager;
 mod map;
+mod parked;
 mod policies;
 mod real_time;
 mod serial;
 mod servant_manager;
+mod table;
 mod tree;
 
 use std::fmt;
@@ -37,28 +40,28 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::gate::Gate;
+use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::Mutex;
-use corelane_sys::published::Published;
-use corelane_sys::slots::SlotTable;
+use corelane_sys::rcu_cell::RcuCell;
+use corelane_sys::slab::GenerationalSlab;
 use corelane_wire::exception::minor;
 
-pub(crate) use demux::{Adapters, ClientPriority, Found, Located, Target, Wanted, no_such_object};
+pub(crate) use collocated::{CollocatedTarget, call_local, invoke_local, locate_local, send_local};
 pub use error::PoaError;
-pub(crate) use hold::{HELD, HELD_OCTETS, Held, Hold, Kept, Resume};
-pub(crate) use key::{Key, Place};
-pub(crate) use local::{Home, call_local, invoke_local, locate_local, send_local};
+pub(crate) use key::{ObjectKey, SlotId};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
+pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, ParkedRequest, ResumeOn, WaitFor};
 pub use policies::{
     IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
     RequestProcessing, ServantRetention, Threading,
 };
-pub(crate) use serial::this_thread;
+pub(crate) use serial::thread_number;
 pub use servant_manager::{
     AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,
 };
+pub(crate) use table::{ClientPriority, LocateResult, Lookup, LookupResult, PoaTable, UpcallTarget, no_such_object};
 
-use crate::current::Upcall;
+use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::main_thread;
 use crate::object::ObjectRef;
@@ -66,20 +69,19 @@ use crate::orb::Core;
 use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
-use map::{ActiveObject, Tables};
-use serial::Serial;
-use servant_manager::guarded;
-use tree::Family;
+use map::{ActiveObject, MapTables};
+use serial::SerialLock;
+use servant_manager::run_guarded;
+use tree::Children;
 
-/// Objects that one POA can have active.
-const MOST_OBJECTS: u32 = 1 << 26;
+const MAX_OBJECTS: u32 = 1 << 26;
 
-/// What tells the objects of a POA apart.
+/// Identifies an object within its POA.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(Box<[u8]>);
 
 impl ObjectId {
-    /// The octets.
+    /// Returns the octets of the id.
     #[must_use]
     pub fn as_octets(&self) -> &[u8] {
         &self.0
@@ -104,97 +106,105 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A POA; clones are the same POA. It does not keep its ORB alive.
+/// A POA. Clones are the same POA. It does not keep its ORB alive.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,
 }
 
-/// Why requests of a POA take the long way; none of these, and the manager active: the short one.
-mod detour {
-    /// Its thread policy asks for it.
-    pub(super) const THREADING: u8 = 1;
-    /// The adapter activator that made it has not returned.
-    pub(super) const FRESH: u8 = 2;
-    /// It is being destroyed.
-    pub(super) const ENDING: u8 = 4;
+/// Reasons for the slow path of a POA's requests. Without any, and with an active manager, requests
+/// take the fast path.
+mod slow_path {
+    /// The POA's thread policy requires it.
+    pub(super) const THREAD_POLICY: u8 = 1;
+    /// The adapter activator that created the POA has not returned.
+    pub(super) const ACTIVATING: u8 = 2;
+    pub(super) const DESTROYING: u8 = 4;
 }
 
-/// How far a POA's life has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum PoaPhase {
     Alive,
     /// `destroy` was called; requests still run, or children live.
-    Ending,
-    /// Objects are being deactivated, and there will be no new ones.
-    Sweeping,
-    /// The last of them are on their way out.
+    Destroying,
+    /// Objects are being deactivated, and no new ones are accepted.
+    Deactivating,
+    /// The last deactivations are running.
     Closing,
     Dead,
 }
 
-/// What a POA is made of.
 pub(crate) struct PoaCore {
     orb: Weak<Core>,
-    /// That of the ORB.
     pub(crate) stamp: u64,
-    pub(crate) place: Place,
+    pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// Bits of [`detour`].
-    detour: AtomicU8,
+    /// Bits of [`slow_path`]. Changed with AcqRel; the fast path reads them with Relaxed, others
+    /// with Acquire.
+    slow_path: AtomicU8,
     policies: PoaPolicies,
-    /// Active objects whose ids are their places.
-    objects: SlotTable<ActiveObject>,
-    /// What the keys of its objects begin with; the id follows.
+    /// Active objects whose ids are their slots.
+    objects: GenerationalSlab<ActiveObject>,
+    /// Beginning of the keys of the POA's objects; the object id follows.
     key_prefix: Box<[u8]>,
     name: String,
     path: Box<[u8]>,
     parent: Option<Weak<PoaCore>>,
-    life: AtomicU8,
-    /// Active objects in the ORB's table of keys.
-    keyed: AtomicUsize,
-    tables: Mutex<Tables>,
-    family: Mutex<Family>,
-    /// Opened when an id or a child is not busy any more, and when the POA's life goes on.
-    changed: Gate,
-    default_servant: Published<Option<Servant>>,
-    servant_manager: Published<Option<ServantManager>>,
-    serial: Serial,
-    /// References made without an object, and persistent system ids.
+    phase: AtomicU8,
+    /// Number of active objects in the ORB's table of keys. Changed with AcqRel, read with Acquire.
+    keyed_objects: AtomicUsize,
+    tables: Mutex<MapTables>,
+    children: Mutex<Children>,
+    /// Notified when an id or child is no longer busy, and when the POA's phase changes.
+    changed: EventCount,
+    default_servant: RcuCell<Option<Servant>>,
+    servant_manager: RcuCell<Option<ServantManager>>,
+    serial: SerialLock,
+    /// Number of ids made for references without an object, and of persistent system ids. Relaxed.
     ids: AtomicU64,
-    /// When it was made, in nanoseconds since 1970: makes persistent system ids unique from run to run.
-    born: u64,
-    /// What real-time policies make of it.
+    /// Time of creation in nanoseconds since 1970. Makes persistent system ids unique across runs.
+    created_at: u64,
     rt: Option<RtPoa>,
-    /// Destruction: children that live, one for running requests that hold the POA, one for those that hold its objects, one for the caller.
-    remaining: AtomicUsize,
-    /// Destruction: nobody has held an object any more.
-    objects_free: AtomicBool,
-    /// Destruction: whether objects are etherealized.
+    /// Number of conditions that destruction waits for, changed with AcqRel. There is one for each
+    /// living child, one for requests that pin the POA, one for requests that pin its objects, and
+    /// one for the caller of `destroy`.
+    destruction_blockers: AtomicUsize,
+    /// During destruction: true once no thread pins an object. Swapped with AcqRel.
+    objects_unused: AtomicBool,
+    /// During destruction: objects are etherealized.
     etherealizes: AtomicBool,
 }
 
 impl PoaCore {
+    /// Returns true if the POA has objects, a default servant or a servant manager.
+    fn has_servants(&self) -> bool {
+        !self.objects.is_empty()
+            || self.keyed_objects.load(Ordering::Acquire) > 0
+            || self.default_servant.load().is_some()
+            || self.servant_manager.load().is_some()
+    }
+
     fn orb(&self) -> Result<Arc<Core>, SystemException> {
         self.orb
             .upgrade()
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Waits until `over`; false past the deadline.
+    /// Waits until `over` returns true. Returns false past the deadline.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
-        main_thread::wait_at(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
+        main_thread::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }
 
-    /// Those who [wait](Self::wait_until) look again.
-    fn has_changed(&self) {
-        main_thread::open(&self.orb, &self.changed);
+    /// Wakes the threads in [`wait_until`](Self::wait_until).
+    fn notify_changed(&self) {
+        main_thread::notify(&self.orb, &self.changed);
     }
 
-    /// Lets go of what the application gave. What that calls back cannot wait for the ORB, which waits for it, and its panic ends here.
-    pub(crate) fn let_go_of(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
-        let _frame = Upcall::enter_callback(self);
-        let _ = guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
+    /// Drops what the application gave. The drop runs as a callback: it cannot wait for the ORB,
+    /// which waits for it, and its panic is caught.
+    pub(crate) fn drop_guarded(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
+        let _frame = UpcallScope::enter_callback(self);
+        let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
     }
 
     pub(crate) fn orb_handle(&self) -> &Weak<Core> {
@@ -217,61 +227,60 @@ impl PoaCore {
         self.policies.lifespan == Lifespan::Persistent
     }
 
-    /// Whether ids of active objects are places in `objects`.
-    fn has_places(&self) -> bool {
+    /// Returns true if ids of active objects are slots in `objects`.
+    fn ids_are_slots(&self) -> bool {
         !self.is_persistent() && self.policies.id_assignment == IdAssignment::System
     }
 
-    fn life(&self) -> Life {
-        match self.life.load(Ordering::Acquire) {
-            0 => Life::Alive,
-            1 => Life::Ending,
-            2 => Life::Sweeping,
-            3 => Life::Closing,
-            _ => Life::Dead,
+    fn phase(&self) -> PoaPhase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => PoaPhase::Alive,
+            1 => PoaPhase::Destroying,
+            2 => PoaPhase::Deactivating,
+            3 => PoaPhase::Closing,
+            _ => PoaPhase::Dead,
         }
     }
 
-    fn detours(&self) -> u8 {
-        self.detour.load(Ordering::Acquire)
+    fn slow_path_reasons(&self) -> u8 {
+        self.slow_path.load(Ordering::Acquire)
     }
 
-    /// Whether requests may take the short way.
     #[inline]
-    fn is_open(&self) -> bool {
-        self.detour.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
+    fn has_fast_path(&self) -> bool {
+        self.slow_path.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
     }
 
-    /// OBJECT_NOT_EXIST 4 unless the POA lives.
+    /// Returns OBJECT_NOT_EXIST 4 unless the POA is alive.
     fn check_alive(&self) -> Result<(), SystemException> {
-        if self.life() == Life::Alive { Ok(()) } else { Err(destroyed()) }
+        if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }
 
-    /// The same, for questions that a POA answers as long as its requests run.
+    /// Returns OBJECT_NOT_EXIST 4 if the POA is dead. For operations that a POA supports while its
+    /// requests run.
     fn check_not_dead(&self) -> Result<(), SystemException> {
-        if self.life() == Life::Dead { Err(destroyed()) } else { Ok(()) }
+        if self.phase() == PoaPhase::Dead { Err(destroyed_error()) } else { Ok(()) }
     }
 
-    /// The key of an object.
-    fn key(&self, id: &[u8]) -> Vec<u8> {
+    fn object_key(&self, id: &[u8]) -> Vec<u8> {
         [&*self.key_prefix, id].concat()
     }
 
-    /// A reference to an object, active or not.
+    /// Returns a reference to an object, active or not.
     pub(crate) fn reference(self: &Arc<Self>, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
-        let (orb, key) = (self.orb()?, self.key(id));
+        let (orb, key) = (self.orb()?, self.object_key(id));
         let hints = self.is_persistent() && self.policies.key_hints == KeyHints::Slots;
-        let slot = if hints { orb.adapters().find_object(&key).map(|entry| entry.index()) } else { None };
-        let key = slot.map(|slot| Key::Hinted { slot, key: &key }.to_octets()).unwrap_or(key);
+        let slot = if hints { orb.poa_table().find_object(&key).map(|entry| entry.index()) } else { None };
+        let key = slot.map(|slot| ObjectKey::Hinted { slot, key: &key }.to_octets()).unwrap_or(key);
         Ok(match &self.rt {
             None => orb.make_reference(type_id, &key),
-            Some(rt) => rt.reference(&orb, type_id, &key, self.priority_of(id)),
+            Some(rt) => rt.make_reference_to(&orb, type_id, &key, self.priority_of(id)),
         })
     }
 }
 
 #[cold]
-fn destroyed() -> SystemException {
+fn destroyed_error() -> SystemException {
     SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::ADAPTER_INACTIVE, Completion::No)
         .because("the POA has been destroyed")
 }
@@ -285,37 +294,37 @@ impl Poa {
         &self.core
     }
 
-    /// The name given at creation.
+    /// Returns the name given at creation.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.name
     }
 
-    /// The POA that this one is a child of; `None` for the root POA.
+    /// Returns the POA's parent; `None` for the root POA.
     #[must_use]
     pub fn parent(&self) -> Option<Poa> {
         self.core.parent.as_ref().and_then(Weak::upgrade).map(Poa::from_core)
     }
 
-    /// What tells the POA apart from all others of its ORB, past ones too.
+    /// Returns an id unique among all POAs of the ORB, including past ones.
     #[must_use]
     pub fn id(&self) -> Vec<u8> {
-        [&self.core.stamp.to_be_bytes()[..], &self.core.place.to_octets()].concat()
+        [&self.core.stamp.to_be_bytes()[..], &self.core.slot_id.to_octets()].concat()
     }
 
-    /// The policies, which never change.
+    /// Returns the policies, which never change.
     #[must_use]
     pub fn policies(&self) -> &PoaPolicies {
         &self.core.policies
     }
 
-    /// The real-time policies, those inherited from the ORB among them; `None` without any.
+    /// Returns the real-time policies, with those inherited from the ORB; `None` without any.
     #[must_use]
     pub fn rt_policies(&self) -> Option<&RtPolicies> {
         self.core.rt.as_ref().map(|rt| &rt.policies)
     }
 
-    /// The manager that lets requests in.
+    /// Returns the manager that admits the POA's requests.
     #[must_use]
     pub fn manager(&self) -> &PoaManager {
         &self.core.manager
@@ -342,7 +351,7 @@ impl fmt::Debug for PoaCore {
     }
 }
 
-/// The user's page about POAs; its examples are tests.
+/// The users' page about POAs; its examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/poa.md")]
 mod user_page {}

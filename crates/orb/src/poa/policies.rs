@@ -1,6 +1,7 @@
-//! The seven policies of every POA and which of them go together (CORBA 3.0.3, sections 11.2.3 and 11.3.8).
+//! The seven policies of every POA and their valid combinations (CORBA 3.0.3, sections 11.2.3 and
+//! 11.3.8).
 
-/// Which threads run requests of the POA.
+/// The threads that run requests of the POA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Threading {
     /// Any thread of the pool, several at a time.
@@ -12,17 +13,17 @@ pub enum Threading {
     MainThread,
 }
 
-/// Whether references outlive the process.
+/// The lifetime of the POA's references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Lifespan {
-    /// References die with the POA.
+    /// References become invalid with the POA.
     #[default]
     Transient,
     /// References stay valid for a POA of the same name in a later process at the same address.
     Persistent,
 }
 
-/// Whether a servant may incarnate several objects.
+/// The number of objects that one servant may incarnate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IdUniqueness {
     /// One object for each servant.
@@ -32,49 +33,50 @@ pub enum IdUniqueness {
     Multiple,
 }
 
-/// Who makes object ids.
+/// The source of object ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IdAssignment {
-    /// The application.
+    /// The application chooses ids.
     User,
-    /// The POA.
+    /// The POA makes ids.
     #[default]
     System,
 }
 
-/// Whether using a servant as a reference activates it.
+/// The activation of a servant that is used as a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ImplicitActivation {
-    /// It does.
+    /// The use activates the servant.
     Implicit,
-    /// It must be activated explicitly.
+    /// The application must activate the servant explicitly.
     #[default]
     Explicit,
 }
 
-/// Whether the POA keeps active servants in a map.
+/// The retention of active servants in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServantRetention {
-    /// It does.
+    /// The POA keeps active servants in its active object map.
     #[default]
     Retain,
     /// Every request asks the default servant or the servant locator.
     NonRetain,
 }
 
-/// What happens to requests for objects that are not in the map.
+/// The treatment of requests for objects that are not in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RequestProcessing {
-    /// They are refused with OBJECT_NOT_EXIST.
+    /// Such requests are refused with OBJECT_NOT_EXIST.
     #[default]
     ActiveObjectMapOnly,
-    /// The default servant gets them.
+    /// The default servant serves them.
     DefaultServant,
     /// The servant manager is asked for a servant.
     ServantManager,
 }
 
-/// The policies of a POA; [`PoaPolicies::default`] is what `create_POA` uses for what is not given.
+/// The policies of a POA. [`PoaPolicies::default`] has the values that `create_POA` uses for
+/// policies not given.
 ///
 /// # Examples
 /// ```
@@ -98,35 +100,38 @@ pub struct PoaPolicies {
     pub servant_retention: ServantRetention,
     /// RequestProcessingPolicy (22).
     pub request_processing: RequestProcessing,
-    /// What a panicking servant does to its object.
+    /// Treatment of an object whose servant panicked.
     pub on_panic: OnPanic,
-    /// What persistent keys say besides what the object is.
+    /// Hints in persistent keys.
     pub key_hints: KeyHints,
 }
 
-/// Whether references of persistent POAs say where their object is in memory. No effect on transient ones, which always do.
+/// Slot hints in the references of persistent POAs. No effect on transient ones, whose keys always
+/// have a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyHints {
-    /// They do not: the key of an object is the same in every run, and is found by hashing it.
+    /// No hint: the key of an object is equal in every run and is found by hashing.
     #[default]
     None,
-    /// References of active objects carry the object's slot, where the server looks first (active demultiplexing). A slot that has
-    /// become another object's costs one comparison, and references stay valid from run to run all the same; but two of them
-    /// to one object may differ, and then count as not equivalent.
+    /// References of active objects carry the object's slot, where the server looks first (active
+    /// demultiplexing). If another object has the slot, this costs one comparison; references stay
+    /// valid from run to run. Two references to one object may differ, and then do not count as
+    /// equivalent.
     Slots,
 }
 
-/// What happens to an object whose servant panicked (the caller gets UNKNOWN, COMPLETED_MAYBE in any case).
+/// Treatment of an object whose servant panicked. The caller gets UNKNOWN, COMPLETED_MAYBE in any
+/// case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnPanic {
-    /// It stays active.
+    /// The object stays active.
     #[default]
     Keep,
-    /// It is deactivated.
+    /// The object is deactivated.
     Deactivate,
 }
 
-/// The place of a policy in the list of [`PoaPolicies::LIST`], as InvalidPolicy reports it.
+/// The index of a policy in [`PoaPolicies::LIST`], as reported in InvalidPolicy.
 pub type PolicyIndex = u16;
 
 impl PoaPolicies {
@@ -143,7 +148,7 @@ impl PoaPolicies {
         key_hints: KeyHints::None,
     };
 
-    /// The order in which the indices of InvalidPolicy count, which is the order of the policy types.
+    /// Policy names by the index in InvalidPolicy, in the order of the policy types.
     pub const LIST: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
@@ -160,10 +165,10 @@ impl PoaPolicies {
         "PriorityBandedConnectionPolicy",
     ];
 
-    /// Whether the policies go together.
+    /// Checks that the policies are a valid combination.
     ///
     /// # Errors
-    /// The index into [`PoaPolicies::LIST`] of the policy that does not go with the others.
+    /// The index into [`PoaPolicies::LIST`] of the policy that conflicts with the others.
     pub fn check(&self) -> Result<(), PolicyIndex> {
         let retains = self.servant_retention == ServantRetention::Retain;
         match self.request_processing {
@@ -183,9 +188,10 @@ impl PoaPolicies {
 mod tests {
     use super::*;
 
-    /// The rules of CORBA 3.0.3, section 11.3.8, one by one, over all 2^6 combinations that matter.
+    /// Checks the rules of CORBA 3.0.3, section 11.3.8, over all combinations of the five policies
+    /// concerned.
     #[test]
-    fn every_combination_is_judged_by_the_rules() {
+    fn policy_check_matches_the_rules_for_every_combination() {
         let mut legal = 0;
         for uniqueness in [IdUniqueness::Unique, IdUniqueness::Multiple] {
             for assignment in [IdAssignment::User, IdAssignment::System] {
@@ -217,12 +223,13 @@ mod tests {
                 }
             }
         }
-        // The list of poa.md: 6 with AOM only, 6 with a manager, 3 with a default servant; NON_RETAIN: 2 and 4.
+        // As listed in poa.md: 6 with AOM only, 6 with a manager, 3 with a default servant;
+        // NON_RETAIN: 2 and 4.
         assert_eq!(legal, 6 + 6 + 3 + 2 + 4);
     }
 
     #[test]
-    fn the_root_policies_are_legal() {
+    fn root_policies_are_valid() {
         assert_eq!(PoaPolicies::ROOT.check(), Ok(()));
     }
 }

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use corelane_sched::{Priority, PriorityBand};
 
-use super::{ObjectId, Place, Poa, PoaCore, PoaError};
+use super::{ObjectId, Poa, PoaCore, PoaError, SlotId};
 use crate::object::ObjectRef;
 use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
 
 impl Poa {
-    /// [`activate_object`](Self::activate_object) for an object with a priority of its own.
+    /// Activates an object with its own priority, like [`activate_object`](Self::activate_object).
     ///
     /// # Errors
-    /// Those of `activate_object`; [`PoaError::WrongPolicy`] unless priorities are server declared, and with
-    /// IMPLICIT_ACTIVATION; BAD_PARAM for a priority out of range, or that no lane or band has.
+    /// As for `activate_object`; [`PoaError::WrongPolicy`] unless priorities are server declared,
+    /// and with IMPLICIT_ACTIVATION; BAD_PARAM for a priority out of range, or that no lane or band
+    /// has.
     pub fn activate_object_with_priority(&self, servant: &Servant, priority: i16) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let priority = core.declaring()?.check_priority(priority)?;
@@ -22,11 +23,13 @@ impl Poa {
         core.activate_new(servant, Some(priority))
     }
 
-    /// [`activate_object_with_id`](Self::activate_object_with_id) for an object with a priority of its own.
+    /// Activates the object `id` with its own priority, like
+    /// [`activate_object_with_id`](Self::activate_object_with_id).
     ///
     /// # Errors
-    /// Those of `activate_object_with_id` and of [`activate_object_with_priority`](Self::activate_object_with_priority);
-    /// BAD_INV_ORDER 18 if the object has another priority.
+    /// As for `activate_object_with_id` and
+    /// [`activate_object_with_priority`](Self::activate_object_with_priority); BAD_INV_ORDER 18 if
+    /// the object has another priority.
     pub fn activate_object_with_id_and_priority(
         &self,
         id: &ObjectId,
@@ -42,10 +45,12 @@ impl Poa {
         self.activate_object_with_id(id, servant)
     }
 
-    /// [`create_reference`](Self::create_reference) to an object with a priority of its own.
+    /// Creates a reference to an object with its own priority, like
+    /// [`create_reference`](Self::create_reference).
     ///
     /// # Errors
-    /// Those of `create_reference` and of [`activate_object_with_priority`](Self::activate_object_with_priority).
+    /// As for `create_reference` and
+    /// [`activate_object_with_priority`](Self::activate_object_with_priority).
     pub fn create_reference_with_priority(&self, repository_id: &str, priority: i16) -> Result<ObjectRef, PoaError> {
         let core = &self.core;
         let rt = core.declaring()?;
@@ -57,10 +62,11 @@ impl Poa {
         Ok(core.reference(&id, repository_id)?)
     }
 
-    /// [`create_reference_with_id`](Self::create_reference_with_id) to an object with a priority of its own.
+    /// Creates a reference to the object `id` with its own priority, like
+    /// [`create_reference_with_id`](Self::create_reference_with_id).
     ///
     /// # Errors
-    /// Those of `create_reference_with_id` and of
+    /// As for `create_reference_with_id` and
     /// [`activate_object_with_id_and_priority`](Self::activate_object_with_id_and_priority).
     pub fn create_reference_with_id_and_priority(
         &self,
@@ -79,24 +85,24 @@ impl Poa {
 }
 
 impl PoaCore {
-    /// WrongPolicy unless objects may have priorities of their own.
+    /// Returns the real-time part, or WrongPolicy unless objects may have their own priorities.
     fn declaring(&self) -> Result<&RtPoa, PoaError> {
         self.rt.as_ref().filter(|rt| rt.is_server_declared() && !self.is_implicit()).ok_or(PoaError::WrongPolicy)
     }
 
-    /// Whether connections can carry this band to the POA's objects; `None` without priorities.
-    pub(crate) fn carries(&self, band: PriorityBand) -> Option<bool> {
-        self.rt.as_ref()?.carries(band)
+    /// Returns true if connections can carry this band to the POA's objects; `None` without
+    /// priorities.
+    pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
+        self.rt.as_ref()?.can_carry_band(band)
     }
 
-    /// The priority of an object's own.
     pub(super) fn priority_of(self: &Arc<Self>, id: &[u8]) -> Option<Priority> {
-        if self.has_places()
+        if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
-            && let Some(active) = self.own(Place::from_octets(octets))
+            && let Some(active) = self.own_object(SlotId::from_octets(octets))
         {
             return active.priority;
         }
-        self.rt.as_ref()?.assigned(id)
+        self.rt.as_ref()?.object_priority(id)
     }
 }

@@ -1,11 +1,11 @@
-//! One thread at a time, which may come again: the SINGLE_THREAD model (CORBA 3.0.3, section 11.3.7.1).
+//! A re-entrant lock for the SINGLE_THREAD model (CORBA 3.0.3, section 11.3.7.1).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::lock::{PiCondvar, PiMutex, Scope};
 
-/// What tells threads apart: never 0, never the same for two threads.
-pub(crate) fn this_thread() -> u64 {
+/// Returns a number that identifies the calling thread: never 0, never reused.
+pub(crate) fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static OWN: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -13,46 +13,47 @@ pub(crate) fn this_thread() -> u64 {
     OWN.with(|own| *own)
 }
 
-/// The right to run something of a POA.
+/// The lock that serializes the upcalls of a POA.
 #[derive(Debug)]
-pub(crate) struct Serial {
-    /// Requests of every priority pass here, and the most urgent of those that wait comes next.
+pub(crate) struct SerialLock {
+    /// The lock's state. Requests of every priority pass here; the waiter with the highest priority
+    /// comes next.
     state: PiMutex<State>,
     free: PiCondvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// 0: nobody.
+    /// Number of the owning thread; 0 for none.
     owner: u64,
-    /// Of the owner's turns inside one another.
+    /// Number of nested locks that the owner holds.
     depth: usize,
 }
 
-/// The calling thread's turn; it ends when dropped.
+/// The calling thread's hold on the lock, released on drop.
 #[must_use = "the turn ends at once"]
 #[derive(Debug)]
-pub(crate) struct SerialTurn<'a>(&'a Serial);
+pub(crate) struct SerialGuard<'a>(&'a SerialLock);
 
-impl Serial {
+impl SerialLock {
     pub(crate) fn new() -> Self {
-        Serial { state: PiMutex::new("single thread model", Scope::Orb, State::default()), free: PiCondvar::new() }
+        SerialLock { state: PiMutex::new("single thread model", Scope::Orb, State::default()), free: PiCondvar::new() }
     }
 
-    /// Waits until no other thread has the turn.
-    pub(crate) fn enter(&self) -> SerialTurn<'_> {
-        let me = this_thread();
+    /// Waits until no other thread holds the lock, and takes it.
+    pub(crate) fn enter(&self) -> SerialGuard<'_> {
+        let me = thread_number();
         let mut state = self.state.lock();
         while state.owner != 0 && state.owner != me {
             state = self.free.wait(state);
         }
         state.owner = me;
         state.depth += 1;
-        SerialTurn(self)
+        SerialGuard(self)
     }
 }
 
-impl Drop for SerialTurn<'_> {
+impl Drop for SerialGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.depth -= 1;
@@ -71,8 +72,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_may_come_again_and_others_wait() {
-        let serial = Serial::new();
+    fn serial_lock_is_reentrant_and_excludes_other_threads() {
+        let serial = SerialLock::new();
         let inside = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {

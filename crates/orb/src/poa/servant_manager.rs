@@ -1,5 +1,5 @@
-//! Servant managers and adapter activators: the application's answers to "who serves this?" (CORBA 3.0.3, sections 11.3.4
-//! to 11.3.6).
+//! Servant managers and adapter activators: the application supplies servants and POAs on demand
+//! (CORBA 3.0.3, sections 11.3.4 to 11.3.6).
 
 use std::any::Any;
 use std::fmt;
@@ -10,11 +10,11 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// Why a servant manager gave no servant.
+/// The reason why a servant manager gave no servant.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServantManagerError {
-    /// ForwardRequest: the object is elsewhere, and the client is sent there.
+    /// ForwardRequest: the object is elsewhere, and the client is forwarded there.
     Forward(ObjectRef),
     /// A system exception for the client.
     System(SystemException),
@@ -37,33 +37,36 @@ impl fmt::Display for ServantManagerError {
 
 impl std::error::Error for ServantManagerError {}
 
-/// What a servant manager answers. `Ok(None)` is a null servant, which the client sees as OBJ_ADAPTER 7; an object that does
-/// not exist is OBJECT_NOT_EXIST, raised: `Err(ServantManagerError::no_such_object())`.
+/// The result of a servant manager. `Ok(None)` is a null servant, which the client sees as
+/// OBJ_ADAPTER 7. For an object that does not exist, return
+/// `Err(ServantManagerError::no_such_object())`, which is OBJECT_NOT_EXIST.
 pub type ServantResult<T> = Result<T, ServantManagerError>;
 
 impl ServantManagerError {
-    /// OBJECT_NOT_EXIST 2: there is no such object.
+    /// Returns OBJECT_NOT_EXIST 2: there is no such object.
     #[must_use]
     pub fn no_such_object() -> Self {
         ServantManagerError::System(super::no_such_object())
     }
 }
 
-/// Makes servants when they are first needed, for POAs with RETAIN and USE_SERVANT_MANAGER.
+/// Creates servants on first use, for POAs with RETAIN and USE_SERVANT_MANAGER.
 ///
-/// For one object, `incarnate` and `etherealize` never overlap, and a new servant is made only after the old one is gone.
-/// Different objects are looked after by several threads at once, unless the POA has SINGLE_THREAD.
+/// For one object, `incarnate` and `etherealize` never overlap, and a new servant is requested only
+/// after the old one is gone. Several threads may call it at once for different objects, unless the
+/// POA has SINGLE_THREAD.
 pub trait ServantActivator: Send + Sync + 'static {
-    /// A servant for the object `id`, which then stays in the active object map. In a UNIQUE_ID POA a servant that is active
-    /// already gets the client OBJ_ADAPTER 5.
+    /// Returns a servant for the object `id`, which then stays in the active object map. In a
+    /// UNIQUE_ID POA, a servant that is already active gives the client OBJ_ADAPTER 5.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no servant.
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>>;
 
-    /// The object `id` has been deactivated and no request runs on it any more. `cleanup_in_progress` says that its POA is
-    /// being destroyed or its manager deactivated; `remaining_activations`, that the servant still stands for other objects
-    /// of the POA. A panic is reported and otherwise ignored.
+    /// Called after the last request of a deactivated object. `cleanup_in_progress` is true if its
+    /// POA is being destroyed or its manager deactivated. `remaining_activations` is true if the
+    /// servant still incarnates other objects of the POA. A panic is reported and otherwise
+    /// ignored.
     fn etherealize(
         &self,
         id: &ObjectId,
@@ -74,24 +77,26 @@ pub trait ServantActivator: Send + Sync + 'static {
     );
 }
 
-/// What a servant locator takes from `preinvoke` to `postinvoke`. `Box::new(())` allocates nothing.
+/// A value that a servant locator passes from `preinvoke` to `postinvoke`. `Box::new(())` allocates
+/// nothing.
 pub type Cookie = Box<dyn Any + Send>;
 
-/// Finds a servant for every single request, for POAs with NON_RETAIN and USE_SERVANT_MANAGER.
+/// Supplies a servant for every single request, for POAs with NON_RETAIN and USE_SERVANT_MANAGER.
 ///
-/// `preinvoke`, the operation and `postinvoke` run in one thread, exactly paired: `postinvoke` also runs after an operation
-/// that failed, and does not after a `preinvoke` that did.
+/// `preinvoke`, the operation and `postinvoke` run on one thread, in exact pairs. `postinvoke` also
+/// runs after a failed operation, but not after a failed `preinvoke`.
 pub trait ServantLocator: Send + Sync + 'static {
-    /// A servant for this request. `operation` is the name on the wire: `_get_x` for an attribute, `_is_a` too.
+    /// Returns a servant for this request. `operation` is the name on the wire: `_get_x` for an
+    /// attribute, also `_is_a`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no servant.
     fn preinvoke(&self, id: &ObjectId, poa: &Poa, operation: &str) -> ServantResult<(Option<Servant>, Cookie)>;
 
-    /// The request is done.
+    /// Called when the request is done.
     ///
     /// # Errors
-    /// An exception that replaces the outcome of the operation.
+    /// An exception that replaces the result of the operation.
     fn postinvoke(
         &self,
         id: &ObjectId,
@@ -120,37 +125,38 @@ impl fmt::Debug for ServantManager {
     }
 }
 
-/// Makes child POAs when they are first needed.
+/// Creates child POAs on first use.
 pub trait AdapterActivator: Send + Sync + 'static {
-    /// `parent` has no child `name`: makes it, with [`Poa::create_poa`], and says whether it did. Requests for the new POA
-    /// wait until this returns. Never called twice at a time for one parent and name.
+    /// Creates the missing child `name` of `parent` with [`Poa::create_poa`], and returns true if
+    /// it did. Requests for the new POA wait until this returns. Calls for one parent and name
+    /// never overlap.
     ///
     /// # Errors
-    /// An exception is OBJ_ADAPTER 1 for whoever asked for the POA.
+    /// The caller that asked for the POA gets OBJ_ADAPTER 1.
     fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException>;
 }
 
-/// A servant that a locator gave for one request, and what is needed to give it back.
-pub(crate) struct Lent {
+/// A servant that a locator lent for one request, and what is needed to return it.
+pub(crate) struct LocatorServant {
     pub(crate) locator: Arc<dyn ServantLocator>,
     pub(crate) id: ObjectId,
     pub(crate) poa: Poa,
     pub(crate) cookie: std::cell::Cell<Option<Cookie>>,
 }
 
-impl Lent {
-    /// Calls `postinvoke`, once.
+impl LocatorServant {
+    /// Calls `postinvoke`, at most once.
     pub(crate) fn postinvoke(&self, operation: &[u8], servant: &Servant) -> Result<(), SystemException> {
         let Some(cookie) = self.cookie.take() else { return Ok(()) };
         let operation = String::from_utf8_lossy(operation);
         let postinvoke = || self.locator.postinvoke(&self.id, &self.poa, &operation, cookie, servant);
-        guarded(&self.poa, "ServantLocator", "postinvoke", postinvoke)
+        run_guarded(&self.poa, "ServantLocator", "postinvoke", postinvoke)
             .unwrap_or_else(|| Err(SystemException::new(Kind::Unknown, 0, Completion::Maybe)))
     }
 }
 
-/// Runs a callback of the application; `None` if it panicked, which is reported.
-pub(crate) fn guarded<T>(
+/// Runs a callback of the application. Returns `None` if it panicked, which is reported.
+pub(crate) fn run_guarded<T>(
     poa: &Poa,
     interface: &'static str,
     operation: &str,
@@ -160,7 +166,7 @@ pub(crate) fn guarded<T>(
         Ok(result) => Some(result),
         Err(panic) => {
             if let Ok(core) = poa.core().orb() {
-                crate::server::request::report_panic(&core, interface, operation, &*panic);
+                crate::server::request::report_panic(&core, interface, operation.as_bytes(), &*panic);
             }
             None
         }

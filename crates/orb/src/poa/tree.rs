@@ -1,99 +1,102 @@
-//! The tree of POAs: making, finding, and having adapter activators make them (CORBA 3.0.3, section 11.3.8).
+//! The tree of POAs: creation, lookup, and creation on demand by adapter activators (CORBA 3.0.3,
+//! section 11.3.8).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::gate::Gate;
+use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::published::Published;
-use corelane_sys::slots::SlotTable;
+use corelane_sys::rcu_cell::RcuCell;
+use corelane_sys::slab::GenerationalSlab;
 use corelane_wire::exception::minor;
 
-use super::demux::{Adapters, not_active};
 use super::error::PoaError;
-use super::hold::{Held, HeldList, Hold, Kept};
-use super::key::{self, Key, LONGEST_PATH};
-use super::map::{ActiveObject, Tables};
-use super::serial::Serial;
-use super::servant_manager::{AdapterActivator, guarded};
+use super::key::{self, MAX_PATH_LEN, ObjectKey};
+use super::map::{ActiveObject, MapTables};
+use super::parked::{ParkResult, ParkedRequest, ParkedRequests, WaitFor};
+use super::serial::SerialLock;
+use super::servant_manager::{AdapterActivator, run_guarded};
+use super::table::{PoaTable, inactive_manager_result};
 use super::{
-    Life, MOST_OBJECTS, ManagerState, Place, Poa, PoaCore, PoaManager, PoaManagerFactory, PoaPolicies, Threading,
-    detour, this_thread,
+    MAX_OBJECTS, ManagerState, Poa, PoaCore, PoaManager, PoaManagerFactory, PoaPhase, PoaPolicies, SlotId, Threading,
+    slow_path, thread_number,
 };
-use crate::current::Upcall;
+use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
+use crate::rt::pool::enable_rt;
 
-/// The children of a POA.
 #[derive(Default)]
-pub(super) struct Family {
-    /// In the order of their names.
-    pub(super) children: Vec<Arc<PoaCore>>,
-    /// What the adapter activator is being asked for: few, one for each time that it runs.
-    arriving: Vec<Arriving>,
+pub(super) struct Children {
+    /// Children in the order of their names.
+    pub(super) list: Vec<Arc<PoaCore>>,
+    /// Children that the adapter activator is creating, one for each of its running calls.
+    pending: Vec<PendingChild>,
     pub(super) activator: Option<Arc<dyn AdapterActivator>>,
 }
 
-impl Family {
-    /// Where the child of this name is, or else belongs.
-    fn place_of(&self, name: &str) -> Result<usize, usize> {
-        self.children.binary_search_by(|child| child.name.as_str().cmp(name))
+impl Children {
+    /// Returns the position of the child with this name, or the position for its insertion.
+    fn position(&self, name: &str) -> Result<usize, usize> {
+        self.list.binary_search_by(|child| child.name.as_str().cmp(name))
     }
 
-    fn child(&self, name: &str) -> Option<&Arc<PoaCore>> {
-        self.children.get(self.place_of(name).ok()?)
+    fn get(&self, name: &str) -> Option<&Arc<PoaCore>> {
+        self.list.get(self.position(name).ok()?)
     }
 
-    pub(super) fn forget(&mut self, name: &str) {
-        if let Ok(place) = self.place_of(name) {
-            self.children.remove(place);
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Ok(place) = self.position(name) {
+            self.list.remove(place);
         }
     }
 
-    fn arriving(&self, name: &str) -> Option<&Arriving> {
-        self.arriving.iter().find(|arriving| arriving.name == name)
+    fn pending(&self, name: &str) -> Option<&PendingChild> {
+        self.pending.iter().find(|arriving| arriving.name == name)
     }
 }
 
-struct Arriving {
+struct PendingChild {
     name: String,
     thread: u64,
-    held: HeldList,
+    parked: ParkedRequests,
 }
 
-/// What asking for a child came to.
-pub(super) enum Child {
-    Here(Arc<PoaCore>),
+pub(super) enum ChildResult {
+    Found(Arc<PoaCore>),
     /// Its adapter activator runs.
-    Held(Hold),
-    /// There is none.
+    MustWait(WaitFor),
     Missing,
-    /// The adapter activator raised: OBJ_ADAPTER 1.
+    /// The adapter activator raised an exception: OBJ_ADAPTER 1.
     Raised(SystemException),
 }
 
 impl Poa {
-    /// Makes a child POA. Without a manager it gets one of its own, which holds requests until it is activated.
+    /// Creates a child POA. Without a manager it gets its own, which holds requests until it is
+    /// activated.
     ///
     /// # Errors
     /// [`PoaError::AdapterAlreadyExists`], also while a child of this name is being destroyed;
-    /// [`PoaError::InvalidPolicy`] for policies that do not go together; BAD_INV_ORDER 17 while this POA is being destroyed,
-    /// OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM for a name with a NUL or, in a persistent POA, a path above 64 KiB.
+    /// [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this POA is
+    /// being destroyed, OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM for a name with a NUL or a path
+    /// above 65,535 bytes.
     pub fn create_poa(&self, name: &str, manager: Option<&PoaManager>, policies: PoaPolicies) -> Result<Poa, PoaError> {
         self.create_rt_poa(name, manager, policies, &RtPolicies::default())
     }
 
-    /// The same with real-time policies; those that are not set are inherited from
+    /// Creates a child POA with real-time policies. Priority model, thread pool and server
+    /// protocols that are not set are inherited from
     /// [`RtOrb::set_policies`](crate::rt::RtOrb::set_policies).
     ///
     /// # Errors
-    /// Those of [`create_poa`](Self::create_poa); [`PoaError::InvalidPolicy`] for real-time policies that do not go together: an
-    /// unknown pool, a pool with lanes or bands without a priority model, a server priority that no lane or band has, a band that
-    /// no lane is in, a protocol that nobody listens for, a policy that is for clients only.
+    /// As for [`create_poa`](Self::create_poa); [`PoaError::InvalidPolicy`] for conflicting
+    /// real-time policies: an unknown pool, a pool with lanes or bands without a priority model, a
+    /// server priority that no lane or band has, a band without a lane, a protocol without a
+    /// listener, a policy for clients only.
     pub fn create_rt_poa(
         &self,
         name: &str,
@@ -104,25 +107,25 @@ impl Poa {
         policies.check().map_err(PoaError::InvalidPolicy)?;
         let core = &self.core;
         let path = key::child_path(&core.path, name);
-        if name.contains('\0') || path.len() > LONGEST_PATH {
+        if name.contains('\0') || path.len() > MAX_PATH_LEN {
             let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
             return Err(exception.because("a POA's name has no NUL, and its path at most 65535 octets").into());
         }
         let orb = core.orb()?;
         let rt = RtPoa::new(&orb, real_time).map_err(PoaError::InvalidPolicy)?;
         if rt.is_some() {
-            orb.rt().note_used();
+            enable_rt(&orb);
         }
-        let mut family = core.family.lock();
-        match core.life() {
-            Life::Alive => {}
-            Life::Ending | Life::Sweeping | Life::Closing => {
+        let mut family = core.children.lock();
+        match core.phase() {
+            PoaPhase::Alive => {}
+            PoaPhase::Destroying | PoaPhase::Deactivating | PoaPhase::Closing => {
                 let code = minor::bad_inv_order::POA_BEING_DESTROYED;
                 return Err(SystemException::new(Kind::BadInvOrder, code, Completion::No).into());
             }
-            Life::Dead => return Err(super::destroyed().into()),
+            PoaPhase::Dead => return Err(super::destroyed_error().into()),
         }
-        let Err(place) = family.place_of(name) else { return Err(PoaError::AdapterAlreadyExists) };
+        let Err(place) = family.position(name) else { return Err(PoaError::AdapterAlreadyExists) };
         let sockets = rt.as_ref().map(|rt| rt.claim_sockets(&orb)).transpose().map_err(PoaError::InvalidPolicy)?;
         let manager = match manager {
             Some(manager) if manager.stamp() == core.stamp => manager.clone(),
@@ -130,54 +133,55 @@ impl Poa {
                 let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
                 return Err(exception.because("the manager belongs to another ORB").into());
             }
-            None => orb.adapters().managers.unnamed(&orb),
+            None => orb.poa_table().managers.unnamed(&orb),
         };
-        let fresh = if family.arriving(name).is_some() { detour::FRESH } else { 0 };
-        let new = New { name, path, parent: Some(Arc::downgrade(core)), manager, policies, rt, fresh };
-        let child = new.enter(Arc::downgrade(&orb), orb.adapters())?;
+        let fresh = if family.pending(name).is_some() { slow_path::ACTIVATING } else { 0 };
+        let new = NewPoa { name, path, parent: Some(Arc::downgrade(core)), manager, policies, rt, activating: fresh };
+        let child = new.insert(Arc::downgrade(&orb), orb.poa_table())?;
         if let Some(sockets) = sockets {
-            sockets.keep();
+            sockets.commit();
         }
-        family.children.insert(place, Arc::clone(&child));
+        family.list.insert(place, Arc::clone(&child));
         Ok(Poa { core: child })
     }
 
-    /// The child of this name. If there is none and `activate_it` is set, the adapter activator is asked to make it.
+    /// Returns the child with this name. If there is none and `activate_it` is set, asks the
+    /// adapter activator to create it.
     ///
     /// # Errors
-    /// [`PoaError::AdapterNonExistent`]; OBJ_ADAPTER 1 if the adapter activator raised an exception; OBJECT_NOT_EXIST 4 after
-    /// this POA's destruction.
+    /// [`PoaError::AdapterNonExistent`]; OBJ_ADAPTER 1 if the adapter activator raised an
+    /// exception; OBJECT_NOT_EXIST 4 after this POA's destruction.
     pub fn find_poa(&self, name: &str, activate_it: bool) -> Result<Poa, PoaError> {
         self.core.check_not_dead()?;
         loop {
-            match self.core.child(name, activate_it) {
-                Child::Here(core) => return Ok(Poa { core }),
-                Child::Held(hold) => drop(hold.wait(None)),
-                Child::Missing => return Err(PoaError::AdapterNonExistent),
-                Child::Raised(exception) => return Err(exception.into()),
+            match self.core.find_child(name, activate_it) {
+                ChildResult::Found(core) => return Ok(Poa { core }),
+                ChildResult::MustWait(hold) => drop(hold.wait(None)),
+                ChildResult::Missing => return Err(PoaError::AdapterNonExistent),
+                ChildResult::Raised(exception) => return Err(exception.into()),
             }
         }
     }
 
-    /// The children that are not being destroyed, in the order of their names.
+    /// Returns the children that are not being destroyed, in the order of their names.
     #[must_use]
     pub fn children(&self) -> Vec<Poa> {
-        let family = self.core.family.lock();
-        let alive = family.children.iter().filter(|child| child.life() == Life::Alive);
+        let family = self.core.children.lock();
+        let alive = family.list.iter().filter(|child| child.phase() == PoaPhase::Alive);
         alive.map(|core| Poa { core: Arc::clone(core) }).collect()
     }
 
-    /// What makes missing children.
+    /// Returns the adapter activator, which creates missing children.
     #[must_use]
     pub fn activator(&self) -> Option<Arc<dyn AdapterActivator>> {
-        self.core.family.lock().activator.clone()
+        self.core.children.lock().activator.clone()
     }
 
-    /// Sets what makes missing children; `None`: nothing does.
+    /// Sets the adapter activator, which creates missing children; `None` removes it.
     pub fn set_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
-        let mut family = self.core.family.lock();
-        // A dead POA lets go of what it was given.
-        let old = if self.core.life() == Life::Dead {
+        let mut family = self.core.children.lock();
+        // A dead POA keeps nothing that the application gave it.
+        let old = if self.core.phase() == PoaPhase::Dead {
             activator
         } else {
             std::mem::replace(&mut family.activator, activator)
@@ -186,43 +190,44 @@ impl Poa {
         drop(old);
     }
 
-    /// What makes managers that several POAs share.
+    /// Returns the factory of managers that several POAs share.
     #[must_use]
     pub fn manager_factory(&self) -> PoaManagerFactory {
         PoaManagerFactory::new(self.core.orb.clone())
     }
 
-    /// The root POA of an ORB that is being made.
-    pub(crate) fn root(orb: Weak<Core>, adapters: &Adapters) -> Self {
+    /// Creates the root POA of a new ORB.
+    pub(crate) fn root(orb: Weak<Core>, adapters: &PoaTable) -> Self {
         let manager = adapters.managers.root(orb.clone(), adapters.stamp);
         let policies = PoaPolicies::ROOT;
-        let new = New { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, fresh: 0 };
-        // The table is empty, and so is the index: nothing can be full.
-        let core = new.enter(orb, adapters).expect("an empty table has room");
+        let new =
+            NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
+        // Cannot fail: the table and the index are empty.
+        let core = new.insert(orb, adapters).expect("an empty table has room");
         adapters.set_root(Arc::clone(&core));
         Poa { core }
     }
 }
 
-/// A POA to be.
-struct New<'n> {
+/// The parts of a POA to be created.
+struct NewPoa<'n> {
     name: &'n str,
     path: Vec<u8>,
     parent: Option<Weak<PoaCore>>,
     manager: PoaManager,
     policies: PoaPolicies,
     rt: Option<RtPoa>,
-    fresh: u8,
+    activating: u8,
 }
 
-impl New<'_> {
-    /// Makes it and enters it in the ORB's tables.
-    fn enter(self, orb: Weak<Core>, adapters: &Adapters) -> Result<Arc<PoaCore>, SystemException> {
+impl NewPoa<'_> {
+    /// Creates the POA and enters it in the ORB's tables.
+    fn insert(self, orb: Weak<Core>, adapters: &PoaTable) -> Result<Arc<PoaCore>, SystemException> {
         let persistent = self.policies.lifespan == super::Lifespan::Persistent;
         let manager = self.manager.clone();
         let mut made = None;
         let inserted = adapters.poas.insert_with(|slot, generation| {
-            let core = self.make(orb, adapters.stamp, Place { slot, generation });
+            let core = self.create(orb, adapters.stamp, SlotId { slot, generation });
             made = Some(Arc::clone(&core));
             core
         });
@@ -231,55 +236,55 @@ impl New<'_> {
             return Err(exception.because("the ORB has as many POAs as it can"));
         };
         if persistent {
-            adapters.enter_adapter(&core)?;
+            adapters.insert_poa(&core)?;
         }
-        manager.add(&core);
+        manager.add_poa(&core);
         Ok(core)
     }
 
-    fn make(self, orb: Weak<Core>, stamp: u64, place: Place) -> Arc<PoaCore> {
+    fn create(self, orb: Weak<Core>, stamp: u64, place: SlotId) -> Arc<PoaCore> {
         let key_prefix = match (self.policies.lifespan, self.policies.id_assignment) {
-            (super::Lifespan::Persistent, _) => Key::Persistent { path: &self.path, id: &[] }.to_octets(),
-            (_, super::IdAssignment::User) => Key::User { stamp, poa: place, id: &[] }.to_octets(),
+            (super::Lifespan::Persistent, _) => ObjectKey::Persistent { path: &self.path, id: &[] }.to_octets(),
+            (_, super::IdAssignment::User) => ObjectKey::User { stamp, poa: place, id: &[] }.to_octets(),
             (_, super::IdAssignment::System) => {
-                let mut key = Key::System { stamp, poa: place, object: place }.to_octets();
-                key.truncate(key.len() - Place::OCTETS);
+                let mut key = ObjectKey::System { stamp, poa: place, object: place }.to_octets();
+                key.truncate(key.len() - SlotId::OCTETS);
                 key
             }
         };
-        let threading = if self.policies.threading == Threading::OrbControlled { 0 } else { detour::THREADING };
+        let threading = if self.policies.threading == Threading::OrbControlled { 0 } else { slow_path::THREAD_POLICY };
         Arc::new_cyclic(|own: &Weak<PoaCore>| {
             let own = own.clone();
             let last_out = move |slot, generation, active: ActiveObject| {
                 if let Some(poa) = own.upgrade() {
-                    poa.finish_deactivation(&Place { slot, generation }.to_octets(), active.servant);
+                    poa.finish_deactivation(&SlotId { slot, generation }.to_octets(), active.servant);
                 }
             };
             PoaCore {
                 orb,
                 stamp,
-                place,
+                slot_id: place,
                 manager: self.manager,
-                detour: AtomicU8::new(threading | self.fresh),
+                slow_path: AtomicU8::new(threading | self.activating),
                 policies: self.policies,
-                objects: SlotTable::with_callback("active objects", Scope::Orb, MOST_OBJECTS, last_out),
+                objects: GenerationalSlab::with_callback("active objects", Scope::Orb, MAX_OBJECTS, last_out),
                 key_prefix: key_prefix.into(),
                 name: self.name.to_owned(),
                 path: self.path.into(),
                 parent: self.parent,
-                life: AtomicU8::new(Life::Alive as u8),
-                keyed: AtomicUsize::new(0),
-                tables: Mutex::new("POA tables", Scope::Orb, Tables::default()),
-                family: Mutex::new("POA children", Scope::Orb, Family::default()),
-                changed: Gate::new("POA changes"),
-                default_servant: Published::new("default servant", Scope::Orb, None),
-                servant_manager: Published::new("servant manager", Scope::Orb, None),
-                serial: Serial::new(),
+                phase: AtomicU8::new(PoaPhase::Alive as u8),
+                keyed_objects: AtomicUsize::new(0),
+                tables: Mutex::new("POA tables", Scope::Orb, MapTables::default()),
+                children: Mutex::new("POA children", Scope::Orb, Children::default()),
+                changed: EventCount::new("POA changes"),
+                default_servant: RcuCell::new("default servant", Scope::Orb, None),
+                servant_manager: RcuCell::new("servant manager", Scope::Orb, None),
+                serial: SerialLock::new(),
                 ids: AtomicU64::new(0),
-                born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64),
+                created_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64),
                 rt: self.rt,
-                remaining: AtomicUsize::new(0),
-                objects_free: AtomicBool::new(false),
+                destruction_blockers: AtomicUsize::new(0),
+                objects_unused: AtomicBool::new(false),
                 etherealizes: AtomicBool::new(false),
             }
         })
@@ -287,50 +292,52 @@ impl New<'_> {
 }
 
 impl PoaCore {
-    /// The child of this name, made by the adapter activator if it is missing and `activate_it` is set.
-    pub(super) fn child(self: &Arc<Self>, name: &str, activate_it: bool) -> Child {
+    /// Returns the child with this name. If it is missing and `activate_it` is set, the adapter
+    /// activator creates it.
+    pub(super) fn find_child(self: &Arc<Self>, name: &str, activate_it: bool) -> ChildResult {
         let activator = {
-            let mut family = self.family.lock();
-            let living = family.child(name).map(|child| (child.life() == Life::Alive).then(|| Arc::clone(child)));
-            let arriving = family.arriving(name).map(|arriving| arriving.thread);
+            let mut family = self.children.lock();
+            let living = family.get(name).map(|child| (child.phase() == PoaPhase::Alive).then(|| Arc::clone(child)));
+            let arriving = family.pending(name).map(|arriving| arriving.thread);
             match (living, arriving) {
-                // The activator's own thread sees what it has made.
-                (Some(Some(child)), None) => return Child::Here(child),
-                (Some(Some(child)), Some(thread)) if thread == this_thread() || !activate_it => {
-                    return Child::Here(child);
+                // A child that the activator has created is visible on the activator's own thread.
+                (Some(Some(child)), None) => return ChildResult::Found(child),
+                (Some(Some(child)), Some(thread)) if thread == thread_number() || !activate_it => {
+                    return ChildResult::Found(child);
                 }
-                (_, Some(thread)) if thread != this_thread() && activate_it => {
-                    return Child::Held(Hold::Adapter(Arc::clone(self), name.to_owned()));
+                (_, Some(thread)) if thread != thread_number() && activate_it => {
+                    return ChildResult::MustWait(WaitFor::Adapter(Arc::clone(self), name.to_owned()));
                 }
                 (None, None) => {}
-                _ => return Child::Missing,
+                _ => return ChildResult::Missing,
             }
-            let Some(activator) = family.activator.clone().filter(|_| activate_it && self.life() == Life::Alive) else {
-                return Child::Missing;
+            let Some(activator) = family.activator.clone().filter(|_| activate_it && self.phase() == PoaPhase::Alive)
+            else {
+                return ChildResult::Missing;
             };
-            let held = HeldList::default();
-            family.arriving.push(Arriving { name: name.to_owned(), thread: this_thread(), held });
+            let held = ParkedRequests::default();
+            family.pending.push(PendingChild { name: name.to_owned(), thread: thread_number(), parked: held });
             activator
         };
-        let answer = self.ask(&activator, name);
+        let answer = self.call_activator(&activator, name);
         let (child, arriving) = {
-            let mut family = self.family.lock();
-            let child = family.child(name).filter(|child| child.life() == Life::Alive).cloned();
-            let place = family.arriving.iter().position(|arriving| arriving.name == name);
-            (child, place.map(|place| family.arriving.swap_remove(place)))
+            let mut family = self.children.lock();
+            let child = family.get(name).filter(|child| child.phase() == PoaPhase::Alive).cloned();
+            let place = family.pending.iter().position(|arriving| arriving.name == name);
+            (child, place.map(|place| family.pending.swap_remove(place)))
         };
         if let Some(child) = &child {
-            child.detour.fetch_and(!detour::FRESH, Ordering::AcqRel);
+            child.slow_path.fetch_and(!slow_path::ACTIVATING, Ordering::AcqRel);
         }
         if let Some(arriving) = arriving {
-            arriving.held.release();
+            arriving.parked.release();
         }
-        self.has_changed();
-        self.let_go_of("AdapterActivator", || drop(activator));
+        self.notify_changed();
+        self.drop_guarded("AdapterActivator", || drop(activator));
         match (answer, child) {
-            (Some(Ok(true)), Some(child)) => Child::Here(child),
-            (Some(Ok(_)), _) => Child::Missing,
-            (Some(Err(_)) | None, _) => Child::Raised(SystemException::new(
+            (Some(Ok(true)), Some(child)) => ChildResult::Found(child),
+            (Some(Ok(_)), _) => ChildResult::Missing,
+            (Some(Err(_)) | None, _) => ChildResult::Raised(SystemException::new(
                 Kind::ObjAdapter,
                 minor::obj_adapter::UNKNOWN_ADAPTER_RAISED,
                 Completion::No,
@@ -339,58 +346,61 @@ impl PoaCore {
     }
 
     /// Calls the adapter activator; `None` if it panicked.
-    fn ask(
+    fn call_activator(
         self: &Arc<Self>,
         activator: &Arc<dyn AdapterActivator>,
         name: &str,
     ) -> Option<Result<bool, SystemException>> {
         // The call counts as a request on this POA.
         let orb = self.orb().ok()?;
-        let Some(_running) = orb.adapters().poas.get(self.place.slot, self.place.generation) else {
+        let Some(_running) = orb.poa_table().poas.get(self.slot_id.slot, self.slot_id.generation) else {
             return Some(Ok(false));
         };
         let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());
-        let _frame = Upcall::enter_callback(self)?;
+        let _frame = UpcallScope::enter_callback(self)?;
         let poa = Poa::from_core(Arc::clone(self));
-        guarded(&poa, "AdapterActivator", "unknown_adapter", || activator.unknown_adapter(&poa, name))
+        run_guarded(&poa, "AdapterActivator", "unknown_adapter", || activator.unknown_adapter(&poa, name))
     }
 
-    /// Whether a request may have the adapter activator asked now; if not, what becomes of it.
-    pub(super) fn may_ask(self: &Arc<Self>) -> Option<super::Found<'static>> {
-        if self.life() != Life::Alive {
-            return Some(super::Found::Refused(super::demux::ending()));
+    /// Returns the reason why a request may not ask the adapter activator now, as its result.
+    pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<super::LookupResult<'static>> {
+        if self.phase() != PoaPhase::Alive {
+            return Some(super::LookupResult::Refused(super::table::being_destroyed()));
         }
         if self.manager.state() != ManagerState::Active {
-            return Some(not_active(self));
+            return Some(inactive_manager_result(self));
         }
-        // The request goes on in the main thread, which asks then.
+        // The request continues on the main thread, which asks then.
         let orb = self
             .orb()
             .ok()
             .filter(|orb| self.policies.threading == Threading::MainThread && !orb.main_queue().is_main_thread())?;
-        Some(super::Found::Held(Hold::MainThread(orb)))
+        Some(super::LookupResult::MustWait(WaitFor::MainThread(orb)))
     }
 
-    /// The name and parent of a POA whose adapter activator has not returned; not in the thread of that activator.
-    pub(super) fn fresh_hold(&self) -> Option<Hold> {
-        if self.detours() & detour::FRESH == 0 {
+    /// Returns the wait for the adapter activator that is creating this POA. `None` if it has
+    /// returned, and on its own thread.
+    pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
+        if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;
         }
         let parent = self.parent.as_ref().and_then(Weak::upgrade)?;
-        let mine = parent.family.lock().arriving(&self.name).is_none_or(|arriving| arriving.thread == this_thread());
-        (!mine).then(|| Hold::Adapter(parent, self.name.clone()))
+        let mine = parent.children.lock().pending(&self.name).is_none_or(|arriving| arriving.thread == thread_number());
+        (!mine).then(|| WaitFor::Adapter(parent, self.name.clone()))
     }
 
-    /// Keeps a request until the adapter activator has returned.
-    pub(super) fn keep_for_child(&self, name: &str, held: Held) -> Kept {
-        match self.family.lock().arriving.iter_mut().find(|arriving| arriving.name == name) {
-            None => Kept::Over(held),
-            Some(arriving) => arriving.held.push(self.place, held).map_or(Kept::Full, |()| Kept::Held),
+    /// Parks a request until the adapter activator has returned.
+    pub(super) fn park_for_child(&self, name: &str, held: ParkedRequest) -> ParkResult {
+        match self.children.lock().pending.iter_mut().find(|arriving| arriving.name == name) {
+            None => ParkResult::AlreadySignalled(held),
+            Some(arriving) => {
+                arriving.parked.push(self.slot_id, held).map_or(ParkResult::Full, |()| ParkResult::Parked)
+            }
         }
     }
 
-    /// Waits until the adapter activator has returned; false past the deadline.
+    /// Waits until the adapter activator has returned. Returns false past the deadline.
     pub(super) fn wait_for_child(&self, name: &str, deadline: Option<Monotonic>) -> bool {
-        self.wait_until(deadline, || self.family.lock().arriving(name).is_none())
+        self.wait_until(deadline, || self.children.lock().pending(name).is_none())
     }
 }

@@ -1,7 +1,7 @@
-//! The client's side: which connections the calls of a reference take, and what their requests say of the priority.
+//! Client-side priorities: the connections for calls of a reference, and the priority in requests.
 //!
-//! What a reference says of its object's priority model, bands and lanes is read once; choosing for a call takes no lock and
-//! allocates nothing.
+//! The priority model, bands and lanes in a reference are read once. Choosing for a call takes no
+//! lock and allocates nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,47 +12,52 @@ use corelane_sched::selection::{self, Unreachable};
 use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityTransform};
 use corelane_wire::exception::minor;
 
-use super::policies::{Protocol, Sockets};
-use crate::client::bands::{Band, Bands};
+use super::policies::{Protocol, SocketSettings};
 use crate::client::pool::Pool;
+use crate::client::server_pools::{Band, ServerPools};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Binding;
 use crate::object::ObjectRef;
 use crate::orb::Core;
 
-/// Real-time policies of a reference; set with [`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies).
+/// Real-time policies of a reference, set with
+/// [`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtClientPolicies {
-    /// PriorityBandedConnectionPolicy (45), low and high ends: calls of one band share connections, those of two never do.
+    /// PriorityBandedConnectionPolicy (45), low and high ends. Calls of one band share connections;
+    /// calls of two bands never do.
     pub priority_bands: Option<Vec<(i16, i16)>>,
-    /// PrivateConnectionPolicy (44): connections of this reference (and its copies) alone.
+    /// PrivateConnectionPolicy (44): only this reference and its copies use its connections.
     pub private_connection: bool,
-    /// ClientProtocolPolicy (43): which protocols may be used, the preferred first, and what their sockets are like; empty: what the
-    /// reference says, else all.
+    /// ClientProtocolPolicy (43): permitted protocols, preferred first, with their socket
+    /// properties. If empty, the reference's list applies, else all protocols.
     pub client_protocols: Vec<Protocol>,
 }
 
 thread_local! {
-    static OF_THREAD: RefCell<Option<OfThread>> = const { RefCell::new(None) };
-    /// Spares the look where there are none.
-    static HAS: Cell<bool> = const { Cell::new(false) };
+    static THREAD_POLICIES: RefCell<Option<ThreadPolicies>> = const { RefCell::new(None) };
+    /// True while `THREAD_POLICIES` is set; a cheaper check than borrowing it.
+    static HAS_THREAD_POLICIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The policies of a thread, and the references that were called under them.
-struct OfThread {
-    asked: Asked,
-    /// By the addresses of bindings, which they keep alive: how references are bound under the policies.
+/// The policies of a thread, and the bindings of the references called under them.
+struct ThreadPolicies {
+    policies: ClientPolicies,
+    /// Maps a binding's address to the binding and its variant under the policies. The entry keeps
+    /// both alive, so the address stays unique.
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 
-/// References that a thread remembers under its policies; then it begins anew.
-const REMEMBERED: usize = 1024;
+/// Maximum number of bindings that a thread caches under its policies; when reached, the cache is
+/// cleared.
+const MAX_CACHED_BINDINGS: usize = 1024;
 
-/// Runs `body` with `policies` on the calling thread (PolicyCurrent): calls go by those of the reference, then by these, then by those of the
-/// ORB, each policy by itself. They do not add to those of a scope around it. Connections that are private under them end with the scope.
+/// Runs `body` with `policies` on the calling thread (PolicyCurrent). For each policy, a call uses
+/// the reference's value, else this one, else the ORB's. An inner scope replaces the outer one's
+/// policies. Connections that are private under these policies close with the scope.
 ///
 /// # Errors
-/// BAD_PARAM for priorities that are no bands and for negative sizes; `body` has not run then.
+/// BAD_PARAM for invalid bands and for negative sizes; `body` has not run then.
 ///
 /// # Examples
 /// ```
@@ -63,38 +68,37 @@ const REMEMBERED: usize = 1024;
 /// # Ok::<(), corelane::SystemException>(())
 /// ```
 pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() -> T) -> Result<T, SystemException> {
-    struct Restore(Option<OfThread>);
+    struct Restore(Option<ThreadPolicies>);
     impl Drop for Restore {
         fn drop(&mut self) {
-            HAS.set(self.0.is_some());
-            let ended = OF_THREAD.replace(self.0.take());
-            // Connections end with it, outside of the borrow.
+            HAS_THREAD_POLICIES.set(self.0.is_some());
+            let ended = THREAD_POLICIES.replace(self.0.take());
+            // Dropped outside of the borrow: this closes connections.
             drop(ended);
         }
     }
-    let of_thread = OfThread { asked: policies.check()?, bindings: HashMap::new() };
-    let _restore = Restore(OF_THREAD.replace(Some(of_thread)));
-    HAS.set(true);
+    let of_thread = ThreadPolicies { policies: policies.check()?, bindings: HashMap::new() };
+    let _restore = Restore(THREAD_POLICIES.replace(Some(of_thread)));
+    HAS_THREAD_POLICIES.set(true);
     Ok(body())
 }
 
-/// Whether the calling thread has policies of its own.
 #[inline]
-pub(crate) fn has_policies_of_thread() -> bool {
-    HAS.get()
+pub(crate) fn has_thread_policies() -> bool {
+    HAS_THREAD_POLICIES.get()
 }
 
-/// The reference as the policies of the calling thread have it.
+/// Returns the reference bound under the policies of the calling thread.
 #[cold]
-pub(crate) fn under_policies_of_thread(core: &Core, object: &ObjectRef) -> ObjectRef {
-    OF_THREAD.with_borrow_mut(|of_thread| {
-        let Some(OfThread { asked, bindings }) = of_thread else { return object.clone() };
-        if bindings.len() >= REMEMBERED {
+pub(crate) fn with_thread_policies(core: &Core, object: &ObjectRef) -> ObjectRef {
+    THREAD_POLICIES.with_borrow_mut(|of_thread| {
+        let Some(ThreadPolicies { policies: asked, bindings }) = of_thread else { return object.clone() };
+        if bindings.len() >= MAX_CACHED_BINDINGS {
             bindings.clear();
         }
         let binding = object.binding();
         let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
-            let wider = asked.clone().or(core.asked());
+            let wider = asked.clone().or(core.client_policies());
             let under = Binding::new(binding.ior().clone(), binding.own().clone(), &wider);
             (Arc::clone(binding), Arc::new(under))
         });
@@ -102,27 +106,27 @@ pub(crate) fn under_policies_of_thread(core: &Core, object: &ObjectRef) -> Objec
     })
 }
 
-/// What a reference says in a profile.
+/// The real-time policies in one profile of a reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ProfilePolicies {
     pub(crate) model: Option<(PriorityModel, i16)>,
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) protocols: Vec<Protocol>,
 }
 
-/// What a client goes by, checked.
+/// Checked policies of a client.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ClientPolicies {
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) private: bool,
     pub(crate) protocols: Vec<Protocol>,
 }
 
-impl Asked {
-    /// Completed by what the ORB asks for.
-    pub(crate) fn or(self, wider: &Asked) -> Self {
+impl ClientPolicies {
+    /// Completes these policies with the ORB's where unset.
+    pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
         let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
-        Asked {
+        ClientPolicies {
             bands: if self.bands.is_empty() { wider.bands.clone() } else { self.bands },
             private: self.private || wider.private,
             protocols: or(self.protocols, &wider.protocols),
@@ -131,9 +135,11 @@ impl Asked {
 }
 
 impl RtClientPolicies {
+    /// Checks the policies.
+    ///
     /// # Errors
-    /// BAD_PARAM for priorities that are no bands, and for negative sizes.
-    pub(crate) fn check(&self) -> Result<Asked, SystemException> {
+    /// BAD_PARAM for invalid bands and for negative sizes.
+    pub(crate) fn check(&self) -> Result<ClientPolicies, SystemException> {
         let bands = self.priority_bands.clone();
         if let Some(bands) = &bands {
             PriorityBands::new(bands.iter().copied())
@@ -144,125 +150,161 @@ impl RtClientPolicies {
             return Err(exception.because("the size of a buffer is not negative"));
         }
         let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
-        Ok(Asked { bands, private: self.private_connection, protocols })
+        Ok(ClientPolicies { bands, private: self.private_connection, protocols })
     }
 }
 
-/// Which protocols a client may use: those of the side that says something. `None` if both do.
-pub(crate) fn protocols<'p>(asked: &'p Asked, said: &'p Said) -> Option<&'p [Protocol]> {
+/// Returns the protocols that a client may use, from the side that sets some. `None` if both sides
+/// do.
+pub(crate) fn usable_protocols<'p>(asked: &'p ClientPolicies, said: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
     selection::reconcile(&asked.protocols, &said.protocols).ok()
 }
 
-/// The place of an endpoint's protocol among those that may be used, and what its connections are made with; `None` if it is not among
-/// them.
-pub(crate) fn rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, Sockets)> {
+/// Returns the rank of an endpoint's protocol among those permitted, and its socket settings.
+/// `None` if it is not permitted.
+pub(crate) fn protocol_rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, SocketSettings)> {
     if protocols.is_empty() {
-        return Some((0, Sockets::default()));
+        return Some((0, SocketSettings::default()));
     }
     let place = protocols.iter().position(|protocol| protocol.serves(endpoint))?;
-    protocols.get(place).map(|protocol| (place, protocol.sockets()))
+    protocols.get(place).map(|protocol| (place, protocol.socket_settings()))
 }
 
-/// A profile's way to the lane of a call.
+/// Selects the lane's connection pool for a call through one profile.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct LaneSelector {
     model: Option<PriorityModel>,
-    /// With a server-declared model the object's.
+    /// The object's priority under the server-declared model, else the model's server priority.
     server_priority: Option<Priority>,
     bands: Result<Option<PriorityBands>, Unreachable>,
-    /// Each with the priority that the reference gives it (-1: none).
-    endpoints: Vec<(i16, Arc<Bands>)>,
+    /// Pools, each with the priority that the reference gives its endpoint (-1: none).
+    endpoints: Vec<(i16, Arc<ServerPools>)>,
 }
 
-/// What a call goes by.
+/// The connection pool and the priority for a call.
 #[derive(Debug)]
-pub(crate) struct Chosen<'l> {
+pub(crate) struct Selection<'l> {
     pub(crate) pool: &'l Arc<Pool>,
-    /// What the request says of its priority.
+    /// CORBA priority that the request carries; `None` sends none.
     pub(crate) priority: Option<i16>,
 }
 
-impl Lanes {
-    /// Of what reference and client say; `None` where neither says anything of priorities.
-    pub(crate) fn new(said: &Said, asked: &Asked, endpoints: impl FnOnce() -> Vec<(i16, Arc<Bands>)>) -> Option<Self> {
+impl LaneSelector {
+    /// Creates a selector from the policies of reference and client. `None` if neither concerns
+    /// priorities.
+    pub(crate) fn new(
+        said: &ProfilePolicies,
+        asked: &ClientPolicies,
+        endpoints: impl FnOnce() -> Vec<(i16, Arc<ServerPools>)>,
+    ) -> Option<Self> {
         if said.model.is_none() && asked.bands.is_empty() {
             return None;
         }
         let bands = selection::reconcile(&asked.bands, &said.bands).map(|bands| {
-            // Bands that a reference carries and that are none are as good as not there.
+            // Invalid bands in a reference are ignored.
             PriorityBands::new(bands.iter().copied()).ok()
         });
         let server_priority = said.model.and_then(|(_, priority)| Priority::new(priority));
-        Some(Lanes { model: said.model.map(|(model, _)| model), server_priority, bands, endpoints: endpoints() })
+        Some(LaneSelector { model: said.model.map(|(model, _)| model), server_priority, bands, endpoints: endpoints() })
     }
 
-    /// For a call of the calling thread.
+    /// Selects the pool and priority for a call of the calling thread.
     ///
     /// # Errors
-    /// INV_POLICY for a priority in no band, for bands without a model, and for bands that both sides set; TRANSIENT 2 where no
-    /// endpoint serves the priority; DATA_CONVERSION 2 where the ORB's transform refuses it.
+    /// INV_POLICY for a priority in no band, for bands without a model, and for bands that both
+    /// sides set; TRANSIENT 2 if no endpoint serves the priority; DATA_CONVERSION 2 if the ORB's
+    /// transform refuses it.
     #[inline(never)]
-    pub(crate) fn choose(&self, core: &Core) -> Result<Chosen<'_>, SystemException> {
-        let own = if self.is_propagated() { outbound(core, super::of_caller(core))? } else { None };
-        self.choose_for(own, Band::of_thread())
+    pub(crate) fn select(&self, core: &Core) -> Result<Selection<'_>, SystemException> {
+        let thread = Band::for_current_thread();
+        if !self.is_propagated() {
+            return self.select_for(None, thread);
+        }
+        let (priority, is_implied) = super::caller_priority(core).parts();
+        let chosen = self.select_for(outbound_priority(core, priority)?, thread);
+        // An implied priority is no reason to refuse the call: the server decides instead.
+        if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
     }
 
-    /// For calls at `priority`, of a thread that runs at it.
+    /// Selects the pool for calls at `priority`, made by a thread that runs at it.
     ///
     /// # Errors
-    /// Those of [`choose`](Self::choose).
-    pub(crate) fn choose_at(&self, core: &Core, priority: Priority) -> Result<Chosen<'_>, SystemException> {
-        self.choose_for(Some(priority), Band::of_priority(core, priority)?)
+    /// As for [`select`](Self::select).
+    pub(crate) fn select_at(&self, core: &Core, priority: Priority) -> Result<Selection<'_>, SystemException> {
+        self.select_for(Some(priority), Band::for_priority(core, priority)?)
     }
 
     fn is_propagated(&self) -> bool {
         self.model == Some(PriorityModel::ClientPropagated)
     }
 
-    fn choose_for(&self, clients: Option<Priority>, thread: Band) -> Result<Chosen<'_>, SystemException> {
+    #[cold]
+    fn no_endpoint(&self, priority: Priority) -> SystemException {
+        let lanes = join_numbers(self.endpoints.iter().map(|(endpoint, _)| *endpoint));
+        unreachable_with_detail(
+            Unreachable::NoEndpoint,
+            format!("{}: {priority}; its lanes are {lanes}", Unreachable::NoEndpoint),
+        )
+    }
+
+    fn select_for(&self, clients: Option<Priority>, thread: Band) -> Result<Selection<'_>, SystemException> {
         let propagated = self.is_propagated();
         let own = if propagated { clients } else { self.server_priority };
-        let bands = self.bands.as_ref().map_err(|conflict| refused(*conflict))?;
+        let bands = self.bands.as_ref().map_err(|conflict| unreachable_error(*conflict))?;
         if bands.is_some() && self.model.is_none() {
-            return Err(refused(Unreachable::BandsWithoutModel));
+            return Err(unreachable_error(Unreachable::BandsWithoutModel));
         }
         let Some(priority) = own else {
-            // A thread without a priority: the server decides.
-            let (_, server) = self.endpoints.first().ok_or_else(|| refused(Unreachable::NoEndpoint))?;
-            return Ok(Chosen { pool: server.pool(thread), priority: None });
+            // The thread has no priority, so the server decides.
+            let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(Unreachable::NoEndpoint))?;
+            return Ok(Selection { pool: server.pool(thread), priority: None });
         };
-        let band = selection::band(self.model, bands.as_ref(), priority).map_err(refused)?;
+        let band = selection::band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
         let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, equal);
-        // The lane that the server runs the request in, if it is there; else the first within the band.
+        // Prefer the lane in which the server runs the request, else the first one within the band.
         let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
         let (_, server) = exact
             .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
-            .ok_or_else(|| refused(Unreachable::NoEndpoint))?;
-        let shared = band.map_or(thread, Band::of_range);
-        Ok(Chosen { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
+            .ok_or_else(|| self.no_endpoint(priority))?;
+        let shared = band.map_or(thread, Band::for_range);
+        Ok(Selection { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
     }
 }
 
-/// The priority of a nested call: what the ORB's transform makes of it, told of the object whose servant calls.
-fn outbound(core: &Core, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
+#[cold]
+pub(super) fn join_numbers(numbers: impl Iterator<Item = impl ToString>) -> String {
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the priority that a nested call carries. The ORB's transform, if any, is given the id of
+/// the object whose servant calls.
+fn outbound_priority(core: &Core, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
     match (&core.config().rt.transform, priority) {
-        (Some(transform), Some(priority)) => transformed(&**transform, priority),
+        (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
         (_, priority) => Ok(priority),
     }
 }
 
 #[cold]
-fn transformed(transform: &dyn PriorityTransform, priority: Priority) -> Result<Option<Priority>, SystemException> {
+fn transform_outbound(
+    transform: &dyn PriorityTransform,
+    priority: Priority,
+) -> Result<Option<Priority>, SystemException> {
     let Some(object) = crate::current::current().map(|current| current.object_id) else {
-        // Not from an upcall: nothing came in that would have been changed.
+        // Outside of an upcall no priority came in that the transform could have changed.
         return Ok(Some(priority));
     };
     transform.outbound(priority, object.as_octets()).map(Some).ok_or_else(super::config::unmappable)
 }
 
 #[cold]
-fn refused(why: Unreachable) -> SystemException {
+fn unreachable_error(why: Unreachable) -> SystemException {
+    unreachable_with_detail(why, why.to_string())
+}
+
+#[cold]
+fn unreachable_with_detail(why: Unreachable, detail: String) -> SystemException {
     let exception = match why {
         Unreachable::NoEndpoint => {
             SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
@@ -271,5 +313,5 @@ fn refused(why: Unreachable) -> SystemException {
             SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
         }
     };
-    exception.because(why.to_string())
+    exception.because(detail)
 }

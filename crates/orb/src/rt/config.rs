@@ -1,4 +1,4 @@
-//! How an ORB and its thread pools are set up for real time.
+//! The real-time configuration of an ORB and of its thread pools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,66 +10,80 @@ use corelane_wire::exception::minor;
 
 use super::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::server::config::PoolConfig;
+use crate::server::config::{ConnectionLimits, NestedWait};
 
-/// Which class of the kernel's scheduler threads with a priority are in.
+/// The class of the kernel's scheduler that runs threads with a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SchedulingClass {
     /// SCHED_FIFO.
     #[default]
     Fifo,
-    /// SCHED_RR: equals take turns.
+    /// SCHED_RR: threads of equal priority take turns.
     RoundRobin,
-    /// The ordinary class: priorities order lanes and travel with requests, but the kernel knows nothing of them. For tests and
-    /// for machines that grant no better.
+    /// The ordinary class. Priorities order lanes and travel with requests, but the kernel ignores
+    /// them. For tests, and for machines that grant nothing better.
     Fair,
 }
 
-/// What becomes of a request whose client does not wait for it any more when its upcall would begin. It is counted and told in any
-/// case ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Late {
-    /// It runs.
-    #[default]
-    Run,
-    /// It does not run: TIMEOUT, COMPLETED_NO.
-    Drop,
-    /// It runs where it belongs, at this CORBA priority at most.
-    Lower(i16),
-}
-
-/// What becomes of an operation, and of its results, that took more processor time than it declares (`@wcet`). It is counted and told in any
-/// case ([`Event::Overrun`](crate::Event::Overrun)).
+/// Treatment of a request whose client stopped waiting before the upcall. The ORB counts and
+/// reports it in any case ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Overrun {
-    /// The client gets them.
+pub enum ExpiredRequestAction {
+    /// The request runs.
     #[default]
     Run,
-    /// The client gets TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. Exceptions that the servant raises stay.
-    Drop,
-    /// The client gets them, and the rest of the operation runs at this CORBA priority, if its thread has a fixed priority that is higher: it
-    /// goes down while the servant runs, at the tick of the kernel's clock after it has used what it declares, and comes back with the
-    /// end of the upcall. Costs two more system calls for each operation that declares something.
-    Lower(i16),
+    /// The request does not run: TIMEOUT, COMPLETED_NO.
+    Reject,
+    /// The request runs in its lane, at this CORBA priority at most.
+    LowerPriority(i16),
 }
 
-/// What holds for all priorities of an ORB.
+/// Treatment of an operation that exceeded its declared processor time (`@wcet`), and of its
+/// results. The ORB counts and reports it in any case ([`Event::Overrun`](crate::Event::Overrun)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OverrunAction {
+    /// The client gets the results.
+    #[default]
+    Run,
+    /// The client gets TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES.
+    /// Exceptions of the servant stay.
+    Reject,
+    /// The client gets the results, and the rest of the operation runs at this CORBA priority.
+    ///
+    /// Applies to threads whose fixed priority is higher. The thread is lowered while the servant
+    /// runs, at the first tick of the kernel's clock after the declared time is used. It gets its
+    /// priority back at the end of the upcall. Each operation that declares a time costs two more
+    /// system calls.
+    LowerPriority(i16),
+}
+
+/// Real-time settings that hold for all priorities of an ORB.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RtConfig {
-    /// Between CORBA priorities and native ones; by default linear over 1 to 99.
+    /// Mapping between CORBA priorities and native ones.
+    /// Default: linear over the native priorities 1 to 99.
     pub mapping: Arc<dyn PriorityMapping>,
-    /// Changes priorities of requests on the way in and out.
+    /// Transform of request priorities on the way in and out.
+    /// Default: `None`.
     pub transform: Option<Arc<dyn PriorityTransform>>,
-    /// The code point of packets of a priority; by default sockets are left as they are.
+    /// Mapping from a priority to the code point of its packets; `None` leaves sockets as they are.
+    /// Default: `None`.
     pub network: Option<Arc<dyn NetworkPriorityMapping>>,
-    /// The class of threads with a priority.
+    /// Scheduling class of threads with a priority.
+    /// Default: SCHED_FIFO.
     pub scheduling: SchedulingClass,
-    /// What becomes of requests whose deadline passed before their upcall.
-    pub late: Late,
-    /// What becomes of operations that take longer than they declare.
-    pub overrun: Overrun,
-    /// Policies of references that say nothing themselves. With bands, calls on objects without a priority model are INV_POLICY.
+    /// Treatment of requests whose deadline passed before their upcall.
+    /// Default: they run.
+    pub expired_requests: ExpiredRequestAction,
+    /// Treatment of operations that take longer than they declare.
+    /// Default: the client gets the results.
+    pub overruns: OverrunAction,
+    /// Policies of references that have none of their own. With bands, calls on objects without a
+    /// priority model are INV_POLICY.
+    /// Default: [`RtClientPolicies::default`].
     pub client: RtClientPolicies,
 }
 
@@ -80,19 +94,29 @@ impl Default for RtConfig {
             transform: None,
             network: None,
             scheduling: SchedulingClass::Fifo,
-            late: Late::Run,
-            overrun: Overrun::Run,
+            expired_requests: ExpiredRequestAction::Run,
+            overruns: OverrunAction::Run,
             client: RtClientPolicies::default(),
         }
     }
 }
 
+setters!(RtConfig {
+    mapping: Arc<dyn PriorityMapping>,
+    transform: Option<Arc<dyn PriorityTransform>>,
+    network: Option<Arc<dyn NetworkPriorityMapping>>,
+    scheduling: SchedulingClass,
+    expired_requests: ExpiredRequestAction,
+    overruns: OverrunAction,
+    client: RtClientPolicies,
+});
+
 impl RtConfig {
-    /// How the kernel schedules a thread of this priority; `None` where it is not told.
+    /// Returns the kernel scheduling of a thread at this priority; `None` in the ordinary class.
     ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
-    pub(crate) fn native(&self, priority: Priority) -> Result<Option<Scheduling>, SystemException> {
+    pub(crate) fn scheduling_for(&self, priority: Priority) -> Result<Option<Scheduling>, SystemException> {
         let class: fn(u8) -> Scheduling = match self.scheduling {
             SchedulingClass::Fair => return Ok(None),
             SchedulingClass::Fifo => Scheduling::Fifo,
@@ -105,8 +129,8 @@ impl RtConfig {
         }
     }
 
-    /// The CORBA priority of a thread scheduled like this; `None` for one without a fixed priority.
-    pub(crate) fn corba(&self, native: Scheduling) -> Option<Priority> {
+    /// Returns the CORBA priority of a thread scheduled like this; `None` without a fixed priority.
+    pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.mapping.to_corba(native.into()),
             Scheduling::Other | Scheduling::Idle | Scheduling::Deadline(_) => None,
@@ -114,45 +138,66 @@ impl RtConfig {
     }
 }
 
-/// DATA_CONVERSION 2: the mapping, or the system, does not do it.
+/// DATA_CONVERSION 2: the mapping or the kernel refused the priority.
 #[cold]
 pub(crate) fn unmappable() -> SystemException {
     SystemException::new(Kind::DataConversion, minor::data_conversion::PRIORITY_MAPPING_FAILED, Completion::No)
 }
 
-/// A pool without lanes.
+/// The configuration of a thread pool without lanes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ThreadpoolConfig {
-    /// Shown in thread names.
+    /// The pool's name in thread names.
+    /// Default: `rt`.
     pub name: String,
-    /// Stack of each thread in octets; 0: as other threads of the ORB.
-    pub stack: usize,
-    /// Threads made at once; with the dynamic ones at most 4,096.
+    /// Stack size of each thread in bytes.
+    /// Default: 1 MiB.
+    pub thread_stack_size: usize,
+    /// Number of threads created at once; with the dynamic ones at most 4,096.
+    /// Default: 1.
     pub static_threads: u32,
-    /// Threads made when all are busy, and given back after [`idle_time`](Self::idle_time).
+    /// Number of threads created when all are busy, which end after
+    /// [`idle_thread_timeout`](field@Self::idle_thread_timeout).
+    /// Default: 0.
     pub dynamic_threads: u32,
-    /// The priority of threads that wait, and of requests without one; 0 to 32767.
+    /// CORBA priority of idle threads, and of requests without one; 0 to 32767.
+    /// Default: 0.
     pub default_priority: i16,
-    /// Requests that may wait while all threads are busy; further ones are refused with TRANSIENT 1. `None`: they stay in the
-    /// transport.
+    /// Bound on requests that wait while all threads are busy; further ones are refused with
+    /// TRANSIENT 1. With `None` they stay in the transport.
+    /// Default: `None`.
     pub buffering: Option<Bound>,
-    /// Addresses to listen at, as for [`OrbBuilder::listen`](crate::OrbBuilder::listen); empty: a free port beside each of the ORB's.
+    /// Addresses at which the pool listens, as for
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). Without any, it listens at a free port
+    /// beside each address of the ORB.
+    /// Default: empty.
     pub listen: Vec<String>,
-    /// The highest priority that a request coming in here may ask for; `None`: any. NO_PERMISSION beyond it.
+    /// Highest CORBA priority that a request may ask for at these addresses; above it
+    /// NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers may ask for
+    /// none above that of a client which sends no priority. [`i16::MAX`] opens the pool to them.
+    /// Default: `None`.
     pub ceiling: Option<i16>,
-    /// The cores that its threads may run on; empty: any.
+    /// Cores on which the threads may run; empty: any.
+    /// Default: empty.
     pub cores: Vec<usize>,
-    /// How long a dynamic thread waits for work before it ends.
-    pub idle_time: Duration,
-    /// Bounds of connections and replies.
-    pub bounds: PoolConfig,
+    /// Time for which a dynamic thread waits for work before it ends.
+    /// Default: 5 s.
+    pub idle_thread_timeout: Duration,
+    /// Behaviour of a thread while a call made by its servant waits for the reply; `None` means
+    /// [`NestedWait::Block`].
+    /// Default: `None`.
+    pub nested_wait: Option<NestedWait>,
+    /// Bounds on connections.
+    /// Default: [`ConnectionLimits::default`].
+    pub connection_limits: ConnectionLimits,
 }
 
 impl Default for ThreadpoolConfig {
     fn default() -> Self {
         ThreadpoolConfig {
             name: "rt".into(),
-            stack: 0,
+            thread_stack_size: THREAD_STACK_SIZE,
             static_threads: 1,
             dynamic_threads: 0,
             default_priority: 0,
@@ -160,31 +205,76 @@ impl Default for ThreadpoolConfig {
             listen: Vec::new(),
             ceiling: None,
             cores: Vec::new(),
-            idle_time: IDLE,
-            bounds: PoolConfig::default(),
+            idle_thread_timeout: IDLE_THREAD_TIMEOUT,
+            nested_wait: None,
+            connection_limits: ConnectionLimits::default(),
         }
     }
 }
 
-const IDLE: Duration = Duration::from_secs(5);
+setters!(ThreadpoolConfig {
+    name: impl Into<String>,
+    thread_stack_size: usize,
+    static_threads: u32,
+    dynamic_threads: u32,
+    default_priority: i16,
+    buffering: Option<Bound>,
+    ceiling: Option<i16>,
+    idle_thread_timeout: Duration,
+    nested_wait: Option<NestedWait>,
+    connection_limits: ConnectionLimits,
+});
 
-/// One lane.
+impl ThreadpoolConfig {
+    /// Adds an address to [`listen`](field@Self::listen).
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.listen.push(address.into());
+        self
+    }
+
+    /// Sets [`cores`](field@Self::cores).
+    #[must_use]
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.cores = cores.into_iter().collect();
+        self
+    }
+}
+
+const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
+const THREAD_STACK_SIZE: usize = 1 << 20;
+
+/// The configuration of one lane of a thread pool.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LaneConfig {
-    /// Its priority, 0 to 32767.
+    /// CORBA priority of the lane, 0 to 32767.
+    /// Default: 0.
     pub priority: i16,
-    /// Threads made at once; with the dynamic ones at most 4,096.
+    /// Number of threads created at once; with the dynamic ones at most 4,096.
+    /// Default: 1.
     pub static_threads: u32,
-    /// Threads made when all are busy, and given back after the pool's idle time.
+    /// Number of threads created when all are busy, which end after the pool's
+    /// [`idle_thread_timeout`](field@LanesConfig::idle_thread_timeout).
+    /// Default: 0.
     pub dynamic_threads: u32,
-    /// Addresses to listen at; empty: a free port beside each of the ORB's.
+    /// Addresses at which the lane listens. Without any, the lane listens at a free port beside
+    /// each address of the ORB.
+    /// Default: empty.
     pub listen: Vec<String>,
-    /// The highest priority that a request coming in here may ask for; `None`: any. NO_PERMISSION beyond it.
+    /// Highest CORBA priority that a request may ask for at these addresses; above it
+    /// NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers may ask for
+    /// none above that of a client which sends no priority; the pool's lowest lane reads their
+    /// connections. [`i16::MAX`] opens the lane to them.
+    /// Default: `None`.
     pub ceiling: Option<i16>,
-    /// The cores that its threads may run on; empty: any.
+    /// Cores on which the threads may run; empty: any.
+    /// Default: empty.
     pub cores: Vec<usize>,
-    /// Each of its threads is in the deadline class with this much processor time, instead of at a fixed priority: it goes before every
-    /// fixed priority, and never takes more. Not together with `cores` or with borrowing.
+    /// Processor time of each thread in the deadline class (SCHED_DEADLINE), instead of a fixed
+    /// priority. Such a thread runs before every fixed priority and never takes more. Excludes
+    /// `cores` and borrowing.
+    /// Default: `None`.
     pub reservation: Option<Reservation>,
 }
 
@@ -202,36 +292,112 @@ impl Default for LaneConfig {
     }
 }
 
-/// A pool with lanes.
+setters!(LaneConfig {
+    priority: i16,
+    static_threads: u32,
+    dynamic_threads: u32,
+    ceiling: Option<i16>,
+    reservation: Option<Reservation>,
+});
+
+impl LaneConfig {
+    /// Adds an address to [`listen`](field@Self::listen).
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.listen.push(address.into());
+        self
+    }
+
+    /// Sets [`cores`](field@Self::cores).
+    #[must_use]
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.cores = cores.into_iter().collect();
+        self
+    }
+}
+
+/// Treatment of a request with a priority that no lane of the pool has. Applies if neither the
+/// POA's policies nor the connection name a band that leads to a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum UnmatchedPriority {
+    /// TRANSIENT 2 (Real-time CORBA 1.2: the priority of the request equals that of a lane).
+    #[default]
+    Refuse,
+    /// The lane at whose own endpoint the request arrived serves it, at the lane's priority and
+    /// under the endpoint's ceiling. For clients such as TAO's, which choose a lane's endpoint by
+    /// their own bands without telling the server. Refused at the endpoints of the builder's pools.
+    ServeInReachedLane,
+}
+
+/// The configuration of a thread pool with lanes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LanesConfig {
-    /// Shown in thread names.
+    /// The pool's name in thread names.
+    /// Default: `rt`.
     pub name: String,
-    /// Stack of each thread in octets; 0: as other threads of the ORB.
-    pub stack: usize,
-    /// Its lanes, in any order.
+    /// Stack size of each thread in bytes.
+    /// Default: 1 MiB.
+    pub thread_stack_size: usize,
+    /// The lanes, in any order.
+    /// Default: empty.
     pub lanes: Vec<LaneConfig>,
-    /// A lane whose threads are all busy may borrow an idle one of a lower lane, which runs at the lane's priority meanwhile.
+    /// Treatment of requests whose priority no lane has.
+    /// Default: they are refused with TRANSIENT 2.
+    pub unmatched_priority: UnmatchedPriority,
+    /// Allows a lane whose threads are all busy to borrow an idle one of a lower lane. The thread
+    /// runs at the lane's priority until it goes back.
+    /// Default: `false`.
     pub allow_borrowing: bool,
-    /// Requests that may wait in each lane while all its threads are busy; further ones are refused with TRANSIENT 1. `None`: they
-    /// stay in the transport.
+    /// Bound on requests that wait in each lane while all its threads are busy. Further ones are
+    /// refused with TRANSIENT 1. With `None` they stay in the transport.
+    /// Default: `None`.
     pub buffering: Option<Bound>,
-    /// How long a dynamic thread waits for work before it ends.
-    pub idle_time: Duration,
-    /// Bounds of connections and replies, for each lane.
-    pub bounds: PoolConfig,
+    /// Time for which a dynamic thread waits for work before it ends.
+    /// Default: 5 s.
+    pub idle_thread_timeout: Duration,
+    /// Behaviour of a thread while a call made by its servant waits for the reply; `None` means
+    /// [`NestedWait::Block`].
+    /// Default: `None`.
+    pub nested_wait: Option<NestedWait>,
+    /// Bounds on the connections of each lane.
+    /// Default: [`ConnectionLimits::default`].
+    pub connection_limits: ConnectionLimits,
 }
 
 impl Default for LanesConfig {
     fn default() -> Self {
         LanesConfig {
             name: "rt".into(),
-            stack: 0,
+            thread_stack_size: THREAD_STACK_SIZE,
             lanes: Vec::new(),
+            unmatched_priority: UnmatchedPriority::Refuse,
             allow_borrowing: false,
             buffering: None,
-            idle_time: IDLE,
-            bounds: PoolConfig::default(),
+            idle_thread_timeout: IDLE_THREAD_TIMEOUT,
+            nested_wait: None,
+            connection_limits: ConnectionLimits::default(),
         }
+    }
+}
+
+setters!(LanesConfig {
+    name: impl Into<String>,
+    thread_stack_size: usize,
+    unmatched_priority: UnmatchedPriority,
+    allow_borrowing: bool,
+    buffering: Option<Bound>,
+    idle_thread_timeout: Duration,
+    nested_wait: Option<NestedWait>,
+    connection_limits: ConnectionLimits,
+});
+
+impl LanesConfig {
+    /// Sets [`lanes`](field@Self::lanes).
+    #[must_use]
+    pub fn lanes(mut self, lanes: impl IntoIterator<Item = LaneConfig>) -> Self {
+        self.lanes = lanes.into_iter().collect();
+        self
     }
 }

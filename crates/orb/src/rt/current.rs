@@ -1,4 +1,4 @@
-//! `RTCORBA::Current`: the CORBA priority of a thread, one for each ORB that it works for.
+//! `RTCORBA::Current`: the CORBA priority of a thread, one for each ORB that the thread works for.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
@@ -8,46 +8,48 @@ use corelane_sys::thread::Scheduling;
 use corelane_wire::exception::minor;
 
 use super::config::unmappable;
-use super::station::{self, Before};
+use super::thread_context::{self, SavedScheduling};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 
-/// A priority as an ORB sees it; none if it is negative.
+/// The thread's priority in the ORB with this stamp. A negative priority means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Now {
+struct OrbPriority {
     stamp: u64,
     priority: i16,
 }
 
 thread_local! {
-    static NOW: Cell<Now> = const { Cell::new(Now { stamp: 0, priority: -1 }) };
-    /// Those of other ORBs than the last one.
-    static BESIDE: RefCell<Vec<Now>> = const { RefCell::new(Vec::new()) };
+    static PRIORITY: Cell<OrbPriority> = const { Cell::new(OrbPriority { stamp: 0, priority: -1 }) };
+    /// The thread's priorities in all ORBs but one: `PRIORITY` holds that of the ORB that set it
+    /// last.
+    static OTHER_ORBS: RefCell<Vec<OrbPriority>> = const { RefCell::new(Vec::new()) };
 }
 
-fn get(stamp: u64) -> Option<Priority> {
-    let now = NOW.get();
+fn thread_priority(stamp: u64) -> Option<Priority> {
+    let now = PRIORITY.get();
     if now.stamp == stamp {
         return Priority::new(now.priority);
     }
-    BESIDE
+    OTHER_ORBS
         .with_borrow(|beside| beside.iter().find(|now| now.stamp == stamp).and_then(|now| Priority::new(now.priority)))
 }
 
 #[inline]
-fn set(stamp: u64, priority: i16) {
-    let now = NOW.get();
+fn set_thread_priority(stamp: u64, priority: i16) {
+    let now = PRIORITY.get();
     if now.stamp != stamp && now.priority >= 0 {
-        put_beside(now);
+        save_for_other_orb(now);
     }
-    NOW.set(Now { stamp, priority });
+    PRIORITY.set(OrbPriority { stamp, priority });
 }
 
 #[cold]
-fn put_beside(now: Now) {
-    BESIDE.with_borrow_mut(|beside| {
+fn save_for_other_orb(now: OrbPriority) {
+    OTHER_ORBS.with_borrow_mut(|beside| {
         beside.retain(|other| other.stamp != now.stamp);
-        // A thread works for a few ORBs at most; what ended ORBs left is forgotten.
+        // A thread works for a few ORBs at most. Beyond eight, the oldest entry goes; its ORB has
+        // most likely ended.
         if beside.len() >= 8 {
             beside.remove(0);
         }
@@ -55,9 +57,34 @@ fn put_beside(now: Now) {
     });
 }
 
-/// The priority at which a call of the calling thread goes out, or runs in the process: what was set, else that of the thread.
-pub(crate) fn of_caller(core: &Core) -> Option<Priority> {
-    get(core.adapters().stamp).or_else(|| core.config().rt.corba(station::native().ok()?))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallerPriority {
+    /// The program set it for the thread, or the ORB did for an upcall.
+    Set(Priority),
+    /// The CORBA priority of the thread's native fixed priority; none was set. It counts if a lane
+    /// or band of the object has it.
+    Implied(Priority),
+    Unset,
+}
+
+impl CallerPriority {
+    /// Returns the priority, and true if the call may fall back to none.
+    pub(crate) fn parts(self) -> (Option<Priority>, bool) {
+        match self {
+            CallerPriority::Set(priority) => (Some(priority), false),
+            CallerPriority::Implied(priority) => (Some(priority), true),
+            CallerPriority::Unset => (None, false),
+        }
+    }
+}
+
+/// Returns the calling thread's priority, which its calls carry or run at in this process.
+pub(crate) fn caller_priority(core: &Core) -> CallerPriority {
+    if let Some(priority) = thread_priority(core.poa_table().stamp) {
+        return CallerPriority::Set(priority);
+    }
+    let implied = thread_context::current_scheduling().ok().and_then(|native| core.config().rt.corba_priority(native));
+    implied.map_or(CallerPriority::Unset, CallerPriority::Implied)
 }
 
 /// `RTCORBA::Current` of one ORB.
@@ -77,105 +104,108 @@ impl RtCurrent {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// The priority of the calling thread: what it has set, or in an upcall that at which it runs.
+    /// Returns the priority that the calling thread has set, or in an upcall the upcall's priority.
+    /// Threads that it starts have none of their own, though they inherit its native scheduling.
     ///
     /// # Errors
     /// INITIALIZE if none has been set.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
-        let priority = get(self.core()?.adapters().stamp);
+        let priority = thread_priority(self.core()?.poa_table().stamp);
         let unset =
             || SystemException::new(Kind::Initialize, 0, Completion::No).because("this thread has set no priority");
         priority.map(Priority::get).ok_or_else(unset)
     }
 
-    /// Sets the priority of the calling thread, and of the kernel's scheduling of it, at once. In an upcall it holds until the upcall
-    /// ends.
+    /// Sets the CORBA priority of the calling thread and its native scheduling at once. In an
+    /// upcall both last until the upcall ends.
     ///
     /// # Errors
-    /// BAD_PARAM for a negative priority; DATA_CONVERSION 2 for one that cannot be mapped or that the kernel refuses.
+    /// BAD_PARAM for a negative priority; DATA_CONVERSION 2 for one that cannot be mapped or that
+    /// the kernel refuses.
     pub fn set_priority(&self, priority: i16) -> Result<(), SystemException> {
         let core = self.core()?;
         let Some(priority) = Priority::new(priority) else {
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority is 0 to 32767"));
         };
-        if let Some(native) = core.config().rt.native(priority)? {
-            change(native)?;
+        if let Some(native) = core.config().rt.scheduling_for(priority)? {
+            set_scheduling(native)?;
         }
-        set(core.adapters().stamp, priority.get());
+        set_thread_priority(core.poa_table().stamp, priority.get());
         Ok(())
     }
 }
 
-/// DATA_CONVERSION 2 where the kernel refuses.
-fn change(to: Scheduling) -> Result<(), SystemException> {
-    station::change(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
+/// Sets the calling thread's scheduling; DATA_CONVERSION 2 if the kernel refuses.
+fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
+    thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
 }
 
-/// The priority of an upcall; what was before comes back when this is dropped.
-pub(crate) struct Running {
-    priority: Now,
-    native: Before,
+/// The priority of an upcall. Dropping it restores the previous priority and scheduling.
+pub(crate) struct UpcallPriority {
+    priority: OrbPriority,
+    scheduling: SavedScheduling,
 }
 
-impl Running {
-    /// The calling thread runs an upcall from now on, as it is.
+impl UpcallPriority {
+    /// Begins an upcall on the calling thread and saves the thread's priority.
     #[inline]
     pub(crate) fn begin() -> Self {
-        Running { priority: NOW.get(), native: Before::now() }
+        UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
     }
 
-    /// It runs it at `priority` (`None`: as it is), but not above `most`.
+    /// Runs the upcall at `priority` (`None`: unchanged), but not above `most`.
     #[inline]
-    pub(crate) fn change(
+    pub(crate) fn apply(
         &self,
         core: &Core,
         priority: Option<Priority>,
         most: Option<Priority>,
     ) -> Result<(), SystemException> {
         if let Some(priority) = priority {
-            raise(core, most.map_or(priority, |most| priority.min(most)))?;
+            apply_priority(core, most.map_or(priority, |most| priority.min(most)))?;
         }
         if let Some(most) = most {
-            lower(core, most);
+            cap_priority(core, most);
         }
         Ok(())
     }
 }
 
-/// Whether a thread scheduled like `now` can be lowered to `to` for a time. A reservation, once given up, might not be had again; it bounds
-/// what its thread takes in any case.
-pub(super) fn is_above(now: Scheduling, to: Scheduling) -> bool {
+/// Returns true if a thread scheduled like `now` can be lowered to `to` for a time. A reservation
+/// bounds its thread anyway and, once given up, might not be granted again; it is kept.
+pub(super) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }
 
-/// A lane's thread, and one whose request has no priority, are not where they may be at most.
+/// Lowers a thread that `apply_priority` left above `most`: a lane's thread, or one without a
+/// priority.
 #[cold]
-fn lower(core: &Core, most: Priority) {
-    if let Ok(Some(native)) = core.config().rt.native(most)
-        && station::native().is_ok_and(|now| is_above(now, native))
+fn cap_priority(core: &Core, most: Priority) {
+    if let Ok(Some(native)) = core.config().rt.scheduling_for(most)
+        && thread_context::current_scheduling().is_ok_and(|now| can_lower(now, native))
     {
-        // Lowering is never refused.
-        let _ = station::change(native);
+        // The kernel never refuses to lower.
+        let _ = thread_context::set_scheduling(native);
     }
 }
 
-fn raise(core: &Core, priority: Priority) -> Result<(), SystemException> {
-    let stamp = core.adapters().stamp;
-    if !station::of_thread(stamp).is_fixed()
-        && let Some(native) = core.config().rt.native(priority)?
+fn apply_priority(core: &Core, priority: Priority) -> Result<(), SystemException> {
+    let stamp = core.poa_table().stamp;
+    if !thread_context::current_lane(stamp).has_fixed_priority()
+        && let Some(native) = core.config().rt.scheduling_for(priority)?
     {
-        change(native)?;
+        set_scheduling(native)?;
     }
-    set(stamp, priority.get());
+    set_thread_priority(stamp, priority.get());
     Ok(())
 }
 
-impl Drop for Running {
+impl Drop for UpcallPriority {
     #[inline]
     fn drop(&mut self) {
-        self.native.restore();
-        if NOW.get() != self.priority {
-            NOW.set(self.priority);
+        self.scheduling.restore();
+        if PRIORITY.get() != self.priority {
+            PRIORITY.set(self.priority);
         }
     }
 }
@@ -185,14 +215,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_orb_has_its_own_priority_of_a_thread() {
+    fn thread_has_one_priority_per_orb() {
         std::thread::spawn(|| {
-            assert_eq!(get(1), None);
-            set(1, 100);
-            set(2, 200);
-            assert_eq!((get(1), get(2), get(3)), (Priority::new(100), Priority::new(200), None));
-            set(1, 101);
-            assert_eq!((get(1), get(2)), (Priority::new(101), Priority::new(200)));
+            assert_eq!(thread_priority(1), None);
+            set_thread_priority(1, 100);
+            set_thread_priority(2, 200);
+            assert_eq!(
+                (thread_priority(1), thread_priority(2), thread_priority(3)),
+                (Priority::new(100), Priority::new(200), None)
+            );
+            set_thread_priority(1, 101);
+            assert_eq!((thread_priority(1), thread_priority(2)), (Priority::new(101), Priority::new(200)));
         })
         .join()
         .unwrap();

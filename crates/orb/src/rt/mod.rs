@@ -1,71 +1,81 @@
-//! Real-time CORBA: thread pools with lanes, priorities of threads and requests, and the policies that tie them together
-//! (Real-time CORBA 1.2).
+//! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their
+//! policies.
 //!
-//! * `pool` makes thread pools; each of their lanes is a `server::lane` with threads of its own at the lane's priority.
-//! * `policies` are what POAs and references go by; `poa` is what a POA keeps of them and how it places requests.
-//! * `station` is what a thread knows of itself: which lane it serves, at which native priority, for which request.
+//! * `pool` creates thread pools. Each lane is a `server::lane` with its own threads at the lane's
+//!   priority.
+//! * `policies` are the real-time policies of POAs and references. `poa` keeps a POA's policies and
+//!   places its requests.
+//! * `thread_context` records the lane that a thread serves, its native priority and its current
+//!   request.
 //! * `current` is `RTCORBA::Current`.
 //!
 //! # Invariants
-//! * A lane's thread never changes its priority; one of a pool without lanes takes it back after the upcall.
-//! * A request runs in a lane of its POA's own pool. One that arrives elsewhere is handed over once, and never by a thread that waits.
+//! * A lane's thread never changes its priority. A thread of a pool without lanes restores its
+//!   priority after the upcall.
+//! * A request runs in a lane of its POA's own pool. A request that arrives elsewhere is handed
+//!   over once, and never by a thread that waits.
 
-mod assigned;
+pub(crate) mod ceiling;
 pub(crate) mod client;
 mod config;
 mod current;
 mod mutex;
+mod object_priorities;
 mod overrun;
 pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
-pub(crate) mod station;
+pub(crate) mod thread_context;
 
 use std::sync::{Arc, Weak};
 
 pub use client::{RtClientPolicies, with_client_policies};
-pub use config::{LaneConfig, LanesConfig, Late, Overrun, RtConfig, SchedulingClass, ThreadpoolConfig};
+pub use config::{
+    ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
+    UnmatchedPriority,
+};
 pub use corelane_sched::admission::Bound;
 pub use corelane_sched::{
     Continuous, Direct, DscpTable, Linear, NativePriority, NativeRange, NetworkPriorityMapping, Priority, PriorityBand,
     PriorityMapping, PriorityModel, PriorityTransform,
 };
-pub use corelane_sys::guarantees::{Guarantee, Holds};
-pub use corelane_sys::thread::{CpuSet, FoundThread, Reservation, Scheduling, Tid};
+pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, Holds};
+pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid};
 pub use current::RtCurrent;
-pub(crate) use current::{Running, of_caller};
+pub(crate) use current::{CallerPriority, UpcallPriority, caller_priority};
 pub use mutex::{RtMutex, RtMutexGuard};
-pub(crate) use overrun::{Aside, Watch};
+pub(crate) use overrun::{ChargePause, OverrunMonitor};
 pub use policies::{Protocol, RtPolicies, TcpProperties, UnixProperties};
 pub use pool::{InvalidThreadpool, ThreadpoolId};
-pub use station::{ServedBy, served_by};
+pub use thread_context::{ServedBy, served_by};
 
 use corelane_wire::exception::minor;
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 
-/// Which real-time guarantees the machine gives to this process, found by looking and trying; what
-/// [`OrbBuilder::require`](crate::OrbBuilder::require) goes by, and what `corelane doctor` shows.
-pub fn guarantees() -> Vec<Guarantee> {
+/// Checks which real-time guarantees the machine gives to this process, as `corelane doctor` shows
+/// them. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) refuses to build
+/// an ORB without one.
+pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
 
-/// The threads of this process, as the kernel sees them: how each is scheduled, and where it may run. Those of ORBs are named by pool or
-/// part, role and number (`flight/l0`, `orb/watch`; docs/real-time.md lists them).
+/// Returns the threads of this process as the kernel schedules them. An ORB's threads are named by
+/// pool or part, role and number (`flight/l0`, `orb/watch`; see docs/real-time.md).
 ///
 /// # Errors
 /// There is no `/proc`.
-pub fn threads() -> std::io::Result<Vec<FoundThread>> {
-    corelane_sys::thread::all()
+pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
+    corelane_sys::thread::list()
 }
 
-/// The user's page about real time; its examples are tests.
+/// The users' page about real time; its examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/real-time.md")]
 mod user_page {}
 
-/// `RTCORBA::RTORB`: makes thread pools and mutexes. It does not keep its ORB alive.
+/// `RTCORBA::RTORB`: creates thread pools and mutexes. It does not keep its ORB alive.
 ///
 /// # Examples
 /// ```
@@ -73,10 +83,10 @@ mod user_page {}
 /// use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass};
 /// use corelane::poa::PoaPolicies;
 /// // In the ordinary class, so that it needs no privilege.
-/// let rt = RtConfig { scheduling: SchedulingClass::Fair, ..RtConfig::default() };
+/// let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
 /// let orb = Orb::builder().real_time(rt).listen("tcp:127.0.0.1:0").build()?;
-/// let lanes = [1000, 30000].map(|priority| LaneConfig { priority, ..LaneConfig::default() });
-/// let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig { lanes: lanes.into(), ..LanesConfig::default() })?;
+/// let lanes = [1000, 30000].map(|priority| LaneConfig::default().priority(priority));
+/// let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes))?;
 /// let policies = RtPolicies {
 ///     priority_model: Some((PriorityModel::ClientPropagated, 1000)),
 ///     threadpool: Some(pool),
@@ -104,34 +114,39 @@ impl RtOrb {
         Ok(core)
     }
 
-    /// Makes a pool without lanes: its threads wait at the default priority and take each request's for its upcall.
+    /// Creates a pool without lanes. Its threads wait at the default priority and take each
+    /// request's priority for its upcall.
     ///
     /// # Errors
-    /// BAD_PARAM without static threads, for a priority below 0 and for an address that is none; DATA_CONVERSION 2 for a priority
-    /// that cannot be mapped; NO_RESOURCES when the system refuses threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM without static threads, for a priority below 0 and for an invalid address;
+    /// DATA_CONVERSION 2 for a priority that cannot be mapped; NO_RESOURCES if the system refuses
+    /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown.
     pub fn create_threadpool(&self, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create(&self.core()?, config)
     }
 
-    /// Makes a pool with lanes. Each has threads at its own priority, which never changes, a listener and connections of its own.
+    /// Creates a pool with lanes. Each lane has its own listener, connections and threads, whose
+    /// priority never changes.
     ///
     /// # Errors
-    /// Those of [`create_threadpool`](Self::create_threadpool), for each lane; BAD_PARAM also without lanes and for two of one
-    /// priority.
+    /// As for [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM without
+    /// lanes and for two lanes of one priority.
     pub fn create_threadpool_with_lanes(&self, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create_with_lanes(&self.core()?, config)
     }
 
-    /// Ends a pool: nothing new is let in, requests that run are finished, connections closed in good order, threads joined.
+    /// Destroys a pool: refuses new requests, finishes running ones, closes connections in order
+    /// and joins the threads.
     ///
     /// # Errors
-    /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on one of its own threads, 4 after
-    /// shutdown.
+    /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on
+    /// one of the pool's own threads, 4 after shutdown.
     pub fn destroy_threadpool(&self, pool: ThreadpoolId) -> Result<(), InvalidThreadpool> {
         pool::destroy(&self.core()?, pool)
     }
 
-    /// The policies that POAs made from now on inherit where their own say nothing (the ORB's overrides).
+    /// Sets the ORB's default policies. A POA created later inherits the priority model, thread
+    /// pool and server protocols that it does not set itself.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -140,7 +155,7 @@ impl RtOrb {
         Ok(())
     }
 
-    /// `RTCORBA::Current`: the priority of the calling thread.
+    /// Returns `RTCORBA::Current`, which gives the priority of the calling thread.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -148,13 +163,14 @@ impl RtOrb {
         Ok(RtCurrent::new(&self.core()?))
     }
 
-    /// A mutex whose holder runs at the priority of whoever waits for it.
+    /// Creates a mutex with priority inheritance: its holder runs at least at each waiter's
+    /// priority.
     #[must_use]
     pub fn create_mutex(&self) -> RtMutex {
         RtMutex::new()
     }
 
-    /// The mutex of this name, made if there is none; true if it was. Names are those of one ORB.
+    /// Returns the mutex with this name, and true if this call created it. Names belong to one ORB.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -165,7 +181,7 @@ impl RtOrb {
         Ok((mutexes.entry(name.to_owned()).or_default().clone(), made))
     }
 
-    /// The mutex of this name; `None` (MutexNotFound) if there is none.
+    /// Returns the mutex with this name, or `None` (MutexNotFound).
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -173,7 +189,7 @@ impl RtOrb {
         Ok(self.core()?.rt().mutexes.lock().get(name).cloned())
     }
 
-    /// Forgets a mutex's name; those who have it keep it.
+    /// Removes a mutex's name. Existing clones of the mutex stay usable.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

@@ -1,4 +1,4 @@
-//! `RTCORBA::Mutex`: mutual exclusion whose holder runs at the priority of whoever waits for it.
+//! `RTCORBA::Mutex`: a mutex with priority inheritance.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use corelane_sys::lock::{PiGuard, PiMutex, Scope};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// A mutex with priority inheritance; clones are the same mutex. Taking it uncontended is no system call.
+/// A mutex with priority inheritance. Clones are the same mutex. Locking it uncontended makes no
+/// system call.
 ///
 /// # Examples
 /// ```
@@ -35,7 +36,7 @@ impl RtMutex {
         RtMutex(Arc::new(PiMutex::new("RTCORBA::Mutex", Scope::Orb, ())))
     }
 
-    /// Takes the mutex, waiting for whoever holds it.
+    /// Locks the mutex and waits for its holder if necessary.
     ///
     /// # Errors
     /// BAD_INV_ORDER if the calling thread holds it already.
@@ -44,7 +45,8 @@ impl RtMutex {
         Ok(RtMutexGuard { _held: self.0.lock() })
     }
 
-    /// Takes the mutex, waiting at most `wait` (zero: not at all), by the monotonic clock; `None` when that is over.
+    /// Locks the mutex, waiting at most `wait` of monotonic time (zero: not at all). Returns `None`
+    /// on time-out.
     ///
     /// # Errors
     /// BAD_INV_ORDER if the calling thread holds it already.
@@ -55,7 +57,7 @@ impl RtMutex {
     }
 
     fn check(&self) -> Result<(), SystemException> {
-        if !self.0.is_held_here() {
+        if !self.0.is_held_by_caller() {
             return Ok(());
         }
         Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No).because("this thread holds the mutex already"))
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn taking_it_twice_is_refused() {
+    fn relocking_by_the_holder_is_refused() {
         let mutex = RtMutex::new();
         let guard = mutex.lock().unwrap();
         assert_eq!(mutex.lock().unwrap_err().kind(), Kind::BadInvOrder);
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_waits_as_long_as_it_says() {
+    fn try_lock_waits_for_its_timeout() {
         let mutex = RtMutex::new();
         let guard = mutex.lock().unwrap();
         std::thread::scope(|scope| {

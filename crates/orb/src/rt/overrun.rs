@@ -1,167 +1,178 @@
-//! Operations that take longer than they declare (`@wcet`).
+//! Detection of operations that take longer than they declare (`@wcet`).
 //!
-//! The clock is that of the thread's processor time: waiting and being preempted do not count, nor does what the thread serves while a
-//! call of the operation waits. It is read where an operation declares something, twice a request, and nowhere else.
+//! The clock is the thread's processor time. It excludes waiting, preemption, and requests served
+//! while a nested call waits. It is read twice for each request whose operation declares a time,
+//! and never otherwise.
 //!
-//! With [`Overrun::Lower`] the kernel watches that clock too while the operation runs, and the thread is lowered from outside
-//! (`sys::overseer`).
+//! With [`OverrunAction::LowerPriority`] the kernel also watches that clock while the operation
+//! runs, and the monitor lowers the thread (`sys::cpu_budget`).
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use corelane_sched::Priority;
-use corelane_sys::overseer::{Allowance, Left};
+use corelane_sys::cpu_budget::{BudgetLeft, CpuBudget};
 use corelane_sys::usage::thread_time;
 
-use super::Overrun;
-use super::current::is_above;
-use super::station::{self, Before};
+use super::OverrunAction;
+use super::current::can_lower;
+use super::thread_context::{self, SavedScheduling};
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 use crate::servant::ServerCall;
 
-/// An operation that runs and has declared how long it takes at most.
+/// The measurement of a running operation that declared its maximum processor time.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    begun: Duration,
-    /// What the thread had spent for others by then.
-    aside: Duration,
-    /// Ends with the operation.
-    _allowed: Option<Allowed>,
+    started_at: Duration,
+    /// `UNCHARGED_TIME` of the thread when the operation began.
+    uncharged_before: Duration,
+    /// Lowers the thread when the declared time is used; ends with the operation.
+    _budget: Option<BudgetScope>,
 }
 
 thread_local! {
-    /// How many operations of the calling thread are measured, one within the other.
-    static MEASURED: Cell<u32> = const { Cell::new(0) };
-    /// What the calling thread has spent for others while operations that are measured waited.
-    static ASIDE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// Number of nested operations of the calling thread that are measured.
+    static MONITORED_OPERATIONS: Cell<u32> = const { Cell::new(0) };
+    /// Processor time that the calling thread has spent on other requests while measured operations
+    /// waited.
+    static UNCHARGED_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 thread_local! {
     /// The calling thread's timer, for the ORB with this stamp.
-    static ALLOWANCE: RefCell<Option<(u64, Allowance)>> = const { RefCell::new(None) };
+    static CPU_BUDGET: RefCell<Option<(u64, CpuBudget)>> = const { RefCell::new(None) };
 }
 
-/// Ends what the calling thread is still allowed, if anything.
-fn end_allowance() -> Left {
-    let left = ALLOWANCE.with_borrow_mut(|own| own.as_mut().map_or(Left::Nothing, |(_, allowance)| allowance.end()));
-    if let Left::Lowered(to) = left {
-        station::note_lowered(to);
+/// Stops the calling thread's budget and returns the rest of it.
+fn stop_budget() -> BudgetLeft {
+    let left = CPU_BUDGET
+        .with_borrow_mut(|own| own.as_mut().map_or(BudgetLeft::NotStarted, |(_, allowance)| allowance.stop()));
+    if let BudgetLeft::Exhausted(to) = left {
+        thread_context::record_lowered(to);
     }
     left
 }
 
-/// Gives back what was left.
-fn go_on(left: Left, used: Duration) {
-    if let Left::Time(left, then) = left {
-        ALLOWANCE.with_borrow_mut(|own| {
+/// Restarts the budget with the time left after `used`.
+fn resume_budget(left: BudgetLeft, used: Duration) {
+    if let BudgetLeft::Unused(left, then) = left {
+        CPU_BUDGET.with_borrow_mut(|own| {
             if let Some((_, allowance)) = own {
-                allowance.give(left.saturating_sub(used), then);
+                allowance.restart(left.saturating_sub(used), then);
             }
         });
     }
 }
 
-/// An operation whose thread is lowered when it takes too long.
+/// A budget for an operation, whose thread is lowered when it is used up.
 #[derive(Debug)]
-struct Allowed {
-    before: Before,
-    begun: Duration,
-    /// What the operation around it may still take.
-    outer: Left,
+struct BudgetScope {
+    before: SavedScheduling,
+    started_at: Duration,
+    /// Budget that was left to the enclosing operation.
+    outer: BudgetLeft,
 }
 
-impl Allowed {
-    /// The calling thread may use `time` from its clock's `begun` on. `None` where it is not lowered.
+impl BudgetScope {
+    /// Starts a budget of `time` for the calling thread; `begun` is the thread's clock now. Returns
+    /// `None` if the thread would not be lowered.
     #[cold]
-    fn give(core: &Core, to: i16, time: Duration, begun: Duration) -> Option<Self> {
-        let overseer = core.rt().overseer()?;
-        let to = core.config().rt.native(Priority::new(to)?).ok()??;
-        let outer = end_allowance();
-        if !is_above(station::native().ok()?, to) {
+    fn start(core: &Core, to: i16, time: Duration, begun: Duration) -> Option<Self> {
+        let overseer = core.rt().cpu_monitor()?;
+        let to = core.config().rt.scheduling_for(Priority::new(to)?).ok()??;
+        let outer = stop_budget();
+        if !can_lower(thread_context::current_scheduling().ok()?, to) {
             return None;
         }
-        let stamp = core.adapters().stamp;
-        ALLOWANCE.with_borrow_mut(|own| {
+        let stamp = core.poa_table().stamp;
+        CPU_BUDGET.with_borrow_mut(|own| {
             if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
-                *own = Allowance::of_this_thread(overseer).ok().map(|made| (stamp, made));
+                *own = CpuBudget::for_current_thread(overseer).ok().map(|made| (stamp, made));
             }
-            own.as_mut()?.1.give(time, to);
-            Some(Allowed { before: Before::now(), begun, outer })
+            own.as_mut()?.1.restart(time, to);
+            Some(BudgetScope { before: SavedScheduling::capture(), started_at: begun, outer })
         })
     }
 }
 
-impl Drop for Allowed {
+impl Drop for BudgetScope {
     fn drop(&mut self) {
-        end_allowance();
+        stop_budget();
         self.before.restore();
-        if self.outer != Left::Nothing {
-            go_on(self.outer, thread_time().saturating_sub(self.begun));
+        if self.outer != BudgetLeft::NotStarted {
+            resume_budget(self.outer, thread_time().saturating_sub(self.started_at));
         }
     }
 }
 
-/// The calling thread serves others until this is dropped: none of the operations that it runs already is charged for it.
-pub(crate) struct Aside(Option<(Duration, Duration, Left)>);
+/// Excludes the calling thread's time from the operations that it already runs, until this is
+/// dropped.
+pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetLeft)>);
 
-impl Aside {
+impl ChargePause {
     #[inline]
     pub(crate) fn begin() -> Self {
-        Aside((MEASURED.get() > 0).then(|| (ASIDE.get(), thread_time(), end_allowance())))
+        ChargePause((MONITORED_OPERATIONS.get() > 0).then(|| (UNCHARGED_TIME.get(), thread_time(), stop_budget())))
     }
 }
 
-impl Drop for Aside {
+impl Drop for ChargePause {
     #[inline]
     fn drop(&mut self) {
         if let Some((before, begun, left)) = self.0 {
-            // What was served meanwhile has put its own aside, which is part of this.
-            ASIDE.set(before + thread_time().saturating_sub(begun));
-            go_on(left, Duration::ZERO);
+            // Set, not added: nested pauses ended within this one and are part of its time.
+            UNCHARGED_TIME.set(before + thread_time().saturating_sub(begun));
+            resume_budget(left, Duration::ZERO);
         }
     }
 }
 
-impl Watch {
-    /// The calling thread runs `operation` from now on.
+impl OverrunMonitor {
+    /// Begins to measure `operation` on the calling thread.
     pub(crate) fn begin(call: &ServerCall<'_>, operation: &'static str, declared: Duration) -> Self {
-        MEASURED.set(MEASURED.get() + 1);
+        MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() + 1);
         let begun = thread_time();
-        let allowed = call.core().and_then(|core| match core.config().rt.overrun {
-            Overrun::Lower(to) => Allowed::give(core, to, declared, begun),
-            Overrun::Run | Overrun::Drop => None,
+        let allowed = call.core().and_then(|core| match core.config().rt.overruns {
+            OverrunAction::LowerPriority(to) => BudgetScope::start(core, to, declared, begun),
+            OverrunAction::Run | OverrunAction::Reject => None,
         });
-        Watch { operation, declared, begun, aside: ASIDE.get(), _allowed: allowed }
+        OverrunMonitor {
+            operation,
+            declared,
+            started_at: begun,
+            uncharged_before: UNCHARGED_TIME.get(),
+            _budget: allowed,
+        }
     }
 
-    /// It has run, and this is what came of it.
+    /// Ends the measurement of an operation that returned `result`.
     ///
     /// # Errors
-    /// What came of it; TIMEOUT if that is dropped.
+    /// The error in `result`; TIMEOUT if the configuration rejects late results.
     pub(crate) fn end(self, call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {
         let used = self.used();
-        if used > self.declared { self.overrun(used, call, result) } else { result }
+        if used > self.declared { self.handle_overrun(used, call, result) } else { result }
     }
 
-    /// It has panicked.
+    /// Ends the measurement of an operation that panicked.
     #[cold]
     pub(crate) fn end_by_panic(self, call: &ServerCall<'_>) {
         let used = self.used();
         if used > self.declared {
-            self.tell(used, call);
+            self.report(used, call);
         }
     }
 
     fn used(&self) -> Duration {
-        let aside = ASIDE.get().saturating_sub(self.aside);
-        thread_time().saturating_sub(self.begun).saturating_sub(aside)
+        let aside = UNCHARGED_TIME.get().saturating_sub(self.uncharged_before);
+        thread_time().saturating_sub(self.started_at).saturating_sub(aside)
     }
 
-    fn tell(&self, used: Duration, call: &ServerCall<'_>) {
+    fn report(&self, used: Duration, call: &ServerCall<'_>) {
         if let Some(core) = call.core() {
             let (operation, declared) = (self.operation, self.declared);
             core.events().report(&Event::Overrun { operation, declared, used });
@@ -169,18 +180,18 @@ impl Watch {
     }
 
     #[cold]
-    fn overrun(
+    fn handle_overrun(
         self,
         used: Duration,
         call: &ServerCall<'_>,
         result: Result<(), SystemException>,
     ) -> Result<(), SystemException> {
-        self.tell(used, call);
+        self.report(used, call);
         let Some(core) = call.core() else { return result };
-        match core.config().rt.overrun {
-            Overrun::Run | Overrun::Lower(_) => result,
-            Overrun::Drop if call.has_raised() => result,
-            Overrun::Drop => result.and_then(|()| {
+        match core.config().rt.overruns {
+            OverrunAction::Run | OverrunAction::LowerPriority(_) => result,
+            OverrunAction::Reject if call.has_raised() => result,
+            OverrunAction::Reject => result.and_then(|()| {
                 let exception = SystemException::new(Kind::Timeout, crate::minor::OVERRUN, Completion::Yes);
                 Err(exception.because("the operation took more processor time than it declares"))
             }),
@@ -188,8 +199,8 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for OverrunMonitor {
     fn drop(&mut self) {
-        MEASURED.set(MEASURED.get() - 1);
+        MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() - 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What a POA keeps for real time, and where its requests run.
+//! The real-time part of a POA, and the placement of its requests on lanes.
 
 use std::sync::Arc;
 
@@ -8,35 +8,43 @@ use corelane_sched::{Declared, Priority, PriorityBand, PriorityBands, PriorityMo
 use corelane_sys::lock::MutexGuard;
 use corelane_wire::exception::minor;
 
-use super::assigned::{Assigned, NotAssigned};
-use super::config::unmappable;
-use super::policies::{Protocol, RtPolicies, TcpProperties, UnixProperties, at_fault, index};
+use super::ceiling::Ceiling;
+use super::client::join_numbers;
+use super::config::{UnmatchedPriority, unmappable};
+use super::object_priorities::{AssignError, ObjectPriorities};
+use super::policies::{Protocol, RtPolicies, TcpProperties, UnixProperties, policy_index, violating_policy};
 use super::pool::Threadpool;
-use super::station;
+use super::thread_context;
 use crate::address::LaneEndpoint;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::poa::{ClientPriority, PoaError, PolicyIndex, Wanted};
+use crate::poa::{ClientPriority, Lookup, PoaError, PolicyIndex};
+use crate::server::connection::ConnectionOrigin;
 use crate::server::lane::Lane;
 
-/// The real-time part of a POA.
 #[derive(Debug)]
 pub(crate) struct RtPoa {
     pub(crate) policies: RtPolicies,
     model: Option<Declared>,
     bands: Option<PriorityBands>,
-    /// `None`: the pools of the ORB's builder.
+    /// The POA's thread pool; `None` means the pools of the ORB's builder.
     pub(crate) pool: Option<Arc<Threadpool>>,
-    /// Priorities of objects by id, of those that have one of their own and an id that outlives their activation.
-    assigned: Assigned,
-    /// [`RtPoa::make_reference`], reached only through here: a program that makes no POA but the root is without its code.
+    /// Priorities of objects by id. Holds objects that have their own priority and an id that
+    /// outlives their activation.
+    object_priorities: ObjectPriorities,
+    /// [`RtPoa::make_reference`], reached only through this pointer, so that a program with only
+    /// the root POA is linked without its code.
     make_reference: MakeReference,
+    /// [`RtPoa::compute_placement`], behind a pointer for the same reason as `make_reference`.
+    place_request: PlaceRequest,
 }
 
+type PlaceRequest = fn(&RtPoa, &Core, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
 type MakeReference = fn(&RtPoa, &Arc<Core>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
-/// What a POA that is being made wants of its lanes' sockets; taken back unless it is kept. Meanwhile no other POA says anything of them.
+/// The socket properties that a new POA claims on its lanes. Dropping the claim withdraws it,
+/// unless `commit` was called. No other POA can claim properties until then.
 #[must_use = "the claim is given up at once"]
 pub(crate) struct SocketsClaim<'c> {
     lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
@@ -44,8 +52,8 @@ pub(crate) struct SocketsClaim<'c> {
 }
 
 impl SocketsClaim<'_> {
-    /// The POA is there.
-    pub(crate) fn keep(mut self) {
+    /// Keeps the claimed properties: the POA exists.
+    pub(crate) fn commit(mut self) {
         self.lanes.clear();
     }
 }
@@ -58,65 +66,64 @@ impl Drop for SocketsClaim<'_> {
     }
 }
 
-/// Where a request is to run.
-pub(crate) enum Placed {
-    /// Here, at this priority (`None`: as the thread is).
-    Here(Option<Priority>),
-    /// On a thread of this lane.
-    Elsewhere(Arc<Lane>),
-    /// Nowhere.
+pub(crate) enum RequestPlacement {
+    /// The calling thread, at this priority (`None`: unchanged).
+    CurrentThread(Option<Priority>),
+    OtherLane(Arc<Lane>),
+    /// The request is refused with this exception.
     Refused(SystemException),
 }
 
 impl RtPoa {
-    /// The real-time part of a POA with these policies, completed by those of the ORB; nothing if there are none.
+    /// Returns the real-time part of a POA with these policies, completed by the ORB's. Returns
+    /// `None` if there are no policies.
     ///
     /// # Errors
-    /// The policy that does not go with the others.
+    /// The policy that conflicts with the others.
     pub(crate) fn new(core: &Core, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
         let policies = policies.or(&core.rt().policies.lock());
         if policies.is_empty() {
             return Ok(None);
         }
         let checked = policies.check()?;
-        let find = |id| core.rt().pool(id).ok_or(index::THREADPOOL);
+        let find = |id| core.rt().pool(id).ok_or(policy_index::THREADPOOL);
         let pool = policies.threadpool.map(find).transpose()?;
         let rt = RtPoa {
             policies,
             model: checked.model,
             bands: checked.bands,
             pool,
-            assigned: Assigned::new(),
+            object_priorities: ObjectPriorities::new(),
             make_reference: Self::make_reference,
+            place_request: Self::compute_placement,
         };
-        rt.rules().check().map_err(at_fault)?;
+        rt.rules().check().map_err(violating_policy)?;
         let endpoints = rt.endpoints(core);
         let offered = |protocol: &Protocol| endpoints.iter().any(|endpoint| protocol.serves(endpoint));
         if !rt.policies.server_protocols.iter().all(offered) {
-            return Err(index::SERVER_PROTOCOL);
+            return Err(policy_index::SERVER_PROTOCOL);
         }
         Ok(Some(rt))
     }
 
-    /// Has the sockets of the POA's lanes be as its policies say.
+    /// Applies the POA's protocol policies to the sockets of its lanes.
     ///
     /// # Errors
-    /// The policy that does not go with those of another POA, or that the system refuses.
+    /// The policy that conflicts with another POA's, or that the system refuses.
     #[cold]
     pub(crate) fn claim_sockets<'c>(&self, core: &'c Core) -> Result<SocketsClaim<'c>, PolicyIndex> {
-        let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: core.rt().sockets.lock() };
+        let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: core.rt().socket_claims.lock() };
         let wanted = &self.policies.server_protocols;
         for lane in self.lanes(core) {
-            let new = lane.claim_protocols(wanted).map_err(|_| index::SERVER_PROTOCOL)?;
+            let new = lane.claim_protocols(wanted).map_err(|_| policy_index::SERVER_PROTOCOL)?;
             claim.lanes.push((Arc::clone(lane), new));
         }
         for (lane, new) in &claim.lanes {
-            lane.apply_protocols(new).map_err(|_| index::SERVER_PROTOCOL)?;
+            lane.apply_protocols(new).map_err(|_| policy_index::SERVER_PROTOCOL)?;
         }
         Ok(claim)
     }
 
-    /// The lanes that serve the POA.
     fn lanes<'l>(&'l self, core: &'l Core) -> &'l [Arc<Lane>] {
         self.pool.as_ref().map_or(core.lanes(), |pool| &pool.lanes)
     }
@@ -133,8 +140,9 @@ impl RtPoa {
         }
     }
 
-    /// Whether connections can carry this band to the POA's objects; `None` without a priority model.
-    pub(crate) fn carries(&self, band: PriorityBand) -> Option<bool> {
+    /// Returns true if connections can carry this band to the POA's objects; `None` without a
+    /// priority model.
+    pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();
         let has_lane = rules.lanes.is_empty() || rules.lanes.iter().any(|lane| band.contains(*lane));
@@ -145,15 +153,15 @@ impl RtPoa {
         Some(has_lane && in_band)
     }
 
-    /// Whether objects may have priorities of their own.
+    /// Returns true if objects may have priorities of their own.
     pub(crate) fn is_server_declared(&self) -> bool {
         self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
     }
 
-    /// A priority that an object may be given.
+    /// Checks a priority for an object.
     ///
     /// # Errors
-    /// BAD_PARAM: out of range, or no lane or band has it.
+    /// BAD_PARAM if it is out of range, or no lane or band has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
         let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         let Some(priority) = Priority::new(priority) else { return Err(bad("a priority is 0 to 32767".into())) };
@@ -161,80 +169,175 @@ impl RtPoa {
         Ok(priority)
     }
 
-    /// Gives an object its priority.
+    /// Assigns a priority to an object.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 18 if it has another one; NO_RESOURCES when too many objects of the POA have one.
+    /// BAD_INV_ORDER 18 if the object has another priority; NO_RESOURCES if too many objects of the
+    /// POA have one.
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
-        let exception = match self.assigned.assign(id, priority) {
+        let exception = match self.object_priorities.assign(id, priority) {
             Ok(()) => return Ok(()),
-            Err(NotAssigned::Other(assigned)) => {
+            Err(AssignError::Conflict(assigned)) => {
                 SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::PRIORITY_REASSIGNED, Completion::No)
                     .because(format!("the object has priority {assigned} already"))
             }
-            Err(NotAssigned::Full) => SystemException::new(Kind::NoResources, 0, Completion::No)
+            Err(AssignError::Full) => SystemException::new(Kind::NoResources, 0, Completion::No)
                 .because("too many objects of the POA have priorities of their own"),
         };
         Err(exception.into())
     }
 
-    /// The priority that an object was assigned.
-    pub(crate) fn assigned(&self, id: &[u8]) -> Option<Priority> {
-        self.assigned.of(id)
+    pub(crate) fn object_priority(&self, id: &[u8]) -> Option<Priority> {
+        self.object_priorities.get(id)
     }
 
-    /// Where the request that is `wanted` of object `id` runs.
-    pub(crate) fn place(&self, core: &Core, wanted: Wanted<'_>, object: Option<Priority>, id: &[u8]) -> Placed {
-        let priority = match wanted.priority {
-            ClientPriority::Said(priority) => priority,
-            ClientPriority::OfCaller => super::of_caller(core),
+    /// Returns the place where the request described by `wanted` for object `id` runs.
+    #[inline]
+    pub(crate) fn place_request(
+        &self,
+        core: &Core,
+        wanted: Lookup<'_>,
+        object: Option<Priority>,
+        id: &[u8],
+    ) -> RequestPlacement {
+        (self.place_request)(self, core, wanted, object, id)
+    }
+
+    fn compute_placement(
+        &self,
+        core: &Core,
+        wanted: Lookup<'_>,
+        object: Option<Priority>,
+        id: &[u8],
+    ) -> RequestPlacement {
+        let (priority, is_implied) = match wanted.priority {
+            ClientPriority::Propagated(priority) => (priority, false),
+            ClientPriority::CallingThread => super::caller_priority(core).parts(),
+            ClientPriority::WaitingCaller(caller) => caller.parts(),
         };
-        let Ok(asked) = inbound(core, priority, id) else { return Placed::Refused(unmappable()) };
-        let Place { lane, priority } = match self.rules().place(asked, object, wanted.band) {
+        let Ok(asked) = inbound_priority(core, priority, id) else { return RequestPlacement::Refused(unmappable()) };
+        let ceiling = match wanted.origin.map_or(Ceiling::NONE, |origin| origin.ceiling) {
+            Ceiling::UpTo(ceiling) => ceiling,
+            Ceiling::Unset => match (self.default_priority(object), priority) {
+                (unasked, Some(said)) if said > unasked && !self.is_server_declared() => {
+                    return RequestPlacement::Refused(no_ceiling_error(said, unasked));
+                }
+                (unasked, _) => unasked,
+            },
+        };
+        let (asked, placed) = match self.rules().place(asked, object, wanted.band) {
+            // The client set no priority, so an unsuitable implied one is no reason to refuse the
+            // call.
+            Err(_) if is_implied => (None, self.rules().place(None, object, wanted.band)),
+            Err(Violation::NoLane) => (asked, self.place_in_reached_lane(wanted.origin).ok_or(Violation::NoLane)),
+            placed => (asked, placed),
+        };
+        let Place { lane, priority } = match placed {
             Ok(place) => place,
-            Err(violation) => return Placed::Refused(refusal(violation, asked)),
+            Err(violation) => return RequestPlacement::Refused(self.violation_error(violation, asked)),
         };
-        // A band may lead to a lane above what was asked for, which the ceiling of the endpoint let pass.
+        // A band may lead to a lane above the requested priority, which passed the endpoint's
+        // ceiling.
         if let (Some(found), Some(asked)) = (priority, asked)
-            && found > asked.max(wanted.ceiling)
+            && found > asked.max(ceiling)
             && !self.is_server_declared()
         {
-            return Placed::Refused(above(found, wanted.ceiling));
+            return RequestPlacement::Refused(above_ceiling_error(found, ceiling));
         }
-        let station = station::of_thread(core.adapters().stamp);
+        let station = thread_context::current_lane(core.poa_table().stamp);
         let Some(pool) = &self.pool else {
-            return if station.is_default() { Placed::Here(priority) } else { to_default(core, priority) };
+            return if station.serves_default_pool() {
+                RequestPlacement::CurrentThread(priority)
+            } else {
+                place_in_default_pool(core, priority)
+            };
         };
         let index = lane.unwrap_or(0);
         match pool.lanes.get(index) {
-            Some(_) if station.is_at(pool.id.number(), index) => {
-                Placed::Here(priority.or_else(|| pool.lanes.get(index).map(|lane| lane.priority())))
+            Some(_) if station.serves(pool.id.number(), index) => {
+                RequestPlacement::CurrentThread(priority.or_else(|| pool.lanes.get(index).map(|lane| lane.priority())))
             }
-            Some(lane) => Placed::Elsewhere(Arc::clone(lane)),
-            None => Placed::Here(priority),
+            Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
+            None => RequestPlacement::CurrentThread(priority),
         }
     }
 
-    /// How urgent a request for object `id` is that asks for priority `asked`. `None`: as the pool is.
+    /// Returns the priority of a request that asks for none. `object` is the object's own priority.
     #[cold]
-    pub(crate) fn urgency(
+    fn default_priority(&self, object: Option<Priority>) -> Priority {
+        self.rules().place(None, object, None).ok().and_then(|place| place.priority).unwrap_or(Priority::MIN)
+    }
+
+    /// Returns the lane at whose endpoint a request arrived, if it serves priorities that no lane
+    /// has.
+    #[cold]
+    fn place_in_reached_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<Place> {
+        let (pool, (number, index)) = (self.pool.as_ref()?, origin?.station);
+        let lane = usize::try_from(index).ok()?;
+        let serves = pool.unmatched_priority == UnmatchedPriority::ServeInReachedLane && pool.id.number() == number;
+        let priority = pool.priorities.get(lane).copied().filter(|_| serves)?;
+        let in_band = self.bands.as_ref().is_none_or(|bands| bands.band_of(priority).is_some());
+        in_band.then_some(Place { lane: Some(lane), priority: Some(priority) })
+    }
+
+    /// Builds the exception for a refused request, with the requested priority and the available
+    /// ones.
+    #[cold]
+    fn violation_error(&self, violation: Violation, asked: Option<Priority>) -> SystemException {
+        let rules = self.rules();
+        let mut why = violation.to_string();
+        if let Some(asked) = asked {
+            why.push_str(&format!(": {asked}"));
+        }
+        if !rules.lanes.is_empty() {
+            why.push_str(&format!("; the lanes are {}", join_numbers(rules.lanes.iter())));
+        }
+        if let Some(bands) = rules.bands {
+            let bands = bands.as_slice().iter().map(|band| format!("{} to {}", band.low, band.high));
+            why.push_str(&format!("; the bands are {}", join_numbers(bands)));
+        }
+        match violation {
+            Violation::NoLane => {
+                SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
+            }
+            _ => SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No),
+        }
+        .because(why)
+    }
+
+    /// Returns the priority that a request for object `id` would run at if it asks for `asked`.
+    /// `None` means the pool's own.
+    #[cold]
+    pub(crate) fn effective_priority(
         &self,
         core: &Core,
         asked: Option<Priority>,
+        ceiling: Ceiling,
         object: Option<Priority>,
         id: &[u8],
     ) -> Option<Priority> {
         let declared = self.model?;
         match declared.model {
+            // The request will be refused.
+            PriorityModel::ClientPropagated
+                if ceiling == Ceiling::Unset && asked > Some(self.default_priority(object)) =>
+            {
+                Some(Priority::MIN)
+            }
             PriorityModel::ServerDeclared => object.or(Some(declared.server_priority)),
             PriorityModel::ClientPropagated => {
-                inbound(core, asked, id).ok().flatten().or(Some(declared.server_priority))
+                inbound_priority(core, asked, id).ok().flatten().or(Some(declared.server_priority))
             }
         }
     }
 
-    /// A reference to an object of this POA.
-    pub(crate) fn reference(&self, core: &Arc<Core>, type_id: &str, key: &[u8], object: Option<Priority>) -> ObjectRef {
+    pub(crate) fn make_reference_to(
+        &self,
+        core: &Arc<Core>,
+        type_id: &str,
+        key: &[u8],
+        object: Option<Priority>,
+    ) -> ObjectRef {
         (self.make_reference)(self, core, type_id, key, object)
     }
 
@@ -254,11 +357,13 @@ impl RtPoa {
             }
         } else {
             lanes.extend(
-                core.published_at().iter().map(|endpoint| LaneEndpoint { endpoint: endpoint.clone(), priority: -1 }),
+                core.published_endpoints()
+                    .iter()
+                    .map(|endpoint| LaneEndpoint { endpoint: endpoint.clone(), priority: -1 }),
             );
         }
         let protocols = match &*self.policies.server_protocols {
-            // The faster ones first.
+            // Fastest first.
             [] => &[
                 Protocol::SharedMemory,
                 Protocol::Unix(UnixProperties::default()),
@@ -269,46 +374,42 @@ impl RtPoa {
         let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));
         let of_protocol = |index| lanes.iter().filter(move |lane| rank(lane) == Some(index));
         let lanes: Vec<LaneEndpoint> = (0..protocols.len()).flat_map(of_protocol).cloned().collect();
-        // Neither priorities nor bands of this ORB's own can be impossible to write.
-        let policies = self.policies.published(object).unwrap_or_default();
+        // Cannot fail: this ORB's own priorities and bands can always be encoded.
+        let policies = self.policies.reference_policies(object).unwrap_or_default();
         core.make_rt_reference(type_id, &lanes, &policies, key)
     }
 }
 
-/// A request for a POA without a pool of its own came in at a lane: it has no business there.
-pub(crate) fn to_default(core: &Core, priority: Option<Priority>) -> Placed {
+/// Places a request for a POA without its own pool that arrived at a lane of another pool.
+pub(crate) fn place_in_default_pool(core: &Core, priority: Option<Priority>) -> RequestPlacement {
     match core.lanes().first() {
-        Some(lane) => Placed::Elsewhere(Arc::clone(lane)),
-        None => Placed::Here(priority),
+        Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
+        None => RequestPlacement::CurrentThread(priority),
     }
 }
 
-/// What the ORB's transform makes of a priority that a request for object `id` asks for.
-fn inbound(core: &Core, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
+/// Applies the ORB's transform, if any, to the priority that a request for object `id` asks for.
+fn inbound_priority(core: &Core, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
     match (&core.config().rt.transform, asked) {
         (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
         (_, asked) => Ok(asked),
     }
 }
 
-/// The transform refuses the priority.
+/// The transform refused the priority.
 struct Unmappable;
 
 #[cold]
-fn above(lane: Priority, ceiling: Priority) -> SystemException {
+fn no_ceiling_error(said: Priority, unasked: Priority) -> SystemException {
     let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
-    exception.because(format!("the lane of priority {lane} is above the endpoint's {ceiling}"))
+    exception.because(format!(
+        "priority {said} from another machine: the endpoint has no ceiling, so peers get at most {unasked} there; \
+         set `ceiling` of the lane or pool to allow more"
+    ))
 }
 
 #[cold]
-fn refusal(violation: Violation, asked: Option<Priority>) -> SystemException {
-    let why = match asked {
-        Some(asked) => format!("{violation}: {asked}"),
-        None => violation.to_string(),
-    };
-    match violation {
-        Violation::NoLane => SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No),
-        _ => SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No),
-    }
-    .because(why)
+fn above_ceiling_error(lane: Priority, ceiling: Priority) -> SystemException {
+    let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
+    exception.because(format!("the lane of priority {lane} is above the endpoint's {ceiling}"))
 }

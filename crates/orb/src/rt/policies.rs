@@ -1,6 +1,6 @@
-//! The real-time policies of a POA, and how references carry them.
+//! The real-time policies of a POA, and their encoding in references.
 
-use corelane_net::{Endpoint, Properties};
+use corelane_net::{ConnectionProperties, Endpoint};
 use corelane_sched::placement::Violation;
 use corelane_sched::{Declared, Priority, PriorityBands, PriorityModel};
 use corelane_wire::CdrError;
@@ -10,8 +10,8 @@ use corelane_wire::rt::{self as wire, PriorityModelValue, ProtocolValue, policy_
 use super::pool::ThreadpoolId;
 use crate::poa::PolicyIndex;
 
-/// Places in [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
-pub(crate) mod index {
+/// Indices into [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
+pub(crate) mod policy_index {
     use crate::poa::PolicyIndex;
 
     pub(crate) const PRIORITY_MODEL: PolicyIndex = 7;
@@ -25,17 +25,18 @@ pub(crate) mod index {
 /// Properties of TCP sockets (`RTCORBA::TCPProtocolProperties`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpProperties {
-    /// Kernel's send buffer in octets; 0: as it is.
+    /// Kernel's send buffer in bytes; 0 keeps the system's default.
     pub send_buffer_size: i32,
-    /// Kernel's receive buffer in octets; 0: as it is.
+    /// Kernel's receive buffer in bytes; 0 keeps the system's default.
     pub recv_buffer_size: i32,
-    /// Idle connections are probed.
+    /// Probes idle connections (`SO_KEEPALIVE`).
     pub keep_alive: bool,
-    /// Only hosts of the own network are reached.
+    /// Restricts connections to hosts of directly attached networks (`SO_DONTROUTE`).
     pub dont_route: bool,
-    /// Small messages leave at once.
+    /// Sends small messages at once (`TCP_NODELAY`).
     pub no_delay: bool,
-    /// Packets carry the code point of [`RtConfig::network`](super::RtConfig::network); nothing without one.
+    /// Marks packets with the code point of [`RtConfig::network`](super::RtConfig::network), if one
+    /// is configured.
     pub enable_network_priority: bool,
 }
 
@@ -55,9 +56,9 @@ impl Default for TcpProperties {
 /// Properties of Unix sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnixProperties {
-    /// Kernel's send buffer in octets; 0: as it is.
+    /// Kernel's send buffer in bytes; 0 keeps the system's default.
     pub send_buffer_size: i32,
-    /// Kernel's receive buffer in octets; 0: as it is.
+    /// Kernel's receive buffer in bytes; 0 keeps the system's default.
     pub recv_buffer_size: i32,
 }
 
@@ -69,26 +70,25 @@ pub enum Protocol {
     Tcp(TcpProperties),
     /// GIOP over Unix sockets.
     Unix(UnixProperties),
-    /// GIOP over shared memory, whose rings are as large as its transport makes them.
+    /// GIOP over shared memory. The transport sets the size of the rings.
     SharedMemory,
 }
 
-/// What connections are made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Sockets {
-    pub(crate) properties: Properties,
-    /// Their packets carry the code point of their priority.
+pub(crate) struct SocketSettings {
+    pub(crate) properties: ConnectionProperties,
+    /// Packets carry the code point of their connection's priority.
     pub(crate) network_priority: bool,
 }
 
-impl Default for Sockets {
+impl Default for SocketSettings {
     fn default() -> Self {
-        Sockets { properties: Properties::default(), network_priority: true }
+        SocketSettings { properties: ConnectionProperties::default(), network_priority: true }
     }
 }
 
 impl Protocol {
-    /// Whether `endpoint` is one of this protocol's.
+    /// Returns true if `endpoint` belongs to this protocol.
     pub(crate) fn serves(self, endpoint: &Endpoint) -> bool {
         match (self, endpoint) {
             (Protocol::Tcp(_), Endpoint::Tcp { .. })
@@ -98,33 +98,32 @@ impl Protocol {
         }
     }
 
-    /// What its connections are made with.
-    pub(crate) fn sockets(self) -> Sockets {
+    pub(crate) fn socket_settings(self) -> SocketSettings {
         let octets = |size: i32| u32::try_from(size).ok().filter(|size| *size > 0);
         match self {
-            Protocol::Tcp(tcp) => Sockets {
-                properties: Properties {
-                    send_buffer: octets(tcp.send_buffer_size),
-                    receive_buffer: octets(tcp.recv_buffer_size),
+            Protocol::Tcp(tcp) => SocketSettings {
+                properties: ConnectionProperties {
+                    send_buffer_size: octets(tcp.send_buffer_size),
+                    receive_buffer_size: octets(tcp.recv_buffer_size),
                     keep_alive: Some(tcp.keep_alive),
                     dont_route: Some(tcp.dont_route),
                     no_delay: Some(tcp.no_delay),
                 },
                 network_priority: tcp.enable_network_priority,
             },
-            Protocol::Unix(unix) => Sockets {
-                properties: Properties {
-                    send_buffer: octets(unix.send_buffer_size),
-                    receive_buffer: octets(unix.recv_buffer_size),
-                    ..Properties::default()
+            Protocol::Unix(unix) => SocketSettings {
+                properties: ConnectionProperties {
+                    send_buffer_size: octets(unix.send_buffer_size),
+                    receive_buffer_size: octets(unix.recv_buffer_size),
+                    ..ConnectionProperties::default()
                 },
                 network_priority: true,
             },
-            Protocol::SharedMemory => Sockets::default(),
+            Protocol::SharedMemory => SocketSettings::default(),
         }
     }
 
-    /// Whether its properties make sense: sizes are not negative.
+    /// Returns true if no buffer size is negative.
     pub(crate) fn is_valid(self) -> bool {
         match self {
             Protocol::Tcp(TcpProperties { send_buffer_size: send, recv_buffer_size: receive, .. })
@@ -135,8 +134,8 @@ impl Protocol {
         }
     }
 
-    /// What a reference says; sizes that make no sense say nothing.
-    pub(crate) fn of_value(value: ProtocolValue) -> Self {
+    /// Converts the protocol that a reference carries. Invalid sizes are ignored later.
+    pub(crate) fn from_value(value: ProtocolValue) -> Self {
         match value {
             ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {
                 Protocol::Tcp(TcpProperties {
@@ -155,7 +154,7 @@ impl Protocol {
         }
     }
 
-    fn value(self) -> ProtocolValue {
+    fn to_value(self) -> ProtocolValue {
         match self {
             Protocol::Tcp(tcp) => ProtocolValue::Tcp {
                 send_buffer: tcp.send_buffer_size,
@@ -174,32 +173,34 @@ impl Protocol {
     }
 }
 
-/// The real-time policies of a POA; what is not set is inherited from [`RtOrb::set_policies`](super::RtOrb::set_policies).
+/// The real-time policies of a POA. Priority model, thread pool and server protocols that are not
+/// set are inherited from [`RtOrb::set_policies`](super::RtOrb::set_policies).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtPolicies {
     /// PriorityModelPolicy (40): the model and the server priority.
     pub priority_model: Option<(PriorityModel, i16)>,
-    /// ThreadpoolPolicy (41); without one the pools of the ORB's builder serve.
+    /// ThreadpoolPolicy (41). Without one, the pools of the ORB's builder serve the POA.
     pub threadpool: Option<ThreadpoolId>,
-    /// ServerProtocolPolicy (42): which protocols references offer, in this order; empty: all.
+    /// ServerProtocolPolicy (42): protocols that references offer, in this order; empty means all.
     pub server_protocols: Vec<Protocol>,
-    /// ClientProtocolPolicy (43): which protocols clients shall use, in this order; empty: not said.
+    /// ClientProtocolPolicy (43): protocols that clients shall use, in this order; empty means
+    /// unspecified.
     pub client_protocols: Vec<Protocol>,
-    /// PrivateConnectionPolicy (44): for clients only, refused here.
+    /// PrivateConnectionPolicy (44): valid for clients only, refused for a POA.
     pub private_connection: bool,
-    /// PriorityBandedConnectionPolicy (45): low and high ends.
+    /// PriorityBandedConnectionPolicy (45): low and high ends of each band.
     pub priority_bands: Option<Vec<(i16, i16)>>,
 }
 
-/// Policies that have been checked one by one.
+/// Policies that each passed their own check.
 #[derive(Clone, Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedPolicies {
     pub(crate) model: Option<Declared>,
     pub(crate) bands: Option<PriorityBands>,
 }
 
 impl RtPolicies {
-    /// Completed by `wider` ones: priority model, thread pool and server protocols are inherited.
+    /// Inherits the priority model, thread pool and server protocols from `wider` where unset.
     pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };
@@ -211,19 +212,19 @@ impl RtPolicies {
         }
     }
 
-    /// Whether none is set.
     pub(crate) fn is_empty(&self) -> bool {
         *self == RtPolicies::default()
     }
 
-    /// The rules that concern one policy alone.
-    pub(crate) fn check(&self) -> Result<Checked, PolicyIndex> {
+    /// Checks the rules that concern one policy alone.
+    pub(crate) fn check(&self) -> Result<CheckedPolicies, PolicyIndex> {
         if self.private_connection {
-            return Err(index::PRIVATE_CONNECTION);
+            return Err(policy_index::PRIVATE_CONNECTION);
         }
-        for (protocols, index) in
-            [(&self.server_protocols, index::SERVER_PROTOCOL), (&self.client_protocols, index::CLIENT_PROTOCOL)]
-        {
+        for (protocols, index) in [
+            (&self.server_protocols, policy_index::SERVER_PROTOCOL),
+            (&self.client_protocols, policy_index::CLIENT_PROTOCOL),
+        ] {
             if !protocols.iter().all(|protocol| protocol.is_valid()) {
                 return Err(index);
             }
@@ -231,23 +232,25 @@ impl RtPolicies {
         let declared = |(model, priority)| {
             Priority::new(priority)
                 .map(|server_priority| Declared { model, server_priority })
-                .ok_or(index::PRIORITY_MODEL)
+                .ok_or(policy_index::PRIORITY_MODEL)
         };
-        let bands = |bands: &Vec<(i16, i16)>| PriorityBands::new(bands.iter().copied()).map_err(|_| index::BANDS);
-        Ok(Checked {
+        let bands =
+            |bands: &Vec<(i16, i16)>| PriorityBands::new(bands.iter().copied()).map_err(|_| policy_index::BANDS);
+        Ok(CheckedPolicies {
             model: self.priority_model.map(declared).transpose()?,
             bands: self.priority_bands.as_ref().map(bands).transpose()?,
         })
     }
 
-    /// The policies that a reference to an object with the priority `object` carries, in the order of other ORBs.
-    pub(crate) fn published(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
+    /// Returns the policies in a reference to an object with the priority `object`, in the order
+    /// that other ORBs use.
+    pub(crate) fn reference_policies(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
         let mut values = Vec::new();
         if let Some(bands) = &self.priority_bands {
             values.push((policy_type::PRIORITY_BANDED_CONNECTION, wire::encode_bands(bands)?));
         }
         if !self.client_protocols.is_empty() {
-            let protocols: Vec<_> = self.client_protocols.iter().map(|protocol| protocol.value()).collect();
+            let protocols: Vec<_> = self.client_protocols.iter().map(|protocol| protocol.to_value()).collect();
             values.push((policy_type::CLIENT_PROTOCOL, wire::encode_protocols(&protocols)?));
         }
         if let Some((model, priority)) = self.priority_model {
@@ -259,12 +262,12 @@ impl RtPolicies {
     }
 }
 
-/// Which policy breaks a rule of several.
-pub(crate) fn at_fault(violation: Violation) -> PolicyIndex {
+/// Returns the policy that breaks a rule between several policies.
+pub(crate) fn violating_policy(violation: Violation) -> PolicyIndex {
     match violation {
-        Violation::LanesWithoutModel => index::THREADPOOL,
-        Violation::BandsWithoutModel | Violation::BandWithoutLane => index::BANDS,
-        Violation::OutsideBands | Violation::NoLane => index::PRIORITY_MODEL,
+        Violation::LanesWithoutModel => policy_index::THREADPOOL,
+        Violation::BandsWithoutModel | Violation::BandWithoutLane => policy_index::BANDS,
+        Violation::OutsideBands | Violation::NoLane => policy_index::PRIORITY_MODEL,
     }
 }
 
@@ -276,42 +279,45 @@ mod tests {
     const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
 
     #[test]
-    fn each_policy_is_checked_by_itself() {
+    fn invalid_policy_is_reported_by_its_index() {
         let refused = |policies: RtPolicies| policies.check().unwrap_err();
         assert_eq!(
             refused(RtPolicies { priority_model: Some((CLIENT, -1)), ..RtPolicies::default() }),
-            index::PRIORITY_MODEL
+            policy_index::PRIORITY_MODEL
         );
         assert_eq!(
             refused(RtPolicies { private_connection: true, ..RtPolicies::default() }),
-            index::PRIVATE_CONNECTION
+            policy_index::PRIVATE_CONNECTION
         );
         for bands in [vec![], vec![(5, 4)], vec![(-1, 4)], vec![(1, 4), (4, 9)]] {
-            assert_eq!(refused(RtPolicies { priority_bands: Some(bands), ..RtPolicies::default() }), index::BANDS);
+            assert_eq!(
+                refused(RtPolicies { priority_bands: Some(bands), ..RtPolicies::default() }),
+                policy_index::BANDS
+            );
         }
         assert!(RtPolicies::default().check().is_ok());
     }
 
     #[test]
-    fn sizes_are_not_negative() {
+    fn negative_buffer_sizes_are_refused() {
         let tcp = vec![Protocol::Tcp(TcpProperties { send_buffer_size: -1, ..TcpProperties::default() })];
         let unix = vec![Protocol::Unix(UnixProperties { recv_buffer_size: -1, ..UnixProperties::default() })];
         let server = RtPolicies { server_protocols: tcp.clone(), ..RtPolicies::default() };
-        assert_eq!(server.check().unwrap_err(), index::SERVER_PROTOCOL);
+        assert_eq!(server.check().unwrap_err(), policy_index::SERVER_PROTOCOL);
         let client = RtPolicies { client_protocols: unix, ..RtPolicies::default() };
-        assert_eq!(client.check().unwrap_err(), index::CLIENT_PROTOCOL);
-        assert_eq!(tcp[0].sockets().properties.send_buffer, None);
+        assert_eq!(client.check().unwrap_err(), policy_index::CLIENT_PROTOCOL);
+        assert_eq!(tcp[0].socket_settings().properties.send_buffer_size, None);
     }
 
     #[test]
-    fn references_carry_what_clients_need_and_the_objects_own_priority() {
+    fn reference_policies_carry_bands_protocols_and_object_priority() {
         let policies = RtPolicies {
             priority_model: Some((PriorityModel::ServerDeclared, 7)),
             client_protocols: vec![Protocol::Tcp(TcpProperties::default())],
             priority_bands: Some(vec![(5, 15)]),
             ..RtPolicies::default()
         };
-        let published = policies.published(Priority::new(9)).unwrap();
+        let published = policies.reference_policies(Priority::new(9)).unwrap();
         assert_eq!(published.iter().map(|(policy, _)| *policy).collect::<Vec<_>>(), [45, 43, 40]);
         assert_eq!(PriorityModelValue::parse(&published[2].1), Ok(PriorityModelValue { model: 1, server_priority: 9 }));
         assert_eq!(rt::parse_bands(&published[0].1), Ok(vec![(5, 15)]));

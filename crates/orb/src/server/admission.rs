@@ -1,18 +1,18 @@
-//! Whether what arrives is taken in: connections and requests against the bounds of their lane. Pure: the lane and the connection
-//! say how things stand, and carry out what is decided.
+//! Admission of connections and requests against the bounds of their lane. Pure: the lane and the
+//! connection give the numbers and carry out the decision.
 
-/// What is done with a connection that was accepted.
+/// The decision on an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// It is served.
-    Serve,
-    /// It is closed at once: the lane has as many as it may, or closes.
+pub(crate) enum ConnectionAdmission {
+    /// The lane serves it.
+    Accept,
+    /// The lane closes it at once: it has its maximum, or closes itself.
     Refuse,
 }
 
-/// What is done with a whole request.
+/// The decision on a complete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum RequestAdmission {
     /// The thread that read it runs it.
     Run,
     /// It waits for another thread.
@@ -21,50 +21,53 @@ pub(crate) enum Entry {
     Refuse,
 }
 
-/// Admits a connection to a lane that has `open` of at most `most`.
+/// Decides on a connection to a lane that has `open` of at most `max` connections.
 #[must_use]
-pub(crate) fn connection(closing: bool, open: usize, most: usize) -> Arrival {
-    if closing || open >= most { Arrival::Refuse } else { Arrival::Serve }
+pub(crate) fn admit_connection(closing: bool, open: usize, max: usize) -> ConnectionAdmission {
+    if closing || open >= max { ConnectionAdmission::Refuse } else { ConnectionAdmission::Accept }
 }
 
-/// Admits a request; `queue` is how many wait in the lane's queue, and how many may, if it has one.
+/// Decides on a request; `queue` is the number of requests in the lane's queue and their maximum,
+/// if it has one.
 #[must_use]
 #[inline]
-pub(crate) fn request(queue: Option<(usize, usize)>) -> Entry {
+pub(crate) fn admit_request(queue: Option<(usize, usize)>) -> RequestAdmission {
     match queue {
-        None => Entry::Run,
-        Some((waiting, most)) if waiting < most => Entry::Queue,
-        Some(_) => Entry::Refuse,
+        None => RequestAdmission::Run,
+        Some((waiting, max)) if waiting < max => RequestAdmission::Queue,
+        Some(_) => RequestAdmission::Refuse,
     }
 }
 
-/// Octets of requests in a lane's queue: whether `more` may join `waiting`. Where nothing waits, a request of any size may: it would
-/// never run otherwise.
+/// Returns true if `more` bytes of requests may join `waiting` bytes. If nothing waits, a request
+/// of any size may: it would never run otherwise.
 #[must_use]
 #[inline]
-pub(crate) fn octets_fit(waiting: usize, more: usize, most: usize) -> bool {
-    waiting == 0 || waiting.saturating_add(more) <= most
+pub(crate) fn bytes_fit(waiting: usize, more: usize, max: usize) -> bool {
+    waiting == 0 || waiting.saturating_add(more) <= max
 }
 
-/// Whether a connection is read from: not while its peer leaves replies unread, and not while `most` of its requests wait
-/// ([`Limits::outstanding_requests`](crate::Limits)). What is not read stays in the transport and in the end with the peer.
+/// Returns true if a connection is read. It is not while its peer leaves replies unread, or while
+/// `max` of its requests wait ([`Limits::max_outstanding_requests`](crate::Limits)). What is not
+/// read stays in the transport, and in the end with the peer.
 #[must_use]
 #[inline]
-pub(crate) fn reads(congested: bool, waiting: u32, most: u32) -> bool {
-    !congested && waiting < most
+pub(crate) fn may_read(congested: bool, waiting: u32, max: u32) -> bool {
+    !congested && waiting < max
 }
 
-/// What one connection may have of a queue that others share, by the queue's bound: an eighth, so that a peer that pipelines waits
-/// for its own requests and turns nobody away.
+/// Returns the share of one connection in a queue with this bound: an eighth. A peer that pipelines
+/// then waits for its own requests and displaces no other's.
 #[must_use]
-pub(crate) fn share(bound: usize) -> usize {
+pub(crate) fn fair_share(bound: usize) -> usize {
     (bound / 8).max(1)
 }
 
-/// Whether a request that waited may still run. When a connection was closed in good order, the peer was told that what it has no
-/// answer to did not run; a peer that has merely gone meant what it sent, a oneway above all.
+/// Returns true if a request that waited may still run. The peer of a gracefully closed connection
+/// was told that requests without an answer did not run. A peer that has merely gone meant what it
+/// sent, a oneway above all.
 #[must_use]
-pub(crate) fn runs_late(connection_lives: bool, closing: bool) -> bool {
+pub(crate) fn may_still_run(connection_lives: bool, closing: bool) -> bool {
     connection_lives || !closing
 }
 
@@ -73,42 +76,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_bounded_and_none_comes_into_a_lane_that_closes() {
-        assert_eq!(connection(false, 1, 2), Arrival::Serve);
-        assert_eq!(connection(false, 2, 2), Arrival::Refuse);
-        assert_eq!(connection(true, 0, 2), Arrival::Refuse);
+    fn connections_are_bounded_and_a_closing_lane_admits_none() {
+        assert_eq!(admit_connection(false, 1, 2), ConnectionAdmission::Accept);
+        assert_eq!(admit_connection(false, 2, 2), ConnectionAdmission::Refuse);
+        assert_eq!(admit_connection(true, 0, 2), ConnectionAdmission::Refuse);
     }
 
     #[test]
-    fn requests_run_wait_or_are_refused() {
-        assert_eq!(request(None), Entry::Run);
-        assert_eq!(request(Some((1, 2))), Entry::Queue);
-        assert_eq!(request(Some((2, 2))), Entry::Refuse);
-        assert_eq!(request(Some((0, 0))), Entry::Refuse);
+    fn requests_run_queue_or_are_refused() {
+        assert_eq!(admit_request(None), RequestAdmission::Run);
+        assert_eq!(admit_request(Some((1, 2))), RequestAdmission::Queue);
+        assert_eq!(admit_request(Some((2, 2))), RequestAdmission::Refuse);
+        assert_eq!(admit_request(Some((0, 0))), RequestAdmission::Refuse);
     }
 
     #[test]
-    fn octets_of_the_queue_are_bounded_behind_the_first_request() {
-        assert!(octets_fit(0, usize::MAX, 1));
-        assert!(octets_fit(1, 2, 3));
-        assert!(!octets_fit(1, 3, 3) && !octets_fit(1, usize::MAX, 3));
+    fn queued_bytes_are_bounded_after_the_first_request() {
+        assert!(bytes_fit(0, usize::MAX, 1));
+        assert!(bytes_fit(1, 2, 3));
+        assert!(!bytes_fit(1, 3, 3) && !bytes_fit(1, usize::MAX, 3));
     }
 
     #[test]
-    fn a_connection_is_not_read_while_replies_or_too_many_requests_wait() {
-        assert!(reads(false, 3, 4));
-        assert!(!reads(false, 4, 4));
-        assert!(!reads(true, 0, 4));
+    fn connection_is_not_read_while_replies_or_too_many_requests_wait() {
+        assert!(may_read(false, 3, 4));
+        assert!(!may_read(false, 4, 4));
+        assert!(!may_read(true, 0, 4));
     }
 
     #[test]
-    fn a_connection_has_an_eighth_of_a_queue_and_never_nothing() {
-        assert_eq!([0, 1, 15, 16, 1000].map(share), [1, 1, 1, 2, 125]);
+    fn connection_share_of_a_queue_is_an_eighth_and_at_least_one() {
+        assert_eq!([0, 1, 15, 16, 1000].map(fair_share), [1, 1, 1, 2, 125]);
     }
 
     #[test]
-    fn what_the_peer_was_told_did_not_run_does_not_run() {
-        assert!(!runs_late(false, true));
-        assert!(runs_late(true, true) && runs_late(false, false));
+    fn request_reported_as_not_run_does_not_run() {
+        assert!(!may_still_run(false, true));
+        assert!(may_still_run(true, true) && may_still_run(false, false));
     }
 }

@@ -1,99 +1,175 @@
-//! How a thread pool serves its connections.
+//! The configuration of thread pools: dispatch architecture, addresses and bounds.
 
 use std::time::Duration;
 
-use corelane_sched::Priority;
-
-/// Which threads read, run and answer requests (chosen per pool).
+/// The dispatch architecture of a pool: which threads read, run and answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// One thread for all connections: smallest. A call made from a servant goes on serving while it waits.
+    /// One thread serves all connections; needs the least memory. While a servant's own call waits for
+    /// its reply, the thread serves other requests.
     Reactive,
-    /// A thread for each connection, at most `most`; requests of one connection are served one after the other. A connection
-    /// that is seen to carry several requests at once moves to the pool's shared threads (four), for good; so does one whose servant makes a remote
-    /// call, because what that waits for may come on the same connection. For clients that share connections, and servers that call
-    /// others, leader/followers fit better.
+    /// A thread for each connection, which serves its requests one after the other.
+    ///
+    /// A connection moves to the pool's four shared threads, for good, when it carries several requests
+    /// at once, or when its servant makes a remote call, whose callback may come in on the same
+    /// connection. Leader/followers fits better where clients share connections or servants call others.
     ThreadPerConnection {
-        /// Connections that get a thread of their own; further ones are served by the shared threads.
-        most: usize,
+        /// Maximum number of connections with a thread of their own. The shared threads serve the rest.
+        max_threads: usize,
     },
-    /// Threads that take turns at waiting: no hand-off, requests of one connection run side by side. While one connection sends more
-    /// than 200 short requests a millisecond, one thread runs them and the others look every millisecond whether it keeps up;
-    /// not in pools with priorities.
+    /// Threads that take turns at waiting. A request runs in the thread that read it, without a
+    /// hand-off, and requests of one connection run side by side.
+    ///
+    /// Under a burst of more than 200 short requests a millisecond on one connection, one thread runs
+    /// them, and the others check every millisecond whether it keeps up. Pools with priorities have no
+    /// such burst mode.
     LeaderFollowers {
         /// Number of threads.
         threads: usize,
     },
-    /// One thread reads and fills a bounded queue, the others run requests; past the bound, or that of
-    /// [`PoolConfig::queue_octets`], requests are refused with TRANSIENT 1. A connection that has an eighth of either (of
-    /// the places at least one) is not read until one of its requests runs, so that no single peer can fill the queue.
+    /// One thread reads requests into a bounded queue, and other threads run them.
+    ///
+    /// The queue is full at `max_queued` requests or [`ConnectionLimits::max_queued_bytes`]. Its
+    /// connections take turns.
+    /// - A connection that has an eighth of the requests or of the bytes is not read until one of its
+    ///   requests runs, so that no peer can fill the queue alone.
+    /// - A request that finds the queue full replaces the last request of the connection with the most
+    ///   in it, if its own connection has less.
+    /// - The request that has no place is refused with TRANSIENT 1.
     HalfSyncHalfAsync {
         /// Threads that run requests.
         threads: usize,
-        /// Requests that may wait.
-        queue: usize,
+        /// Maximum number of requests in the queue.
+        max_queued: usize,
     },
 }
 
-/// What a thread of the pool does while a call made by one of its servants waits for the reply.
+/// Behaviour of a pool's thread while a call made by one of its servants waits for the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NestedWait {
-    /// It waits.
-    InPlace,
-    /// It serves other requests of its lane, at most `depth` of them inside one another.
-    Serving {
-        /// Upcalls inside one another on one thread.
-        depth: u8,
+    /// The thread blocks.
+    Block,
+    /// The thread serves other requests of its lane.
+    Serve {
+        /// Maximum number of upcalls nested in each other on one thread.
+        max_depth: u8,
     },
 }
 
-/// A thread pool: its name, its threads and its bounds.
+/// Bounds on the connections of a pool, and on the memory and the time that their peers may use.
+///
+/// # Examples
+/// ```
+/// use corelane::ConnectionLimits;
+/// let limits = ConnectionLimits::default().max_connections(100);
+/// assert_eq!(limits.max_connections, 100);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionLimits {
+    /// Maximum number of open connections; in pools with lanes, of each lane.
+    ///
+    /// When the pool is full, a new connection evicts another one. The first choice is a connection
+    /// that never sent a whole message, then one that has been idle for ten seconds. Its client is
+    /// told by CloseConnection and connects again when it needs to. The last choice is the connection
+    /// that has been draining longest
+    /// ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). If there is
+    /// none, the new connection is refused. A connection with waiting requests is never evicted.
+    /// The pool evicts in the same order when the process has no descriptors left.
+    /// Default: 20,000.
+    pub max_connections: usize,
+    /// Maximum size in bytes of what the connections of a lane hold together: incomplete messages and
+    /// replies that their peers have not read. A reply in memory that the servant gave away counts
+    /// whole until all of it is sent. Above the bound the pool closes the connection that holds most,
+    /// then the next one.
+    ///
+    /// The requests that run in a lane may hold as many bytes again: each request above 64 KiB, and
+    /// the values made of its arguments beyond the first 64 KiB. A request that does not fit is
+    /// refused with IMP_LIMIT ([`Event::RequestRefused`](crate::Event::RequestRefused) says how much
+    /// it needed). The pool closes no connection for it.
+    /// Default: 256 MiB.
+    pub max_buffered_bytes: usize,
+    /// Maximum size in bytes of the requests in the queue of a half-synchronous pool, and of requests
+    /// that came in at another lane and wait for a thread of this one. Above the bound requests are
+    /// refused with TRANSIENT 1. An empty queue takes a request of any size.
+    /// Default: 64 MiB.
+    pub max_queued_bytes: usize,
+    /// Longest time in which an incomplete message may grow by less than 1,024 bytes; then its
+    /// connection is closed. Other messages between its fragments do not count.
+    /// Default: 30 s.
+    pub read_stall_timeout: Duration,
+    /// Longest time until the first whole message of a connection; `None` sets no bound. Clients that
+    /// connect early (`OrbBuilder::preconnect`) are silent at first. The pool checks once a second,
+    /// or four times in `OrbBuilder::idle_connection_timeout` where that is shorter.
+    /// Default: `None`.
+    pub first_request_timeout: Option<Duration>,
+    /// Longest time for which a peer may take nothing of its replies; then its connection is closed.
+    /// While replies wait, the pool reads nothing from the connection and begins none of its requests.
+    /// Default: 30 s.
+    pub write_timeout: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        ConnectionLimits {
+            max_connections: 20_000,
+            max_buffered_bytes: 256 << 20,
+            max_queued_bytes: 64 << 20,
+            read_stall_timeout: Duration::from_secs(30),
+            first_request_timeout: None,
+            write_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+setters!(ConnectionLimits {
+    max_connections: usize,
+    max_buffered_bytes: usize,
+    max_queued_bytes: usize,
+    read_stall_timeout: Duration,
+    first_request_timeout: Option<Duration>,
+    write_timeout: Duration,
+});
+
+/// A thread pool: its name, its threads, its addresses and its bounds.
 ///
 /// # Examples
 /// ```
 /// use corelane::{Dispatch, PoolConfig};
-/// let pool = PoolConfig { dispatch: Dispatch::LeaderFollowers { threads: 2 }, ..PoolConfig::default() };
-/// assert_eq!(pool.connections, 20_000);
+/// let pool = PoolConfig::default().name("sensors").dispatch(Dispatch::LeaderFollowers { threads: 2 });
+/// assert_eq!(pool.connection_limits.max_connections, 20_000);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolConfig {
-    /// Shown in thread names and events.
+    /// The pool's name in thread names and events.
+    /// Default: `pool`.
     pub name: String,
-    /// Which threads serve.
+    /// The threads that serve requests.
+    /// Default: leader/followers with 4 threads.
     pub dispatch: Dispatch,
-    /// What a waiting thread does; `None`: serving for reactive pools and for the shared threads of a pool with a thread per
-    /// connection, in place for all others. A connection's own thread always waits in place.
+    /// Addresses at which the pool listens, as for [`OrbBuilder::listen`](crate::OrbBuilder::listen).
+    /// Default: none. The addresses of `OrbBuilder::listen` belong to the first pool.
+    pub listen: Vec<String>,
+    /// Behaviour of a thread while a call made by its servant waits for the reply. `None` means
+    /// [`NestedWait::Serve`] for reactive pools and for the shared threads of a pool with a thread for
+    /// each connection, and [`NestedWait::Block`] for all others. The own thread of a connection always
+    /// blocks.
+    /// Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// Stack of each thread in octets.
-    pub stack: usize,
-    /// The highest priority that a request coming in at an endpoint of the pool may ask for, whatever pool runs it; `None`: any.
-    /// NO_PERMISSION beyond it. In pools with priorities [`LaneConfig::ceiling`](crate::rt::LaneConfig::ceiling) and its like say it instead.
-    pub ceiling: Option<Priority>,
-    /// Connections held at most. A further one takes the place of the one whose peer has been silent longest: one that never sent a whole
-    /// message first, else one that has been idle for ten seconds; it is told by CloseConnection, upon which a client connects anew when
-    /// it has something to say. Those that are on their way to the end count too, until their peers have taken the last replies: if
-    /// none is silent, the one whose end has taken longest is closed ([`Event::EndCut`](crate::Event::EndCut)), and if there is none of
-    /// either, the further one at once. A connection whose requests wait, as for a POA manager that holds them, makes room for nobody. The same is done where the process has no descriptors left. Stops a peer that opens
-    /// connections without end, and one that closes its sending side on many and never reads.
-    pub connections: usize,
-    /// Octets of requests that may wait in the queue of a half-synchronous pool, and of those that came in at another lane and wait for
-    /// a thread of this one; past it they are refused with TRANSIENT 1, as past the bound on their number. A request that finds nothing waiting is taken whatever its size.
-    pub queue_octets: usize,
-    /// Octets of messages that are not whole, and of replies that are not read, that all connections of a lane may hold together; a large
-    /// reply that a servant gave away counts whole until all of it has gone. Past it the connection that holds most is closed, then the
-    /// next one. Stops peers that stay below what one connection may hold, on many of them.
-    pub held_octets: usize,
-    /// How long an incomplete message may go without 1,024 further octets before its connection is closed. What comes between its
-    /// fragments does not count.
-    pub message_timeout: Duration,
-    /// How long a connection may take until its first whole message; `None`: for ever, as far as [`connections`](Self::connections) and
-    /// the process's descriptors go. Clients that connect before they need it (`OrbBuilder::establish`) are silent at first.
-    /// Those that have sent something are never closed for their silence alone. It is looked at once a second, or four times
-    /// in `OrbBuilder::idle_connection_time` where that is shorter.
-    pub first_request_timeout: Option<Duration>,
-    /// How long replies may wait for a peer that takes nothing of them before its connection is closed. While they wait nothing is read
-    /// from it, and none of its requests that wait for a thread begins to run.
-    pub output_timeout: Duration,
+    /// Stack size of each thread in bytes.
+    /// Default: 1 MiB.
+    pub thread_stack_size: usize,
+    /// Highest CORBA priority that a request may ask for at an endpoint of the pool, 0 to 32767; above
+    /// it the request is refused with NO_PERMISSION. With `None` or a negative number, peers on this
+    /// machine may ask for any priority, and peers on other machines for none above that of a client
+    /// which sends no priority. [`i16::MAX`] opens the pool to them. Pools with priorities have
+    /// [`LaneConfig::ceiling`](crate::rt::LaneConfig::ceiling) instead.
+    /// Default: `None`.
+    pub ceiling: Option<i16>,
+    /// Bounds on connections.
+    /// Default: [`ConnectionLimits::default`].
+    pub connection_limits: ConnectionLimits,
 }
 
 impl Default for PoolConfig {
@@ -101,28 +177,29 @@ impl Default for PoolConfig {
         PoolConfig {
             name: "pool".into(),
             dispatch: Dispatch::LeaderFollowers { threads: 4 },
+            listen: Vec::new(),
             nested_wait: None,
-            stack: 1 << 20,
+            thread_stack_size: 1 << 20,
             ceiling: None,
-            connections: 20_000,
-            queue_octets: 64 << 20,
-            held_octets: 256 << 20,
-            message_timeout: Duration::from_secs(30),
-            first_request_timeout: None,
-            output_timeout: Duration::from_secs(30),
+            connection_limits: ConnectionLimits::default(),
         }
     }
 }
 
-/// Upcalls inside one another on one thread, beside the first: what `Current` holds.
-const DEEPEST: u8 = 31;
+setters!(PoolConfig {
+    name: impl Into<String>,
+    dispatch: Dispatch,
+    nested_wait: Option<NestedWait>,
+    thread_stack_size: usize,
+    ceiling: Option<i16>,
+    connection_limits: ConnectionLimits,
+});
 
 impl PoolConfig {
-    pub(crate) fn nested_wait(&self) -> NestedWait {
-        self.nested_wait.unwrap_or(match self.dispatch {
-            // They are few and can be reached by any number of callers, so waiting in place would soon leave none.
-            Dispatch::Reactive | Dispatch::ThreadPerConnection { .. } => NestedWait::Serving { depth: DEEPEST },
-            Dispatch::LeaderFollowers { .. } | Dispatch::HalfSyncHalfAsync { .. } => NestedWait::InPlace,
-        })
+    /// Adds an address to [`listen`](field@Self::listen).
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.listen.push(address.into());
+        self
     }
 }

@@ -1,58 +1,56 @@
-//! A lane: listeners, connections and the threads that serve them. Nothing of it is shared with another lane.
+//! A lane: listeners, connections and the threads that serve them. Lanes share nothing with each
+//! other.
 //!
-//! Invariant: a thread that serves one connection never waits for another one's peer.
+//! Invariant: a thread that serves one connection never waits for the peer of another one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, Peer, Properties, Stream, Wait};
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Peer, Stream, Wait};
 use corelane_sched::Priority;
 use corelane_sys::counters;
-use corelane_sys::epoll::{Epoll, Event, Interest};
-use corelane_sys::eventfd::Wake;
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{PiMutex, Scope};
-use corelane_sys::notice::Notice;
-use corelane_sys::slots::{Guard, SlotTable};
-use corelane_sys::thread::{Builder, JoinHandle};
-use corelane_sys::turn::TurnGuard;
+use corelane_sys::pending_lock::PendingLockGuard;
+use corelane_sys::slab::{GenerationalSlab, SlabGuard};
+use corelane_sys::thread::JoinHandle;
+use corelane_sys::wake_flag::WakeFlag;
 
+use super::acceptor::Delegation;
 use super::admission;
-use super::budget::Budget;
-use super::config::{Dispatch, PoolConfig};
-use super::connection::{Connection, Late, Reading, Waiting};
-use super::dedicated;
-use super::endings::Endings;
-use super::keeper::Keeper;
-use super::queue::Queue;
-use super::ready::ReadyList;
-pub(crate) use super::ready::Work;
-use super::rush::Rush;
-use super::silence::Silence;
-use super::worker::{Message, Read, Worker};
+use super::config::PoolConfig;
+use super::connection::{Connection, LateRequest, ReadState, WaitingRequest};
+use super::draining::DrainingConnections;
+use super::idle_eviction::IdleTracker;
+use super::memory_budget::MemoryBudget;
+use super::ready_list::ReadyList;
+pub(crate) use super::ready_list::Task;
+use super::strategy::overload::OverloadThread;
+use super::strategy::{Placement, Strategy};
+use super::worker::{Message, ReadResult, Worker};
 use crate::clock;
 use crate::event::Event as OrbEvent;
 use crate::orb::Core;
-use crate::poa::Resume;
+use crate::poa::ResumeOn;
 use crate::rt::Protocol;
-use crate::rt::pool::Role;
-use crate::rt::station;
+use crate::rt::pool::LaneRole;
 
 /// Token of the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
-/// Set in the tokens of listeners; the rest is the listener's index.
+/// Bit that is set in the tokens of listeners; the other bits are the listener's index.
 pub(super) const LISTENER: u64 = 1 << 63;
-/// Messages of one connection that a thread reads in one go before other work has a turn.
-const BURST: usize = 256;
-/// Connections accepted in one go before other work has a turn.
-pub(super) const ACCEPTS: usize = 64;
-/// Connections that may wait to be accepted when the lane closes: what the kernel keeps at most, by default.
-const WAITING: usize = 4096;
+/// Maximum number of connections accepted in a row before other work has a turn.
+pub(super) const MAX_ACCEPTS: usize = 64;
+/// Maximum number of connections that are accepted when the lane closes: the kernel's default
+/// backlog.
+const MAX_BACKLOG: usize = 4096;
 
-/// What a connection's descriptor is watched for: edges only. Room to write is of interest only while replies wait: a Unix
-/// socket reports it every time the peer reads.
+/// Returns the events that a connection's descriptor is watched for, all edge-triggered. Room to
+/// write is watched only while replies wait: a Unix socket reports it each time the peer reads.
 fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
@@ -62,135 +60,141 @@ fn interest(congested: bool) -> Interest {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) config: PoolConfig,
-    /// What it is for, as a lane of a real-time pool.
-    pub(crate) role: Option<Role>,
-    pub(super) own: Weak<Lane>,
+    /// The lane's part in its real-time pool; `None` in a pool of the ORB's builder.
+    pub(crate) role: Option<LaneRole>,
+    pub(super) weak_self: Weak<Lane>,
     pub(super) epoll: Epoll,
-    wake: Wake,
-    /// Gone when the lane closes.
+    wake: EventFd,
+    /// Empty once the lane closes.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
-    /// What connections are accepted with, as the first POA that says so has it.
+    /// Properties of accepted connections, as claimed by the first POA for each protocol.
     protocols: PiMutex<Vec<Protocol>>,
-    pub(super) connections: SlotTable<Arc<Connection>>,
+    pub(super) connections: GenerationalSlab<Arc<Connection>>,
     pub(super) ready: ReadyList,
-    /// A thread has been woken for the ready list and has not looked yet: waking another would only cost.
-    waking: Notice,
-    /// Half-sync/half-async only.
-    pub(crate) queue: Option<Queue>,
-    /// Leaders and followers at best effort only.
-    pub(super) rush: Option<Rush>,
-    pub(super) endings: Endings,
-    pub(super) budget: Arc<Budget>,
-    /// How long a peer has for its part of the end.
+    /// Set while a woken thread has not looked at the ready list yet: a second wake-up would be
+    /// wasted.
+    wake_pending: WakeFlag,
+    /// Which threads read, run and answer requests.
+    pub(crate) strategy: Strategy,
+    pub(super) draining: DrainingConnections,
+    pub(super) memory_budget: Arc<MemoryBudget>,
+    /// The time that a peer has to take part in a graceful close.
     pub(super) closing_time: Duration,
-    /// Thread per connection only.
-    dedicated: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
-    /// Accepting stopped for want of descriptors; the next connection that ends starts it again.
-    pub(super) starved: AtomicBool,
-    /// Connections whose peers say nothing.
-    pub(super) silence: Silence,
-    /// Connections that are over but for threads that are still in them.
-    pub(super) ending: AtomicUsize,
+    /// Set if accepting stopped for want of descriptors. The next connection that ends clears it
+    /// and accepting resumes.
+    pub(super) accept_starved: AtomicBool,
+    /// Idle connections, and the coarse clock that finds them.
+    pub(super) idle_tracker: IdleTracker,
+    /// Number of retired connections that threads are still in.
+    pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
     stop: AtomicBool,
-    /// Of lanes whose pool has more to offer than waiting while all threads are busy.
-    pub(crate) keeper: Option<Keeper>,
+    /// The lowest lane of the lane's real-time pool.
+    lowest: OnceLock<Weak<Lane>>,
+    /// The lane that accepts for this one, and the lanes that this one accepts for.
+    pub(super) delegation: Delegation,
 }
 
-/// A connection that does not end meanwhile.
+/// Keeps a connection open while one of its requests runs.
 #[derive(Debug)]
 #[must_use = "it may end when this is dropped"]
-pub(crate) enum Held<'l> {
-    /// It is served.
-    Served(#[expect(dead_code, reason = "held for its end")] Guard<'l, Arc<Connection>>),
-    /// Nobody finds it any more; what it is held for had waited.
-    Late(#[expect(dead_code, reason = "held for its end")] Late),
+pub(crate) enum ConnectionGuard<'l> {
+    /// The lane serves the connection.
+    InService(#[expect(dead_code, reason = "held for its end")] SlabGuard<'l, Arc<Connection>>),
+    /// The connection is retired; a request queued earlier still runs.
+    Retired(#[expect(dead_code, reason = "held for its end")] LateRequest),
+}
+
+/// A request whose wait is over.
+#[derive(Debug)]
+pub(crate) struct StartedRequest<'l> {
+    pub(crate) guard: ConnectionGuard<'l>,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) message: Message,
+    /// The time since the request was read.
+    pub(crate) waited: Duration,
 }
 
 /// Why a connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    /// Something has come, or may have.
-    Reported,
-    /// There may be messages that have been read already.
-    Rest,
+enum ReadCause {
+    /// The socket may have more.
+    Readiness,
+    /// The buffer may hold messages that have been read.
+    Buffered,
 }
 
 impl Lane {
-    /// `keeper`: of a lane whose role needs one. Who makes the lane makes it, so that a program without such lanes is without its code.
+    /// Creates a lane. `overload` handles requests that arrive while every thread is busy; a pool
+    /// that allows dynamic threads, borrowing or buffering has it. It is passed in so that the
+    /// linker drops its code from programs that never create one.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
         closing_time: Duration,
-        role: Option<Role>,
-        keeper: Option<Keeper>,
+        role: Option<LaneRole>,
+        overload: Option<OverloadThread>,
     ) -> io::Result<Arc<Self>> {
         let epoll = Epoll::new()?;
-        let wake = Wake::new()?;
+        let wake = EventFd::new()?;
         epoll.add(wake.as_fd(), WAKE, Interest::READABLE | Interest::EDGE)?;
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // The lane's account bounds the connections; one that counts no more may have its slot for a moment still.
-        let slots = u32::try_from(config.connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
-        let queue = match config.dispatch {
-            Dispatch::HalfSyncHalfAsync { queue, .. } => Some(Queue::new(queue, config.queue_octets)?),
-            _ => None,
-        };
-        let rush = match config.dispatch {
-            Dispatch::LeaderFollowers { threads: 2.. } if role.is_none() => Some(Rush::new()),
-            _ => None,
-        };
-        let budget = Budget::new(config.held_octets);
-        Ok(Arc::new_cyclic(|own: &Weak<Lane>| {
-            let lane = own.clone();
-            // The last thread out of a connection that was retired ends it.
+        // The memory budget counts the connections. One that counts no more may have its slot for a
+        // moment still.
+        let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
+        let strategy = Strategy::new(&config, role.as_ref(), overload)?;
+        let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
+        Ok(Arc::new_cyclic(|weak_self: &Weak<Lane>| {
+            let lane = weak_self.clone();
+            // The last thread that leaves a retired connection ends it.
             let on_last = move |_, _, connection: Arc<Connection>| {
                 if let Some(lane) = lane.upgrade() {
-                    lane.end(connection);
-                    lane.ending.fetch_sub(1, Ordering::AcqRel);
+                    lane.finish_retire(connection);
+                    lane.retiring.fetch_sub(1, Ordering::AcqRel);
                     lane.accept_again();
                 }
             };
             Lane {
-                connections: SlotTable::with_callback("connections", Scope::Lane, slots, on_last),
+                connections: GenerationalSlab::with_callback("connections", Scope::Lane, slots, on_last),
                 config,
                 role,
-                own: own.clone(),
+                weak_self: weak_self.clone(),
                 epoll,
                 wake,
-                endpoints: listeners.iter().map(|listener| listener.local().clone()).collect(),
+                endpoints: listeners.iter().map(|listener| listener.local_endpoint().clone()).collect(),
                 listeners: PiMutex::new("listeners", Scope::Lane, listeners),
                 protocols: PiMutex::new("protocols of a lane", Scope::Lane, Vec::new()),
                 ready: ReadyList::new(),
-                waking: Notice::new(),
-                queue,
-                rush,
-                endings: Endings::new(),
-                budget,
+                wake_pending: WakeFlag::new(),
+                strategy,
+                draining: DrainingConnections::new(),
+                memory_budget,
                 closing_time,
-                dedicated: PiMutex::new("threads of connections", Scope::Lane, Vec::new()),
-                starved: AtomicBool::new(false),
-                silence: Silence::new(clock::now()),
-                ending: AtomicUsize::new(0),
+                accept_starved: AtomicBool::new(false),
+                idle_tracker: IdleTracker::new(clock::now()),
+                retiring: AtomicUsize::new(0),
                 closing: AtomicBool::new(false),
                 stop: AtomicBool::new(false),
-                keeper,
+                lowest: OnceLock::new(),
+                delegation: Delegation::default(),
             }
         }))
     }
 
-    /// Where it listens, ports as the system chose them.
+    /// Returns the addresses at which the lane listens, with the ports that the system chose.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
     }
 
-    /// Notes that connections are to be accepted with these properties (ServerProtocolPolicy), and answers what of that is new. They are
-    /// the sockets', so all POAs of a lane share them, as long as the lane lives.
+    /// Claims properties of accepted connections (ServerProtocolPolicy) and returns the new ones
+    /// among them. The properties are the sockets', so all POAs of a lane share them, for the
+    /// lane's life.
     ///
     /// # Errors
-    /// Another POA has said something else of a protocol; nothing is noted then.
+    /// Another POA has claimed other properties of a protocol; nothing is claimed then.
     #[cold]
     pub(crate) fn claim_protocols(&self, wanted: &[Protocol]) -> io::Result<Vec<Protocol>> {
         let mut known = self.protocols.lock();
@@ -207,14 +211,14 @@ impl Lane {
         Ok(new)
     }
 
-    /// Forgets what was claimed; connections are accepted as the transport has them again.
+    /// Drops claimed properties: connections are accepted with the transport's own again.
     #[cold]
     pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
         self.protocols.lock().retain(|known| !claimed.contains(known));
         for protocol in claimed {
-            for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local())) {
-                // Nothing is asked of the system by properties that say nothing.
-                let _ = listener.set_properties(&Properties::default());
+            for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local_endpoint())) {
+                // Empty properties ask nothing of the system.
+                let _ = listener.set_properties(&ConnectionProperties::default());
             }
         }
     }
@@ -226,14 +230,14 @@ impl Lane {
     #[cold]
     pub(crate) fn apply_protocols(&self, claimed: &[Protocol]) -> io::Result<()> {
         for protocol in claimed {
-            for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local())) {
-                listener.set_properties(&protocol.sockets().properties)?;
+            for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local_endpoint())) {
+                listener.set_properties(&protocol.socket_settings().properties)?;
             }
         }
         Ok(())
     }
 
-    /// Becomes readable when there is work.
+    /// Returns a descriptor that becomes readable when there is work.
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -246,523 +250,470 @@ impl Lane {
     /// The loop of a thread that takes its turn at leading.
     pub(crate) fn run(self: &Arc<Self>, core: &Arc<Core>) {
         let mut worker = Worker::new();
-        super::serving::enter(self, core);
+        super::nested_wait::enter(self, core);
         while !self.stop.load(Ordering::Acquire) {
             let stepped = self.step(core, &mut worker, None);
-            if let Err(error) = stepped.and_then(|()| self.mind_rush(core, &mut worker)) {
+            if let Err(error) = stepped.and_then(|()| self.strategy.after_task(self, core, &mut worker)) {
                 core.events().report(&OrbEvent::ThreadFailed { message: format!("{}: {error}", self.config.name) });
                 break;
             }
         }
-        super::serving::leave();
-        // The next thread finds the flag too.
+        super::nested_wait::leave();
+        // Each thread that stops wakes the next one.
         self.wake.notify();
     }
 
-    /// The loop of a thread that runs what another one has read.
-    pub(crate) fn run_queued(self: &Arc<Self>, core: &Arc<Core>) {
-        let Some(queue) = &self.queue else { return };
-        let mut worker = Worker::new();
-        super::serving::enter(self, core);
-        while let Some((waiting, message)) = queue.pop() {
-            self.serve(core, &mut worker, waiting, message);
-        }
-        super::serving::leave();
-    }
-
-    /// Runs one of the messages that wait in `queue`, for a thread that waits for a reply meanwhile. False if none waits.
-    #[cold]
-    pub(crate) fn step_queued(&self, core: &Arc<Core>, worker: &mut Worker, queue: &Queue) -> bool {
-        let Some((waiting, message)) = queue.try_pop() else { return false };
-        self.serve(core, worker, waiting, message);
-        true
-    }
-
-    /// One piece of work; waits for it until `timeout` has passed.
+    /// Does one piece of work, and waits for it until `timeout` has passed.
     #[inline]
     pub(crate) fn step(&self, core: &Arc<Core>, worker: &mut Worker, timeout: Option<Duration>) -> io::Result<()> {
         let mut timeout = timeout;
         if self.has_ready() {
-            // Listed and reported work take turns: connections that always have more to read do not hold up all others.
-            if !worker.was_listed
+            // Listed and reported work take turns: connections that always have more to read do not
+            // hold up all others.
+            if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
-                worker.was_listed = true;
-                self.perform(core, worker, work);
+                worker.ran_listed_task = true;
+                self.run_task(core, worker, work);
                 return Ok(());
             }
             timeout = Some(Duration::ZERO);
         }
-        worker.was_listed = false;
+        worker.ran_listed_task = false;
         if let Some(event) = self.next_event(timeout)? {
-            self.handle(core, worker, event);
+            self.handle_event(core, worker, event);
         }
         Ok(())
     }
 
-    /// What is reported next; waits for it until `timeout` has passed.
+    /// Returns the next event, and waits for it until `timeout` has passed.
     #[inline]
-    pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<Event>> {
-        let mut events = [Event::EMPTY; 1];
+    pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
+        let mut events = [EpollEvent::EMPTY; 1];
         Ok((self.epoll.wait(&mut events, timeout)? > 0).then(|| events[0]))
     }
 
     #[inline]
-    pub(super) fn handle(&self, core: &Arc<Core>, worker: &mut Worker, event: Event) {
+    pub(super) fn handle_event(&self, core: &Arc<Core>, worker: &mut Worker, event: EpollEvent) {
         match event.token() {
-            // The descriptor is edge-triggered: what it counts is never read.
-            WAKE => self.waking.take(),
-            token if token & LISTENER != 0 => {
-                self.accept(core, token);
-            }
+            // The descriptor is edge-triggered: its counter is never read.
+            WAKE => self.wake_pending.clear(),
+            token if token & LISTENER != 0 => self.accept_reported(core, token),
             token => {
-                let place = place(token);
-                let over = event.hung_up() || event.failed();
-                if over && let Some(connection) = self.connections.get(place.0, place.1) {
-                    connection.hung_up.store(true, Ordering::Release);
+                let handle = handle_of(token);
+                let over = event.is_hung_up() || event.is_error();
+                if over && let Some(connection) = self.connections.get(handle.0, handle.1) {
+                    connection.record_hang_up();
                 }
-                if event.writable() || over {
-                    self.flush(core, place);
+                if event.is_writable() || over {
+                    self.flush(core, handle);
                 }
-                if event.readable() || over {
-                    self.read(core, worker, place, Why::Reported);
+                if event.is_readable() || over {
+                    self.read(core, worker, handle, ReadCause::Readiness);
                 }
             }
         }
     }
 
     #[cold]
-    pub(super) fn perform(&self, core: &Arc<Core>, worker: &mut Worker, work: Work) {
+    pub(super) fn run_task(&self, core: &Arc<Core>, worker: &mut Worker, work: Task) {
         match work {
-            Work::Read(place) => self.read(core, worker, place, Why::Reported),
-            Work::Rest(place) => self.read(core, worker, place, Why::Rest),
-            Work::Look(connection) => {
-                connection.reported.store(false, Ordering::SeqCst);
-                self.flush(core, connection.place);
-                self.read(core, worker, connection.place, Why::Reported);
+            Task::ReadSocket(handle) => self.read(core, worker, handle, ReadCause::Readiness),
+            Task::ReadBuffered(handle) => self.read(core, worker, handle, ReadCause::Buffered),
+            Task::PollStream(connection) => {
+                connection.clear_report();
+                self.flush(core, connection.handle);
+                self.read(core, worker, connection.handle, ReadCause::Readiness);
             }
-            Work::MakeRoom => self.make_room(core),
-            Work::Serve(waiting, message) | Work::Buffered { waiting, message, .. } => {
-                // It may have come in at another lane, which keeps it.
+            Task::ShedMemory => self.shed_memory(core),
+            Task::Dispatch(waiting, message) | Task::DispatchBuffered { waiting, message, .. } => {
+                // The request may have come in at another lane, which owns its connection.
                 if let Some(lane) = waiting.lane.upgrade() {
-                    lane.serve(core, worker, waiting, message);
+                    lane.run_waiting(core, worker, waiting, message);
                 }
             }
-            Work::Resume(held) => (held.resume)(Resume::Here),
+            Task::RunLocal(held) => (held.resume)(ResumeOn::CurrentThread),
         }
     }
 
-    /// Keeps a connection from ending while its request runs. `None` if it has ended.
+    /// Guards a connection while its request runs. Returns `None` if the connection has ended.
     #[inline]
-    pub(crate) fn hold(&self, connection: &Connection) -> Option<Guard<'_, Arc<Connection>>> {
-        self.connections.get(connection.place.0, connection.place.1)
+    pub(crate) fn guard_connection(&self, connection: &Connection) -> Option<SlabGuard<'_, Arc<Connection>>> {
+        self.connections.get(connection.handle.0, connection.handle.1)
     }
 
-    /// Serves a message that had to wait.
-    pub(crate) fn serve(&self, core: &Arc<Core>, worker: &mut Worker, waiting: Waiting, message: Message) {
-        let Some((held, connection, message)) = self.begin(waiting, message) else { return };
-        let goes_on = worker.serve(core, &connection, message, Wait::Now);
-        drop(held);
+    /// Runs a message that had to wait.
+    pub(crate) fn run_waiting(&self, core: &Arc<Core>, worker: &mut Worker, waiting: WaitingRequest, message: Message) {
+        let Some(started) = self.begin_waiting_request(waiting, message) else { return };
+        let StartedRequest { guard, connection, message, waited } = started;
+        let goes_on = worker.dispatch(core, &connection, message, Wait::Now, waited);
+        drop(guard);
         if !goes_on {
-            self.ended(core, connection.place);
+            self.retire_connection(core, connection.handle);
         }
     }
 
-    /// The turn of a message that had to wait, and its connection, which does not end while it is held. `None` if replies wait for the
-    /// peer, so that the message does too, or if it does not run any more.
-    pub(crate) fn begin(&self, waiting: Waiting, message: Message) -> Option<(Held<'_>, Arc<Connection>, Message)> {
-        // Held while it still waits: the connection does not end in between.
-        let served = self.hold(&waiting);
-        let (waiting, message) = waiting.postpone(message)?;
+    /// Starts a message that had to wait. Returns `None` if replies wait for the peer, so that the
+    /// message waits on, or if it does not run any more.
+    pub(crate) fn begin_waiting_request(
+        &self,
+        waiting: WaitingRequest,
+        message: Message,
+    ) -> Option<StartedRequest<'_>> {
+        // Taken while the request still counts as waiting: the connection does not end in between.
+        let served = self.guard_connection(&waiting);
+        let (waiting, message) = waiting.defer(message)?;
         let lives = served.is_some();
-        let held = served.map_or_else(|| Held::Late(waiting.late()), Held::Served);
-        let connection = waiting.leave();
-        // Sequentially consistent: who closes the lane finds what begins late, or is found here.
-        let told = self.closing.load(Ordering::SeqCst) || connection.is_dismissed();
-        admission::runs_late(lives, told).then_some((held, connection, message))
+        let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
+        let (connection, waited) = waiting.stop_waiting();
+        // Sequentially consistent: either the thread that closes the lane finds the late request,
+        // or this thread finds that the lane closes.
+        let told = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
+        admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
     }
 
-    /// The next piece of listed work, if there is any.
+    /// Returns the next listed task, if there is one.
     #[inline]
-    pub(super) fn next_listed(&self) -> Option<Work> {
+    pub(super) fn next_task(&self) -> Option<Task> {
         if self.has_ready() { self.next_ready() } else { None }
     }
 
     #[cold]
-    fn next_ready(&self) -> Option<Work> {
+    fn next_ready(&self) -> Option<Task> {
         let (work, more) = self.ready.next();
-        if more && !self.is_one_thread() {
-            self.wake_one();
+        if more && !self.strategy.has_one_thread() {
+            self.wake_idle_thread();
         }
         work
     }
 
-    /// Whether there is nobody to wake: its thread looks for listed work before it waits.
-    fn is_one_thread(&self) -> bool {
-        matches!(self.config.dispatch, Dispatch::Reactive | Dispatch::LeaderFollowers { threads: ..=1 })
-            && self.keeper.is_none()
-    }
-
-    /// Lists the rest of what was read at `place`, for a thread that is idle if there may be one.
+    /// Lists the connection at `handle`, whose buffer may hold more, for an idle thread if there
+    /// may be one.
     #[cold]
-    fn offer(&self, place: (u32, u32)) {
-        if self.is_one_thread() {
-            self.ready.push(Work::Rest(place));
+    pub(super) fn list_rest(&self, handle: (u32, u32)) {
+        if self.strategy.has_one_thread() {
+            self.ready.push(Task::ReadBuffered(handle));
         } else {
-            self.push(Work::Rest(place));
+            self.push(Task::ReadBuffered(handle));
         }
     }
 
-    /// Lists work and wakes one idle thread.
+    /// Lists a task and wakes an idle thread.
     #[cold]
-    pub(crate) fn push(&self, work: Work) {
+    pub(crate) fn push(&self, work: Task) {
         self.ready.push(work);
-        self.wake_one();
+        self.wake_idle_thread();
     }
 
-    /// Lists work that came in elsewhere; false if too much waits, or nobody will run it any more.
+    /// Lists a request that came in at another lane. Returns false if too many wait, or the lane
+    /// stops.
     #[cold]
-    pub(crate) fn hand_over(&self, work: Work) -> bool {
-        let listed = self.ready.hand_over(work, self.config.queue_octets);
+    pub(crate) fn hand_over(&self, work: Task) -> bool {
+        let listed = self.ready.hand_over(work, self.config.connection_limits.max_queued_bytes);
         if listed {
-            self.wake_one();
+            self.wake_idle_thread();
         }
         listed
     }
 
-    /// CORBA priority of a lane of a real-time pool, the lowest for others.
+    /// The overload thread, if the lane has one.
+    pub(crate) fn overload(&self) -> Option<&OverloadThread> {
+        self.strategy.overload_thread()
+    }
+
+    /// Returns the CORBA priority of a real-time pool's lane, the lowest priority for others.
     pub(crate) fn priority(&self) -> Priority {
         self.role.as_ref().map_or(Priority::MIN, |role| role.priority)
     }
 
+    /// Returns the configured maximum priority of requests that come in at this lane.
+    pub(crate) fn ceiling(&self) -> Option<Priority> {
+        self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
+    }
+
+    /// Names the lowest lane of the lane's pool, once.
+    #[cold]
+    pub(crate) fn set_lowest(&self, lowest: &Arc<Lane>) {
+        // Once: a pool is made once.
+        let _ = self.lowest.set(Arc::downgrade(lowest));
+    }
+
+    /// Returns the lowest lane of the lane's real-time pool.
+    #[cold]
+    pub(super) fn lowest(&self) -> Option<Arc<Lane>> {
+        self.lowest.get()?.upgrade()
+    }
+
     /// Wakes an idle thread for the ready list, unless one is on its way.
-    pub(super) fn wake_one(&self) {
-        if self.waking.give() {
+    pub(super) fn wake_idle_thread(&self) {
+        if self.wake_pending.raise() {
             counters::count_handoff();
             self.wake.notify();
         }
     }
 
-    /// Reads one message of a connection and serves it. Reading ends before the upcall, so another thread may read the next.
+    /// Reads messages of a connection, runs them or leaves them to another thread, as the strategy
+    /// says. Reading ends before the upcall, so another thread may read the next message.
     #[inline]
-    fn read(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32), why: Why) {
-        let mut why = why;
-        for _ in 0..BURST {
-            if !self.read_one(core, worker, place, why) {
-                return;
+    fn read(&self, core: &Arc<Core>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) {
+        let mut cause = cause;
+        let mut read = 0;
+        while self.read_message(core, worker, handle, cause) {
+            cause = ReadCause::Buffered;
+            read += 1;
+            if read == self.strategy.max_reads() {
+                return self.push(Task::ReadBuffered(handle));
             }
-            why = Why::Rest;
         }
-        self.push(Work::Rest(place));
     }
 
-    /// One message. True if the calling thread is to read the next one, because reading is all it does.
+    /// Reads one message, and runs it or leaves it to another thread. Returns true if the calling
+    /// thread is to read the connection's next message.
     #[inline]
-    fn read_one(&self, core: &Arc<Core>, worker: &mut Worker, place: (u32, u32), why: Why) -> bool {
-        let Some(connection) = self.connections.get(place.0, place.1) else {
-            self.go_on_ending(core, place);
+    fn read_message(&self, core: &Arc<Core>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) -> bool {
+        let Some(connection) = self.connections.get(handle.0, handle.1) else {
+            self.poll_draining(core, handle);
             return false;
         };
-        if why == Why::Reported && connection.is_congested() {
-            // Some transports tell of room as they tell of octets.
-            self.flush(core, place);
+        if cause == ReadCause::Readiness && connection.is_congested() {
+            // Some transports report room to write as they report input.
+            self.flush(core, handle);
         }
-        let Some(mut turn) = connection.reading.enter() else { return false };
-        if why == Why::Reported {
-            turn = told(turn);
-        }
-        let mut elsewhere = None;
-        let more = loop {
-            if connection.is_paused() {
-                // The peer does not take its replies, or too many of its requests wait: what ends that lists the connection for
-                // reading again.
-                match turn.leave() {
-                    Ok(()) if connection.is_paused() => return false,
-                    Ok(()) => match connection.reading.enter() {
-                        Some(again) => turn = again,
-                        None => return false,
-                    },
-                    Err(noted) => turn = told(noted),
-                }
-                continue;
-            }
-            match turn.with(|reading| worker.read_now(reading, &connection, core)) {
-                read @ (Read::Here { more } | Read::Message { more, .. }) => {
-                    if let Read::Message { message, .. } = read {
-                        elsewhere = Some(message);
-                    }
-                    match turn.leave() {
-                        Ok(()) => break more,
-                        Err(noted) => {
-                            drop(told(noted));
-                            break true;
-                        }
-                    }
-                }
-                Read::Nothing | Read::Over => match turn.leave() {
-                    Ok(()) => return false,
-                    Err(noted) => turn = told(noted),
-                },
-                Read::End => {
-                    drop(turn);
-                    self.peer_ended(core, &connection);
-                    return false;
-                }
-                Read::Fault(fault) => {
-                    drop(turn);
-                    self.refuse(core, &connection, fault);
-                    return false;
-                }
-            }
+        let mut detached = None;
+        let Some(more) = self.receive_message(core, worker, &connection, cause, &mut detached) else { return false };
+        connection.record_message(self.idle_tracker.now());
+        let reads_on = match self.strategy.place_message(self, core, worker, &connection, &mut detached, more) {
+            Placement::Here { reads_on } => reads_on,
+            Placement::Elsewhere { reads_on } => return reads_on,
         };
-        connection.note_heard(self.silence.now());
-        if worker.is_keeper {
-            if more {
-                // The keeper's, if every thread is still busy then.
-                self.push(Work::Rest(place));
-            }
-            let message = elsewhere.unwrap_or_else(|| worker.detach());
-            if let Some(keeper) = &self.keeper {
-                (keeper.admit)(self, core, worker, &connection, message);
-            }
-            return false;
-        }
-        if let Some(queue) = &self.queue {
-            let message = elsewhere.unwrap_or_else(|| worker.detach());
-            self.enqueue(core, worker, queue, &connection, message);
-            return more;
-        }
-        if worker.part.is_runner() {
-            self.count_in_rush(&worker.part, token(place));
-        }
-        let keeps = more && self.keeps_rest(&mut worker.part, token(place));
-        if more && !keeps {
-            self.offer(place);
-        }
-        let goes_on = match elsewhere {
-            None => worker.serve_here(core, &connection, Wait::Now),
-            Some(message) => worker.serve(core, &connection, message, Wait::Now),
+        let goes_on = match detached {
+            None => worker.dispatch_in_place(core, &connection, Wait::Now),
+            Some(message) => worker.dispatch(core, &connection, message, Wait::Now, Duration::ZERO),
         };
         if !goes_on {
-            self.ended(core, place);
+            self.retire_connection(core, handle);
             return false;
         }
-        keeps
+        reads_on
     }
 
-    /// Half-sync/half-async: the message goes to the queue, or back to the client as TRANSIENT. Never part of what lanes without a queue run.
-    #[inline(never)]
-    fn enqueue(
+    /// Reads until one message is whole, and returns whether there may be more to read. The message
+    /// is stored in `detached`, unless it is in the worker's own buffer; returned, it would be
+    /// copied several times. Returns `None` if there is no whole message, another thread reads, or
+    /// nothing is to be read for now.
+    #[inline(always)]
+    fn receive_message(
         &self,
         core: &Arc<Core>,
         worker: &mut Worker,
-        queue: &Queue,
         connection: &Arc<Connection>,
-        message: Message,
-    ) {
-        if let Err(message) = queue.push(connection, message) {
-            worker.turn_away(core, connection, &message);
+        cause: ReadCause,
+        detached: &mut Option<Message>,
+    ) -> Option<bool> {
+        let mut turn = connection.read_state.try_enter()?;
+        if cause == ReadCause::Readiness {
+            turn = clear_drained(turn);
+        }
+        loop {
+            if connection.is_read_paused() {
+                // The peer does not take its replies, or too many of its requests wait. The
+                // connection is listed for reading when that ends.
+                match turn.leave() {
+                    Ok(()) if connection.is_read_paused() => return None,
+                    Ok(()) => turn = connection.read_state.try_enter()?,
+                    Err(noted) => turn = clear_drained(noted),
+                }
+                continue;
+            }
+            let more = match turn.with(|reading| worker.read_now(reading, connection, core)) {
+                ReadResult::InPlace { more } => more,
+                ReadResult::Message { message, more } => {
+                    *detached = Some(message);
+                    more
+                }
+                ReadResult::Incomplete | ReadResult::AlreadyEnded => match turn.leave() {
+                    Ok(()) => return None,
+                    Err(noted) => {
+                        turn = clear_drained(noted);
+                        continue;
+                    }
+                },
+                ReadResult::EndOfStream => {
+                    drop(turn);
+                    self.handle_half_close(core, connection);
+                    return None;
+                }
+                ReadResult::Fault(fault, told) => {
+                    drop(turn);
+                    self.handle_protocol_fault(core, connection, fault, &told);
+                    return None;
+                }
+            };
+            return match turn.leave() {
+                Ok(()) => Some(more),
+                Err(noted) => {
+                    drop(clear_drained(noted));
+                    Some(true)
+                }
+            };
         }
     }
 
     #[cold]
-    fn flush(&self, core: &Arc<Core>, place: (u32, u32)) {
-        let Some(connection) = self.connections.get(place.0, place.1) else { return self.go_on_ending(core, place) };
+    fn flush(&self, core: &Arc<Core>, handle: (u32, u32)) {
+        let Some(connection) = self.connections.get(handle.0, handle.1) else {
+            return self.poll_draining(core, handle);
+        };
         if !connection.is_congested() {
             return;
         }
         match connection.flush() {
             Ok(true) => {
-                for (waiting, message) in connection.take_postponed() {
-                    self.resume(waiting, message);
+                for (waiting, message) in connection.take_deferred() {
+                    self.requeue(waiting, message);
                 }
-                self.push(Work::Read(place));
+                self.push(Task::ReadSocket(handle));
             }
             Ok(false) => {}
-            Err(_) => self.ended(core, place),
+            Err(_) => self.retire_connection(core, handle),
         }
     }
 
-    /// A request that was postponed has its turn.
+    /// Lists a request that was deferred and whose turn has come.
     #[cold]
-    pub(super) fn resume(&self, waiting: Waiting, message: Message) {
-        match &self.queue {
-            Some(queue) => queue.push_again(waiting, message),
-            None => self.push(Work::Serve(waiting, message)),
-        }
+    pub(super) fn requeue(&self, waiting: WaitingRequest, message: Message) {
+        self.strategy.requeue(self, waiting, message);
     }
 
-    /// Gives the packets of a connection the code point of the lane's priority.
-    pub(super) fn mark(&self, core: &Core, stream: &dyn Stream) {
+    /// Sets the code point of the lane's priority on the packets of a connection.
+    pub(super) fn set_dscp(&self, core: &Core, stream: &dyn Stream) {
         if let Some(role) = &self.role
-            && self.marks(stream)
+            && self.allows_dscp(stream)
         {
-            core.mark(stream, role.priority);
+            core.set_code_point(stream, role.priority);
         }
     }
 
-    /// Whether packets of a connection carry the code point of a priority, as far as the policies say.
+    /// Returns true if the policies let packets of a connection carry the code point of a priority.
     #[cold]
-    pub(crate) fn marks(&self, stream: &dyn Stream) -> bool {
+    pub(crate) fn allows_dscp(&self, stream: &dyn Stream) -> bool {
         let is_tcp = matches!(stream.peer(), Peer::Ip(_));
         let off = |protocol: &Protocol| matches!(protocol, Protocol::Tcp(tcp) if !tcp.enable_network_priority);
         is_tcp && !self.protocols.lock().iter().any(off)
     }
 
-    /// Gives a connection to the shared threads.
-    pub(crate) fn share(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
+    /// Has the lane's shared threads serve a connection.
+    pub(crate) fn watch_connection(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
         if connection.stream.readiness().is_none() {
-            return self.share_without_descriptor(core, connection);
+            return self.watch_without_descriptor(core, connection);
         }
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
-            self.epoll.add(fd, token(connection.place), interest).or_else(|_| {
-                // Watched already, for the room of a reply that another thread made.
-                self.epoll.modify(fd, token(connection.place), interest)
+            self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
+                // Watched already, because another thread's reply waits for room.
+                self.epoll.modify(fd, token_of(connection.handle), interest)
             })
         });
         if matches!(watched, Some(Ok(()))) {
-            // What has been read already is reported by no edge.
-            self.push(Work::Read(connection.place));
+            // No edge reports what has been read already.
+            self.push(Task::ReadSocket(connection.handle));
         } else {
-            self.ended(core, connection.place);
+            self.retire_connection(core, connection.handle);
         }
     }
 
-    /// The same for a stream that reports by itself.
+    /// Like [`watch_connection`](Self::watch_connection), for a stream without a descriptor, which
+    /// reports by a callback.
     #[cold]
-    fn share_without_descriptor(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
-        let (lane, reported) = (self.own.clone(), Arc::downgrade(connection));
+    fn watch_without_descriptor(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
+        let (lane, reported) = (self.weak_self.clone(), Arc::downgrade(connection));
         let report = move || {
             if let (Some(lane), Some(connection)) = (lane.upgrade(), reported.upgrade())
-                && !connection.reported.swap(true, Ordering::SeqCst)
+                && connection.raise_report()
             {
-                lane.push(Work::Look(connection));
+                lane.push(Task::PollStream(connection));
             }
         };
-        if !connection.stream.report_to(Arc::new(report)) {
-            self.ended(core, connection.place);
+        if !connection.stream.set_readiness_callback(Arc::new(report)) {
+            self.retire_connection(core, connection.handle);
         }
     }
 
-    /// Asks to be told of room to write, or not any more. What is there already is reported anew.
+    /// Starts or stops watching for room to write. Events that hold already are reported anew.
     #[cold]
-    pub(crate) fn watch_room(&self, connection: &Connection, congested: bool) {
+    pub(crate) fn watch_writability(&self, connection: &Connection, congested: bool) {
         if let Some(fd) = connection.stream.readiness() {
-            let (token, interest) = (token(connection.place), interest(congested));
-            // A connection with a thread of its own has not been watched so far; a reply that another thread made for it was
-            // not taken at once. If it cannot be watched, the connection is at its end.
+            let (token, interest) = (token_of(connection.handle), interest(congested));
+            // A connection with a thread of its own has not been watched so far; another thread's
+            // reply waits on it. If it cannot be watched, the connection is at its end.
             if self.epoll.modify(fd, token, interest).is_err() {
                 let _ = self.epoll.add(fd, token, interest);
             }
         }
     }
 
-    /// Gives a connection a thread of its own; false if as many as may have one.
-    pub(super) fn dedicate(&self, core: &Arc<Core>, connection: &Arc<Connection>, most: usize) -> bool {
-        let mut threads = self.dedicated.lock();
-        threads.retain(|(thread, _)| !thread.is_finished());
-        let Some(lane) = self.own.upgrade() else { return false };
-        if threads.len() >= most {
-            return false;
-        }
-        // A peer that does not read may not hold its thread for ever.
-        if connection.stream.set_coarse_timeouts(Duration::ZERO, self.config.output_timeout).is_err() {
-            return false;
-        }
-        let weak = Arc::downgrade(connection);
-        let builder = Builder::new()
-            .name(format!("{}/c{}", self.config.name, connection.place.0))
-            .stack_size(self.config.stack)
-            .prefault(core.config().locks_memory);
-        let (core, connection) = (Arc::clone(core), Arc::clone(connection));
-        let run = move || {
-            station::occupy(core.adapters().stamp, &lane, None);
-            dedicated::run(&lane, &core, &connection);
-            // Its descriptor is free only now.
-            drop(connection);
-            lane.accept_again();
-        };
-        match builder.spawn(run) {
-            Ok(thread) => threads.push((thread, weak)),
-            Err(_) => return false,
-        }
-        true
-    }
-
-    /// Lets nothing new in and closes every connection in good order: those that run requests when these are done.
+    /// Accepts nothing more, and retires every connection: those with running requests close when
+    /// these are done.
     pub(crate) fn close(&self, core: &Arc<Core>) {
-        // Those that the kernel has taken in and nobody has accepted are told too: it would reset them with their listener.
-        for index in 0..self.endpoints.len() as u64 {
-            let _ = (0..WAITING / ACCEPTS).take_while(|_| self.accept(core, LISTENER | index)).count();
+        // Connections in the kernel's backlog are accepted and told too: closing the listener would
+        // reset them.
+        for index in 0..self.endpoints.len() {
+            let _ = (0..MAX_BACKLOG / MAX_ACCEPTS).take_while(|_| self.accept(core, index)).count();
         }
         self.closing.store(true, Ordering::SeqCst);
         self.listeners.lock().clear();
         for connection in self.connections.iter() {
-            let place = connection.place;
+            let handle = connection.handle;
             drop(connection);
-            self.ended(core, place);
+            self.retire_connection(core, handle);
         }
     }
 
-    /// Ends the threads; each of them tells the next. Behind it [`cut_endings`](Self::cut_endings) leaves no connection that
-    /// nobody is in.
+    /// Stops the threads; each one that stops wakes the next. Returns threads to join. Afterwards
+    /// [`abort_draining`](Self::abort_draining) closes the connections that no thread is in.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
         drop(dropped);
-        let dynamic = self.keeper.as_ref().map(Keeper::stop).unwrap_or_default();
-        if let Some(rush) = &self.rush {
-            rush.end();
-        }
+        let threads = self.strategy.stop();
         self.wake.notify();
-        if let Some(queue) = &self.queue {
-            queue.stop();
-        }
-        let dedicated = std::mem::take(&mut *self.dedicated.lock());
-        let connections = dedicated.into_iter().map(|(thread, connection)| {
-            // Its thread may wait in a read or a write: this ends it.
-            if let Some(connection) = connection.upgrade() {
-                connection.close();
-            }
-            thread
-        });
-        connections.chain(dynamic).collect()
+        threads
     }
 
-    pub(super) fn stops(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Wakes a thread, to look whether the lane stops.
+    /// Wakes a thread, so that it sees that the lane stops.
     pub(super) fn wake(&self) {
         self.wake.notify();
     }
 
-    /// Whether the lane closes: a thread with a connection of its own ends when its request is done.
-    pub(crate) fn closes(&self) -> bool {
+    /// Returns true if the lane closes: a thread with a connection of its own ends when its request
+    /// is done.
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// What is to be done now and then: connections whose message stopped arriving are closed, and those that are closing are
-    /// read to their end.
-    pub(crate) fn tidy(&self, core: &Arc<Core>) {
+    /// Does the periodic work: closes connections whose messages have stalled or whose peers read
+    /// no replies, and goes on with draining ones.
+    pub(crate) fn run_maintenance(&self, core: &Arc<Core>) {
         let now = clock::now();
-        self.tidy_endings(core, now);
-        self.silence.look(now);
+        self.sweep_draining(core, now);
+        self.idle_tracker.advance_clock(now);
         self.accept_again();
         for connection in self.connections.iter() {
-            if self.is_silent_too_long(&connection, now) {
+            if self.exceeds_first_request_timeout(&connection, now) {
                 let found = Arc::clone(&connection);
                 drop(connection);
-                self.dismiss(core, &found, false);
+                self.close_idle(core, &found, false);
                 continue;
             }
             let peer = || connection.stream.peer().clone();
-            let event = if connection.stalled_for(now) > self.config.message_timeout {
-                OrbEvent::Stalled { peer: peer() }
-            } else if connection.unread_for(now) > self.config.output_timeout {
-                OrbEvent::RepliesUnread { peer: peer() }
+            let event = if connection.stalled_for(now) > self.config.connection_limits.read_stall_timeout {
+                OrbEvent::ReadStalled { peer: peer() }
+            } else if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout {
+                OrbEvent::WriteTimedOut { peer: peer() }
             } else {
                 continue;
             };
@@ -770,48 +721,63 @@ impl Lane {
             drop(connection);
             core.events().report(&event);
             found.close();
-            self.give_up(core, &found);
+            self.close_now(core, &found);
         }
     }
 
-    /// Ends a connection that has been closed.
+    /// Retires a connection whose stream is shut down.
     #[cold]
-    fn give_up(&self, core: &Arc<Core>, connection: &Connection) {
-        self.ended(core, connection.place);
-        self.go_on_ending(core, connection.place);
+    fn close_now(&self, core: &Arc<Core>, connection: &Connection) {
+        self.retire_connection(core, connection.handle);
+        self.poll_draining(core, connection.handle);
     }
 
-    /// The connections hold more than they may together: closes those that hold most.
+    /// Returns true if running requests take much memory, or have done so since the last call.
+    pub(crate) fn was_used(&self) -> bool {
+        self.memory_budget.running().was_used()
+    }
+
+    /// Returns true if the lane's threads have a native priority of their own.
+    pub(crate) fn is_real_time(&self) -> bool {
+        self.role.as_ref().is_some_and(|role| role.scheduling.is_some())
+    }
+
+    /// Closes the connections that hold most, until all together hold no more than they may.
     #[cold]
-    fn make_room(&self, core: &Arc<Core>) {
-        self.budget.answer();
-        while self.budget.is_exceeded() {
+    fn shed_memory(&self, core: &Arc<Core>) {
+        self.memory_budget.begin_shedding();
+        while self.memory_budget.is_exceeded() {
             let served = self.connections.iter().map(|connection| Arc::clone(&connection));
-            let largest = served.chain(self.endings.each()).max_by_key(|connection| connection.account().held());
-            let Some(connection) = largest.filter(|connection| connection.account().held() > 0) else { return };
-            // At once, though it ends when its requests have run and is told of before: nobody else is to be closed for it, nor it twice.
-            let Some(octets) = connection.account().forfeit() else { continue };
-            core.events().report(&OrbEvent::HeldTooMuch { peer: connection.stream.peer().clone(), octets });
+            let largest =
+                served.chain(self.draining.snapshot()).max_by_key(|connection| connection.memory_use().held_bytes());
+            let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
+                return;
+            };
+            // Written off at once, although it ends only when its requests have run: no other
+            // connection is closed for it, nor it twice.
+            let Some(octets) = connection.memory_use().write_off() else { continue };
+            core.events()
+                .report(&OrbEvent::MemoryBudgetExceeded { peer: connection.stream.peer().clone(), bytes: octets });
             connection.close();
-            self.give_up(core, &connection);
+            self.close_now(core, &connection);
         }
     }
 }
 
-/// The turn of a thread to which another one left a note: something has come.
-fn told(mut turn: TurnGuard<'_, Reading>) -> TurnGuard<'_, Reading> {
+/// Takes note that another thread saw input arrive during this thread's turn.
+fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
     turn.with(|reading| reading.drained = false);
     turn
 }
 
-/// What the descriptor of the connection at a place is reported as.
-fn token(place: (u32, u32)) -> u64 {
-    (u64::from(place.0) << 32) | u64::from(place.1)
+/// Returns the token of the connection at `handle`.
+pub(super) fn token_of(handle: (u32, u32)) -> u64 {
+    (u64::from(handle.0) << 32) | u64::from(handle.1)
 }
 
-/// Slot and generation of a connection's token.
+/// Returns the slot and generation of a connection's token.
 #[inline]
-pub(super) fn place(token: u64) -> (u32, u32) {
+pub(super) fn handle_of(token: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = token.to_be_bytes();
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }

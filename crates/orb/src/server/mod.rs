@@ -1,23 +1,18 @@
-//! The server's side: lanes with their listeners, connections and threads, and the way of a request through them.
+//! The server: lanes with their listeners, connections and threads, and the way of a request
+//! through them.
 
-mod accepting;
+mod acceptor;
 pub(crate) mod admission;
-pub(crate) mod arriving;
-pub(crate) mod budget;
-pub(crate) mod closing;
 pub(crate) mod config;
 pub(crate) mod connection;
-mod dedicated;
-mod endings;
-pub(crate) mod keeper;
+mod draining;
+pub(crate) mod idle_eviction;
 pub(crate) mod lane;
-mod queue;
-mod ready;
+pub(crate) mod memory_budget;
+pub(crate) mod nested_wait;
+mod ready_list;
 pub(crate) mod request;
-mod rush;
-pub(crate) mod serving;
-pub(crate) mod silence;
-mod unsent;
+pub(crate) mod strategy;
 pub(crate) mod worker;
 
 use std::io;
@@ -27,42 +22,22 @@ use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 
 use crate::event::Event;
 use crate::orb::Core;
-use crate::rt::station;
-use config::Dispatch;
+use crate::rt::thread_context;
+pub(crate) use acceptor::delegate;
 use lane::Lane;
+use strategy::ThreadStarter;
 
-/// What a thread of a lane runs.
+/// The function that a thread of a lane runs.
 pub(crate) type Run = fn(&Arc<Lane>, &Arc<Core>);
 
 /// Starts the threads of a lane.
 pub(crate) fn start(lane: &Arc<Lane>, core: &Arc<Core>, threads: &mut Vec<JoinHandle<()>>) -> io::Result<()> {
-    let (leaders, workers) = match lane.config.dispatch {
-        Dispatch::Reactive => (1, 0),
-        Dispatch::LeaderFollowers { threads } => (threads.max(1), 0),
-        // What accepts, and serves connections that carry several requests at once.
-        Dispatch::ThreadPerConnection { .. } => (SHARED, 0),
-        Dispatch::HalfSyncHalfAsync { threads, .. } => (1, threads.max(1)),
-    };
-    let spawn =
-        |role: char, index: usize, run: Run| spawn(lane, core, format!("{}/{role}{index}", lane.config.name), run);
-    let run: Run = match &lane.keeper {
-        None => |lane, core| lane.run(core),
-        Some(keeper) => {
-            threads.push(spawn('k', 0, keeper.keep)?);
-            keeper.run
-        }
-    };
-    for index in 0..leaders {
-        threads.push(spawn('l', index, run)?);
-    }
-    for index in 0..workers {
-        threads.push(spawn('w', index, |lane, core| lane.run_queued(core))?);
-    }
-    Ok(())
+    lane.strategy.start(&mut ThreadStarter { lane, core, threads })
 }
 
-/// Starts one thread of a lane: on its cores and at its priority where the system permits it, else in the ordinary class, and said so.
-/// Threads of the builder's pools are like the one that starts them: all begin with the thread that made the ORB.
+/// Starts one thread of a lane, on the lane's cores and at its priority. Where the system refuses
+/// that, the thread runs in the ordinary class, and an event says so. Threads of the builder's
+/// pools inherit from the thread that made the ORB.
 fn spawn(
     lane: &Arc<Lane>,
     core: &Arc<Core>,
@@ -72,23 +47,30 @@ fn spawn(
     let body = |native| {
         let (lane, core, run) = (Arc::clone(lane), Arc::clone(core), run.clone());
         move || {
-            crate::current::belongs_to(core.adapters().stamp);
-            station::occupy(core.adapters().stamp, &lane, native);
+            crate::current::set_owner(core.poa_table().stamp);
+            thread_context::enter_lane(core.poa_table().stamp, &lane, native);
             run(&lane, &core);
         }
     };
-    let builder = Builder::new().name(name.clone()).stack_size(lane.config.stack).prefault(core.config().locks_memory);
+    let builder = Builder::new()
+        .name(name.clone())
+        .stack_size(lane.config.thread_stack_size)
+        .prefault(core.config().locks_memory);
     let Some(role) = &lane.role else { return builder.spawn(body(None)) };
     let builder = builder.preferred_affinity(core.cores());
-    let mut wanted = builder.clone().scheduling(role.native.unwrap_or(Scheduling::Other));
+    let mut wanted = builder.clone().scheduling(role.scheduling.unwrap_or(Scheduling::Other));
     if let Some(cores) = role.cores {
         wanted = wanted.affinity(cores);
     }
-    match wanted.spawn(body(role.native)) {
+    match wanted.spawn(body(role.scheduling)) {
         Err(error)
             if matches!(
                 error.kind(),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::ResourceBusy
+                io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::InvalidInput
+                    | io::ErrorKind::ResourceBusy
+                    // The kernel, or a filter of system calls, does not know the class.
+                    | io::ErrorKind::Unsupported
             ) =>
         {
             core.events().report(&Event::PriorityRefused { thread: name, error: error.to_string() });
@@ -97,6 +79,3 @@ fn spawn(
         spawned => spawned,
     }
 }
-
-/// Shared threads of a pool with a thread per connection.
-const SHARED: usize = 4;

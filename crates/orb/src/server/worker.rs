@@ -1,77 +1,78 @@
-//! What one thread of a pool works with: its buffers, and the way of a message from octets to the reply.
+//! The memory of one thread of a pool, and the way of a message from bytes to the reply.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use corelane_net::Wait;
-use corelane_wire::connection::{Framer, Step};
+use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{Endian, Limits, Scratch, Version};
 
-use super::connection::{Connection, Reading};
+use super::connection::{Connection, ReadState};
 use super::request;
-use super::rush::Part;
+use super::strategy::burst::BurstRole;
 use crate::fault::Fault;
 use crate::orb::Core;
-use crate::receive::{KEPT, ReceiveBuffer};
+use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Spare receive buffers that a thread keeps.
-const SPARES: usize = 4;
-/// A message up to this size is copied rather than what follows it.
-const SMALL: usize = 8 * 1024;
+/// Maximum number of spare receive buffers that a thread keeps.
+const MAX_SPARES: usize = 4;
+/// Maximum size in bytes of a message that is copied in place of the bytes behind it.
+const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 
 /// The memory of one thread, reused from request to request.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// Where reading begins when a connection has no unfinished message.
+    /// The buffer for reading, unless the connection has an unfinished message.
     pub(crate) buffer: ReceiveBuffer,
-    /// The last piece of work came from the ready list: what is reported has its turn now.
-    pub(crate) was_listed: bool,
-    /// Of the whole message at the front of the buffer, from [`Read::Here`] until it is served or leaves; else it means nothing. It stays where
-    /// it is: moved, it would be read before it had left the processor's store buffer.
-    here: Header,
-    /// In the lane's rush.
-    pub(super) part: Part,
+    /// True if the last task came from the ready list: reported work has its turn now.
+    pub(crate) ran_listed_task: bool,
+    /// Header of the whole message at the front of the buffer, from [`ReadResult::InPlace`] until
+    /// the message is dispatched or detached; otherwise meaningless. It is not moved: moved, it
+    /// would be read before it had left the processor's store buffer.
+    in_place_header: Header,
+    /// The thread's role in the lane's burst mode.
+    pub(super) burst_role: BurstRole,
     spares: Vec<ReceiveBuffer>,
-    pub(crate) memory: Memory,
-    /// It reads and runs nothing: the lane's keeper.
-    pub(super) is_keeper: bool,
+    pub(crate) memory: RequestMemory,
+    /// True in the lane's overload thread, which reads and runs no request.
+    pub(super) is_overload_thread: bool,
 }
 
 /// Memory for running requests.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct RequestMemory {
     pub(crate) reply: Vec<u8>,
     pub(crate) scratch: Scratch,
 }
 
-/// A whole message with its octets, which can leave the thread that read it.
+/// A whole message, which can leave the thread that read it.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// In a buffer that came with the connection.
+    /// Header, length and the buffer that holds the message.
     Buffered(Header, usize, ReceiveBuffer),
-    /// Put together from fragments, with the places where GIOP 1.1 fragments begin.
+    /// A message put together from fragments, with the places where GIOP 1.1 fragments begin.
     Assembled(Header, Vec<u8>, Vec<usize>),
 }
 
 impl Message {
-    /// Memory that it holds while it waits.
-    pub(crate) fn octets(&self) -> usize {
+    /// Returns the memory in bytes that the message holds while it waits.
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Message::Buffered(_, length, buffer) => buffer.held().max(*length),
             Message::Assembled(_, octets, _) => octets.len(),
         }
     }
 
-    /// Whether it is a request whose client waits for the reply.
+    /// Returns true if it is a request whose client waits for the reply.
     #[cold]
     pub(super) fn wants_reply(&self) -> bool {
         let (header, octets) = self.parts();
         wants_reply(header, octets)
     }
 
-    /// Header and octets, from the header on.
+    /// Returns the header, and the bytes from the header on.
     pub(crate) fn parts(&self) -> (&Header, &[u8]) {
         match self {
             Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
@@ -80,61 +81,69 @@ impl Message {
     }
 }
 
-/// What reading came to.
+/// The result of reading.
 #[derive(Debug)]
-pub(crate) enum Read {
-    /// A message in the worker's own buffer, as nearly all are; `more` says that there may be more to read right now.
-    Here { more: bool },
-    /// A message that is elsewhere.
+pub(crate) enum ReadResult {
+    /// A message in the worker's own buffer, as nearly all are; `more` says that there may be more
+    /// to read now.
+    InPlace { more: bool },
+    /// A message in memory of its own.
     Message { message: Message, more: bool },
-    /// Nothing whole is there now.
-    Nothing,
+    /// No whole message is there now.
+    Incomplete,
     /// The peer has closed, or the connection failed.
-    End,
-    /// Another thread has found the end, or a fault, before.
-    Over,
-    /// The peer broke the protocol.
-    Fault(Fault),
+    EndOfStream,
+    /// Another thread has found the end, or a fault, earlier.
+    AlreadyEnded,
+    /// The peer broke the protocol: the fault, and the last message to the peer.
+    Fault(Fault, Vec<u8>),
 }
 
 impl Worker {
     pub(crate) fn new() -> Self {
         Worker {
             buffer: ReceiveBuffer::new(),
-            here: Header {
+            in_place_header: Header {
                 version: Version::GIOP_1_2,
                 endian: Endian::NATIVE,
                 more_fragments: false,
                 kind: MessageKind::MessageError,
                 size: 0,
             },
-            was_listed: false,
-            part: Part::default(),
+            ran_listed_task: false,
+            burst_role: BurstRole::default(),
             spares: Vec::new(),
-            memory: Memory::default(),
-            is_keeper: false,
+            memory: RequestMemory::default(),
+            is_overload_thread: false,
         }
     }
 
-    /// That of a thread which runs nothing.
-    pub(super) fn for_keeper() -> Self {
-        Worker { is_keeper: true, ..Self::new() }
+    /// Creates the memory of an overload thread, which runs no request.
+    pub(super) fn for_overload_thread() -> Self {
+        Worker { is_overload_thread: true, ..Self::new() }
     }
 
-    /// Reads what is there now: one message, if it is whole.
+    /// Reads what is there now, until one message is whole.
     #[inline(never)]
-    pub(crate) fn read_now(&mut self, reading: &mut Reading, connection: &Connection, core: &Core) -> Read {
+    pub(crate) fn read_now(&mut self, reading: &mut ReadState, connection: &Connection, core: &Core) -> ReadResult {
         self.read(reading, connection, core, Wait::Now)
     }
 
-    /// Reads until one message is whole, or nothing more is there (or the wait is over). It is part of its caller, always: the kernel may
-    /// fill the processor's return stack buffer when it runs another process meanwhile.
+    /// Reads until one message is whole, or nothing more is there, or the wait is over. Always
+    /// inlined: the kernel may fill the processor's return stack buffer when it runs another
+    /// process in between.
     #[inline(always)]
-    pub(crate) fn read(&mut self, reading: &mut Reading, connection: &Connection, core: &Core, wait: Wait) -> Read {
+    pub(crate) fn read(
+        &mut self,
+        reading: &mut ReadState,
+        connection: &Connection,
+        core: &Core,
+        wait: Wait,
+    ) -> ReadResult {
         let limits = &core.config().limits;
         let mut received = false;
         if reading.over {
-            return Read::Over;
+            return ReadResult::AlreadyEnded;
         }
         loop {
             let unread = self.buffer.unread();
@@ -142,11 +151,11 @@ impl Worker {
             let wanted = if own && unread.is_empty() {
                 Header::LEN
             } else if own
-                && let Some(header) = Header::of_whole(unread, MessageKind::Request, limits.message_size)
-                && header.total() == unread.len()
+                && let Some(header) = Header::parse_whole(unread, MessageKind::Request, limits.max_message_size)
+                && header.total_len() == unread.len()
             {
-                self.here = header;
-                return here(reading, connection);
+                self.in_place_header = header;
+                return in_place(reading, connection);
             } else {
                 match self.frame(reading, connection, limits) {
                     ControlFlow::Continue(wanted) => wanted,
@@ -154,35 +163,43 @@ impl Worker {
                 }
             };
             if received && reading.drained && wait == Wait::Now {
-                return self.pause(reading, connection);
+                return self.suspend(reading, connection);
             }
             let buffer = match &mut reading.partial {
                 Some(partial) => partial,
                 None => &mut self.buffer,
             };
             if wait == Wait::Block && !buffer.is_empty() {
-                note_fragments(&reading.framer, buffer, connection);
+                record_fragments(&reading.framer, buffer, connection);
             }
             let room = buffer.room(wanted, core.spares());
             let size = room.len();
             match connection.stream.recv(room, wait) {
-                Ok(0) => return self.end(reading),
+                Ok(0) => return self.end_input(reading),
                 Ok(count) => {
                     corelane_sys::probe!("octets read");
                     received = true;
-                    reading.drained = count < size && !connection.hung_up.load(Ordering::Acquire);
+                    reading.drained = count < size && !connection.is_hung_up();
                     buffer.filled(count);
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.pause(reading, connection),
-                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return self.pause(reading, connection),
-                Err(_) => return self.end(reading),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return self.suspend(reading, connection);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return self.suspend(reading, connection),
+                Err(_) => return self.end_input(reading),
             }
         }
     }
 
-    /// Takes the first whole message out of the octets that are there; how many octets it takes if there is none.
+    /// Takes the first whole message out of the buffer. Continues with the number of bytes that it
+    /// needs if there is none.
     #[inline(never)]
-    fn frame(&mut self, reading: &mut Reading, connection: &Connection, limits: &Limits) -> ControlFlow<Read, usize> {
+    fn frame(
+        &mut self,
+        reading: &mut ReadState,
+        connection: &Connection,
+        limits: &Limits,
+    ) -> ControlFlow<ReadResult, usize> {
         let own = reading.partial.is_none();
         loop {
             let buffer = match &mut reading.partial {
@@ -190,47 +207,57 @@ impl Worker {
                 None => &mut self.buffer,
             };
             let read = match reading.framer.next(buffer.unread(), limits) {
-                Ok(Step::Message { header, len: length }) => {
+                Ok(FramingStep::Message { header, len: length }) => {
                     let surplus = buffer.unread().get(length..).unwrap_or_default();
                     if surplus.is_empty() && own {
-                        self.here = header;
-                        return ControlFlow::Break(here(reading, connection));
+                        self.in_place_header = header;
+                        return ControlFlow::Break(in_place(reading, connection));
                     }
                     let more = !reading.drained || holds_message(surplus);
                     let surplus = !surplus.is_empty();
-                    let read = self.part(reading, header, length, surplus, more);
-                    if !matches!(read, Read::End) {
-                        note_progress(reading, connection);
+                    let read = self.split_off(reading, header, length, surplus, more);
+                    if !matches!(read, ReadResult::EndOfStream) {
+                        record_progress(reading, connection);
                     }
                     read
                 }
-                Ok(Step::NeedMore(wanted)) => return ControlFlow::Continue(wanted),
-                Ok(Step::Absorbed(length)) => {
+                Ok(FramingStep::NeedMore(wanted)) => return ControlFlow::Continue(wanted),
+                Ok(FramingStep::FragmentBuffered(length)) => {
                     buffer.consume(length);
-                    note_fragments(&reading.framer, buffer, connection);
+                    record_fragments(&reading.framer, buffer, connection);
                     continue;
                 }
-                Ok(Step::Assembled { header, message, breaks, len }) => {
+                Ok(FramingStep::Assembled { header, message, fragment_starts: breaks, len }) => {
                     buffer.consume(len);
                     let more = !reading.drained || !buffer.is_empty();
-                    self.keep_rest(reading);
-                    note_progress(reading, connection);
-                    Read::Message { message: Message::Assembled(header, message, breaks), more }
+                    self.store_rest(reading);
+                    record_progress(reading, connection);
+                    ReadResult::Message { message: Message::Assembled(header, message, breaks), more }
                 }
                 Err(fault) => {
-                    self.forget();
+                    let told = request::fault_reply(fault, reading.framer.faulty_message(buffer.unread()), limits);
+                    self.discard_input();
                     reading.over = true;
-                    Read::Fault(fault.into())
+                    ReadResult::Fault(fault.into(), told)
                 }
             };
             return ControlFlow::Break(read);
         }
     }
 
-    /// Parts a message from what follows it in its buffer. A small message is copied to the thread's own buffer, and the rest
-    /// stays with the connection; a large one leaves with the buffer, and the rest is copied. The end when there is no room to copy it to.
+    /// Separates a message from what follows it in its buffer. A small message is copied to the
+    /// thread's own buffer, and the rest stays with the connection. A large one leaves with the
+    /// buffer, and the rest is copied. Returns the end of the stream if there is no memory for the
+    /// copy.
     #[cold]
-    fn part(&mut self, reading: &mut Reading, header: Header, length: usize, surplus: bool, more: bool) -> Read {
+    fn split_off(
+        &mut self,
+        reading: &mut ReadState,
+        header: Header,
+        length: usize,
+        surplus: bool,
+        more: bool,
+    ) -> ReadResult {
         let spare = self.spare();
         let mut whole = match reading.partial.take() {
             Some(partial) => {
@@ -240,43 +267,44 @@ impl Worker {
             None => std::mem::replace(&mut self.buffer, spare),
         };
         if !surplus {
-            return Read::Message { message: Message::Buffered(header, length, whole), more };
+            return ReadResult::Message { message: Message::Buffered(header, length, whole), more };
         }
-        if length <= SMALL {
+        if length <= MAX_COPIED_MESSAGE {
             self.buffer.clear();
             let copied = self.buffer.append(&whole.unread()[..length]);
             whole.consume(length);
             reading.partial = Some(whole);
-            self.here = header;
-            return if copied { Read::Here { more } } else { self.end(reading) };
+            self.in_place_header = header;
+            return if copied { ReadResult::InPlace { more } } else { self.end_input(reading) };
         }
         let spare = self.spare();
         match whole.split_after(length, spare) {
             Some(rest) => {
                 reading.partial = Some(rest);
-                Read::Message { message: Message::Buffered(header, length, whole), more }
+                ReadResult::Message { message: Message::Buffered(header, length, whole), more }
             }
-            None => self.end(reading),
+            None => self.end_input(reading),
         }
     }
 
-    /// Nothing is read any more.
+    /// Ends reading for good.
     #[cold]
-    fn end(&mut self, reading: &mut Reading) -> Read {
-        self.forget();
+    fn end_input(&mut self, reading: &mut ReadState) -> ReadResult {
+        self.discard_input();
         reading.over = true;
-        Read::End
+        ReadResult::EndOfStream
     }
 
-    /// Nothing whole is there: what has arrived stays with the connection, which owns a buffer only now.
+    /// Suspends reading without a whole message. What has arrived stays with the connection, which
+    /// owns a buffer only now.
     #[cold]
-    fn pause(&mut self, reading: &mut Reading, connection: &Connection) -> Read {
-        self.keep_rest(reading);
-        note_progress(reading, connection);
-        Read::Nothing
+    fn suspend(&mut self, reading: &mut ReadState, connection: &Connection) -> ReadResult {
+        self.store_rest(reading);
+        record_progress(reading, connection);
+        ReadResult::Incomplete
     }
 
-    fn keep_rest(&mut self, reading: &mut Reading) {
+    fn store_rest(&mut self, reading: &mut ReadState) {
         if reading.partial.as_ref().is_some_and(ReceiveBuffer::is_empty)
             && let Some(empty) = reading.partial.take()
         {
@@ -288,30 +316,32 @@ impl Worker {
         }
     }
 
-    /// What was read leads to nothing.
+    /// Discards what was read.
     #[cold]
-    fn forget(&mut self) {
+    fn discard_input(&mut self) {
         self.buffer.clear();
-        self.settle();
+        self.trim_buffers();
     }
 
-    /// Gives back what one large message made grow.
+    /// Releases memory that one large message made grow.
     #[inline]
-    fn settle(&mut self) {
-        if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated()) > KEPT {
+    fn trim_buffers(&mut self) {
+        if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated())
+            > MAX_RETAINED_BYTES
+        {
             self.shrink();
         }
     }
 
     #[cold]
     fn shrink(&mut self) {
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT {
+        if self.buffer.is_empty() && self.buffer.capacity() > MAX_RETAINED_BYTES {
             self.buffer = self.spare();
         }
-        if self.memory.reply.capacity() > KEPT {
+        if self.memory.reply.capacity() > MAX_RETAINED_BYTES {
             self.memory.reply = Vec::new();
         }
-        if self.memory.scratch.allocated() > KEPT {
+        if self.memory.scratch.allocated() > MAX_RETAINED_BYTES {
             self.memory.scratch = Scratch::new();
         }
     }
@@ -321,64 +351,80 @@ impl Worker {
     }
 
     fn give_back(&mut self, mut buffer: ReceiveBuffer) {
-        if self.spares.len() < SPARES && buffer.capacity() <= KEPT {
+        if self.spares.len() < MAX_SPARES && buffer.capacity() <= MAX_RETAINED_BYTES {
             buffer.clear();
             self.spares.push(buffer);
         }
     }
 
-    /// Whether the message that is [here](Read::Here) is a request whose client waits for the reply: with another one behind it, several
-    /// are outstanding.
+    /// Returns true if the message [in place](ReadResult::InPlace) is a request whose client waits
+    /// for the reply. With another message behind it, the client has several requests outstanding.
     #[cold]
-    pub(crate) fn wants_reply_here(&self) -> bool {
-        wants_reply(&self.here, &self.buffer.unread()[..self.here.total()])
+    pub(crate) fn in_place_wants_reply(&self) -> bool {
+        wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Has the message that is [here](Read::Here) leave the thread.
+    /// Detaches the message [in place](ReadResult::InPlace) from the thread.
     pub(crate) fn detach(&mut self) -> Message {
         let spare = self.spare();
-        Message::Buffered(self.here, self.here.total(), std::mem::replace(&mut self.buffer, spare))
+        Message::Buffered(
+            self.in_place_header,
+            self.in_place_header.total_len(),
+            std::mem::replace(&mut self.buffer, spare),
+        )
     }
 
-    /// Answers a message that there is no room for: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
+    /// Rejects a message for want of room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
     #[cold]
-    pub(crate) fn turn_away(&mut self, core: &Core, connection: &Connection, message: &Message) {
+    pub(crate) fn reject_overloaded(&mut self, core: &Core, connection: &Connection, message: &Message) {
         let (header, octets) = message.parts();
-        request::turn_away(core, connection, header, octets, &mut self.memory);
+        request::reject_overloaded(core, connection, header, octets, &mut self.memory);
     }
 
-    /// Does what the message that is [here](Read::Here) asks for. False when the connection is over.
+    /// Does what the message [in place](ReadResult::InPlace) asks for. Returns false when the
+    /// connection is over.
     #[inline]
-    pub(crate) fn serve_here(&mut self, core: &Arc<Core>, connection: &Arc<Connection>, wait: Wait) -> bool {
-        let length = self.here.total();
+    pub(crate) fn dispatch_in_place(&mut self, core: &Arc<Core>, connection: &Arc<Connection>, wait: Wait) -> bool {
+        let length = self.in_place_header.total_len();
         let octets = &self.buffer.unread()[..length];
-        let goes_on = request::serve(core, connection, &self.here, octets, &[], &mut self.memory, wait);
+        let goes_on = request::handle_message(
+            core,
+            connection,
+            &self.in_place_header,
+            (octets, &[]),
+            &mut self.memory,
+            wait,
+            Duration::ZERO,
+        );
         self.buffer.consume(length);
-        self.settle();
+        self.trim_buffers();
         goes_on
     }
 
-    /// Does what a message asks for. False when the connection is over.
+    /// Does what a message asks for, which has `waited` since it was read. Returns false when the
+    /// connection is over.
     #[inline(never)]
-    pub(crate) fn serve(
+    pub(crate) fn dispatch(
         &mut self,
         core: &Arc<Core>,
         connection: &Arc<Connection>,
         message: Message,
         wait: Wait,
+        waited: Duration,
     ) -> bool {
         let goes_on = match message {
             Message::Buffered(header, length, buffer) => {
                 let octets = &buffer.unread()[..length];
-                let goes_on = request::serve(core, connection, &header, octets, &[], &mut self.memory, wait);
+                let goes_on =
+                    request::handle_message(core, connection, &header, (octets, &[]), &mut self.memory, wait, waited);
                 self.give_back(buffer);
                 goes_on
             }
             Message::Assembled(header, octets, breaks) => {
-                request::serve(core, connection, &header, &octets, &breaks, &mut self.memory, wait)
+                request::handle_message(core, connection, &header, (&octets, &breaks), &mut self.memory, wait, waited)
             }
         };
-        self.settle();
+        self.trim_buffers();
         goes_on
     }
 }
@@ -389,55 +435,56 @@ impl Default for Worker {
     }
 }
 
-/// Whether a message is a request whose client waits for the reply.
+/// Returns true if a message is a request whose client waits for the reply.
 fn wants_reply(header: &Header, octets: &[u8]) -> bool {
     header.kind == MessageKind::Request && !is_oneway(header, octets)
 }
 
-/// A whole message, and nothing else, is in the worker's own buffer.
+/// Returns the result for a whole message, and nothing else, in the worker's own buffer.
 #[inline]
-fn here(reading: &Reading, connection: &Connection) -> Read {
-    if connection.has_unfinished() {
-        note_progress(reading, connection);
+fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
+    if connection.has_partial_message() {
+        record_progress(reading, connection);
     }
-    Read::Here { more: !reading.drained }
+    ReadResult::InPlace { more: !reading.drained }
 }
 
-/// Notes how much of unfinished messages stays with the connection, so that one that makes no progress is found.
+/// Records how much of unfinished messages stays with the connection, so that a stalled one is
+/// found.
 #[cold]
-fn note_progress(reading: &Reading, connection: &Connection) {
+fn record_progress(reading: &ReadState, connection: &Connection) {
     let framer = &reading.framer;
     match &reading.partial {
-        Some(partial) => note_fragments(framer, partial, connection),
-        None if framer.pending() == 0 && !connection.has_unfinished() => {}
-        None => connection.note_unfinished(0, framer.oldest_pending(), framer.pending_octets()),
+        Some(partial) => record_fragments(framer, partial, connection),
+        None if framer.partial_count() == 0 && !connection.has_partial_message() => {}
+        None => connection.record_partial_messages(0, framer.oldest_partial(), framer.partial_bytes()),
     }
 }
 
-/// The same while what has arrived is in `buffer`.
+/// Like [`record_progress`], while what has arrived is in `buffer`.
 #[cold]
-fn note_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
+fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
     // A whole message waits for a thread: the peer has done its part.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
-    connection.note_unfinished(arrived, framer.oldest_pending(), held + framer.pending_octets());
+    connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
 
-/// Whether a message is a request whose client does not wait for a reply.
+/// Returns true if a message is a request whose client does not wait for a reply.
 fn is_oneway(header: &Header, octets: &[u8]) -> bool {
-    // After the header and the request id (CORBA 3.0.3, section 15.4.2). Earlier versions have it behind the contexts: their requests
-    // are taken for such as are waited for.
+    // After the header and the request id (CORBA 3.0.3, section 15.4.2). Earlier versions have the
+    // flag behind the contexts: their requests count as two-way.
     const RESPONSE_FLAGS: usize = 16;
     header.kind == MessageKind::Request
         && header.version == Version::GIOP_1_2
         && octets.get(RESPONSE_FLAGS).is_some_and(|flags| flags & 1 == 0)
 }
 
-/// Whether a whole message (or something that is none at all) is at the front of `octets`.
+/// Returns true if a whole message, or something that is none at all, is at the front of `octets`.
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
-    header.is_some_and(|header| header.map_or(true, |header| header.total() <= octets.len()))
+    header.is_some_and(|header| header.map_or(true, |header| header.total_len() <= octets.len()))
 }
 
 #[cfg(test)]
@@ -447,11 +494,11 @@ mod tests {
     use corelane_wire::{Decoder, Endian, Version};
 
     use super::*;
-    use crate::server::budget::Budget;
-    use crate::server::connection::tests::lone;
+    use crate::server::connection::tests::detached_connection;
+    use crate::server::memory_budget::MemoryBudget;
     use crate::{Orb, clock};
 
-    /// A message that asks for nothing.
+    /// Returns the header of a message that asks for nothing.
     fn header(size: usize) -> Header {
         Header {
             version: Version::GIOP_1_2,
@@ -468,63 +515,66 @@ mod tests {
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    /// Fragments that wait for the rest are watched, and counted, whatever whole messages come between.
+    /// Fragments that wait for the rest are checked for a stall and counted, whatever whole
+    /// messages come between.
     #[test]
-    fn fragments_do_not_escape_behind_whole_messages() {
+    fn fragments_stay_counted_between_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));
-        let budget = Budget::new(100);
-        let (connection, orb) = (lone(&budget, false), Orb::new().unwrap());
+        let memory_budget = MemoryBudget::new(100);
+        let (connection, orb) = (detached_connection(&memory_budget, false), Orb::new().unwrap());
         let mut worker = Worker::new();
-        let mut reading = Reading { framer: Default::default(), partial: None, drained: true, over: false };
+        let mut reading = ReadState { framer: Default::default(), partial: None, drained: true, over: false };
         let message = |kind: MessageKind, more_fragments, body: &[u8]| {
             let size = u32::try_from(body.len()).unwrap();
             let header = Header { more_fragments, kind, size, ..header(0) };
-            [&header.octets(), body].concat()
+            [&header.to_bytes(), body].concat()
         };
         let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
-        // Of an object that there is none of; nobody waits for the reply.
+        // A oneway to an object that does not exist.
         let oneway = message(MessageKind::Request, false, &[[0, 0, 0, 9].as_slice(), &[0; 24]].concat());
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
             let read = worker.read_now(&mut reading, &connection, orb.core());
             match read {
-                Read::Here { .. } => worker.serve_here(orb.core(), &connection, Wait::Now),
-                Read::Message { message, .. } => worker.serve(orb.core(), &connection, message, Wait::Now),
+                ReadResult::InPlace { .. } => worker.dispatch_in_place(orb.core(), &connection, Wait::Now),
+                ReadResult::Message { message, .. } => {
+                    worker.dispatch(orb.core(), &connection, message, Wait::Now, Duration::ZERO)
+                }
                 read => panic!("{read:?}"),
             };
         };
         at(1);
         let begun = message(MessageKind::Request, true, &[[0, 0, 0, 7].as_slice(), &[0; 84]].concat());
         read(&[begun, cancel(1)].concat());
-        assert!(connection.has_unfinished());
+        assert!(connection.has_partial_message());
         for second in 2..40 {
             at(second);
             read(&if second % 2 == 0 { cancel(1) } else { oneway.clone() });
         }
         assert_eq!(connection.stalled_for(clock::now()).as_secs(), 38);
-        assert_eq!(connection.account().held(), 100);
-        assert!(!budget.is_exceeded());
+        assert_eq!(connection.memory_use().held_bytes(), 100);
+        assert!(!memory_budget.is_exceeded());
         read(&cancel(7));
-        assert!(!connection.has_unfinished());
-        assert_eq!(connection.account().held(), 0);
+        assert!(!connection.has_partial_message());
+        assert_eq!(connection.memory_use().held_bytes(), 0);
         clock::set(None);
     }
 
     #[test]
-    fn one_large_message_leaves_no_large_buffers() {
+    fn buffers_shrink_after_one_large_message() {
         let orb = Orb::new().unwrap();
-        let connection = lone(&Budget::new(usize::MAX), false);
+        let connection = detached_connection(&MemoryBudget::new(usize::MAX), false);
         let mut worker = Worker::new();
-        let large = vec![0; 4 * KEPT];
+        let large = vec![0; 4 * MAX_RETAINED_BYTES];
         for kind in 0..3 {
             assert!(worker.buffer.append(&large));
-            worker.memory.reply.reserve(4 * KEPT);
-            // Numbers of the other order are turned around in the arena.
+            worker.memory.reply.reserve(4 * MAX_RETAINED_BYTES);
+            // Numbers of the other byte order are swapped in the arena.
             let mut numbers =
                 Decoder::new(&large, Endian::from_flag(Endian::NATIVE.flag() ^ 1)).with_scratch(&worker.memory.scratch);
             numbers.read_slice::<u64>(large.len() / 8).unwrap();
-            assert!(held(&worker) > KEPT);
-            worker.here = header(large.len() - Header::LEN);
+            assert!(held(&worker) > MAX_RETAINED_BYTES);
+            worker.in_place_header = header(large.len() - Header::LEN);
             let message = match kind {
                 0 => None,
                 1 => Some(worker.detach()),
@@ -534,14 +584,14 @@ mod tests {
                 }
             };
             match message {
-                None => worker.serve_here(orb.core(), &connection, Wait::Now),
-                Some(message) => worker.serve(orb.core(), &connection, message, Wait::Now),
+                None => worker.dispatch_in_place(orb.core(), &connection, Wait::Now),
+                Some(message) => worker.dispatch(orb.core(), &connection, message, Wait::Now, Duration::ZERO),
             };
-            assert!(held(&worker) <= KEPT, "{kind}");
+            assert!(held(&worker) <= MAX_RETAINED_BYTES, "{kind}");
         }
         assert!(worker.buffer.append(&large));
-        let mut reading = Reading { framer: Default::default(), partial: None, drained: false, over: false };
+        let mut reading = ReadState { framer: Default::default(), partial: None, drained: false, over: false };
         let read = worker.read_now(&mut reading, &connection, orb.core());
-        assert!(matches!(read, Read::Fault(_)) && held(&worker) <= KEPT);
+        assert!(matches!(read, ReadResult::Fault(..)) && held(&worker) <= MAX_RETAINED_BYTES);
     }
 }

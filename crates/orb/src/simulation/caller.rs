@@ -1,35 +1,35 @@
-//! Client processes, their threads, and what these find out about their calls.
+//! Client processes with their threads, and the checks of their calls' outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_wire::giop::ResponseExpected;
+use corelane_wire::ior::Address;
 use corelane_wire::{CdrError, Encoder, Version};
 
-use super::network::{CLIENT, Event, Network};
-use super::server::{self, REFUSE, RUN, RUN_AND_FAIL, Run};
-use super::{SERVERS, Stop, World};
+use super::network::{AgendaEvent, CLIENT, SimulatedNetwork};
+use super::server::{self, REFUSE, RUN, RUN_AND_FAIL, ServerRun};
+use super::{BlockedOn, SERVERS, World};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::invocation::driver::simulated::Simulated;
+use crate::invocation::driver::simulated::SimulatedCall;
 use crate::invocation::{Operation, Reply};
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::{CallPolicies, Timeout};
 
-/// Client processes, threads in all, and calls of each thread.
+/// Numbers of client processes, of threads in all, and of calls of each thread.
 const CLIENTS: usize = 2;
 pub(super) const CALLERS: usize = 6;
 pub(super) const CALLS: usize = 10;
 
 static WORK: Operation<'static> = Operation::new("work");
 
-/// A client process.
-pub(super) struct Client {
+pub(super) struct ClientProcess {
     core: Arc<Core>,
 }
 
-pub(super) fn clients(network: &Network) -> Vec<Client> {
+pub(super) fn clients(network: &SimulatedNetwork) -> Vec<ClientProcess> {
     let client = |_| {
         let (version, fragment_size) = {
             let random = &mut network.state().random;
@@ -40,15 +40,14 @@ pub(super) fn clients(network: &Network) -> Vec<Client> {
             };
             (version, random.percent(40).then(|| 64 + 8 * random.between(0, 20) as usize))
         };
-        Client { core: Arc::new(server::core(network, Vec::new(), version, fragment_size)) }
+        ClientProcess { core: Arc::new(server::core(network, Vec::new(), version, fragment_size)) }
     };
     (0..CLIENTS).map(client).collect()
 }
 
 type WriteArguments = Box<dyn for<'e> Fn(&mut Encoder<'e>) -> Result<(), CdrError>>;
 
-/// A call that will be made.
-pub(super) struct Plan {
+pub(super) struct CallPlan {
     number: u64,
     gap: u64,
     object: ObjectRef,
@@ -60,10 +59,14 @@ pub(super) struct Plan {
     name: String,
 }
 
-/// What every caller will do.
-pub(super) fn plans(network: &Network, clients: &[Client], runs: &[Run<'_>], faults: bool) -> Vec<Vec<Plan>> {
+pub(super) fn plans(
+    network: &SimulatedNetwork,
+    clients: &[ClientProcess],
+    runs: &[ServerRun<'_>],
+    faults: bool,
+) -> Vec<Vec<CallPlan>> {
     let ids: [&'static str; 8] = ["c0", "c0", "c0", "c1", "c2", "c10", "c11", "loop"];
-    // Threads of a process share its references, and what those have learnt.
+    // Threads of a process share its references, with their bindings.
     let shared: Vec<Vec<ObjectRef>> = clients
         .iter()
         .map(|client| {
@@ -85,6 +88,7 @@ pub(super) fn plans(network: &Network, clients: &[Client], runs: &[Run<'_>], fau
         .collect();
     let mut number = 0;
     let mut state = network.state();
+    let unresponsive = state.unresponsive;
     let random = &mut state.random;
     let plan = |caller: usize, number: u64, random: &mut super::random::Random| {
         let which = random.between(0, ids.len() as u64 - 1) as usize;
@@ -110,8 +114,18 @@ pub(super) fn plans(network: &Network, clients: &[Client], runs: &[Run<'_>], fau
             encoder.write_u32(task);
             encoder.write_octets_copied(&written)
         });
-        let reachable = !matches!(ids[which], "c11" | "loop");
-        Plan {
+        let object = &shared[caller % CLIENTS][which];
+        let reachable =
+            match unresponsive {
+                None => !matches!(ids[which], "c11" | "loop"),
+                // The object exists at each of these servers, not only at the one that never
+                // answers.
+                Some(unresponsive) => ids[which] == "c0"
+                    && object.ior().known_profiles().any(
+                        |profile| matches!(profile.address, Address::Inet { port, .. } if port != server::port(unresponsive)),
+                    ),
+            };
+        CallPlan {
             number,
             gap: random.between(0, if faults { 20_000_000 } else { 3_000_000 }),
             object: shared[caller % CLIENTS][which].with_policies(policies),
@@ -138,10 +152,10 @@ pub(super) fn plans(network: &Network, clients: &[Client], runs: &[Run<'_>], fau
 /// A thread of a client.
 pub(super) struct Caller<'w> {
     pub(super) number: usize,
-    plans: &'w [Plan],
+    plans: &'w [CallPlan],
     next: usize,
-    call: Option<Simulated<'w, 'w>>,
-    /// How often it has stopped: what was scheduled for an earlier stop is of no interest.
+    call: Option<SimulatedCall<'w, 'w>>,
+    /// Number of times that the call has blocked. Events scheduled for an earlier one are ignored.
     pub(super) stop: u64,
     waits_for_time: bool,
     link: Option<usize>,
@@ -152,7 +166,7 @@ pub(super) struct Caller<'w> {
 }
 
 impl<'w> Caller<'w> {
-    pub(super) fn new(number: usize, plans: &'w [Plan]) -> Self {
+    pub(super) fn new(number: usize, plans: &'w [CallPlan]) -> Self {
         Caller {
             number,
             plans,
@@ -170,7 +184,7 @@ impl<'w> Caller<'w> {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// The more important goes first when both could.
+    /// Returns the caller's place among simultaneous events; the lowest goes first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }
@@ -183,17 +197,17 @@ impl<'w> World<'w> {
         caller.next += 1;
         caller.links.clear();
         self.network.state().say(format_args!("caller {number} calls {} of {}", plan.number, plan.name));
-        let mut call = match Simulated::new(&plan.object, &WORK, plan.response, &*plan.arguments) {
+        let mut call = match SimulatedCall::new(&plan.object, &WORK, plan.response, &*plan.arguments) {
             Ok(call) => call,
             Err(exception) => return self.over(number, Err(exception)),
         };
         {
             let mut state = self.network.state();
             if let Some(deadline) = call.deadline() {
-                state.schedule(deadline.as_nanos(), 0, Event::TimeOut(number, plan.number));
+                state.schedule(deadline.as_nanos(), 0, AgendaEvent::TimeOut(number, plan.number));
             }
             if let Some(cancel) = plan.cancel {
-                state.after(cancel, Event::Cancel(number, plan.number));
+                state.after(cancel, AgendaEvent::Cancel(number, plan.number));
             }
             state.written_to = None;
         }
@@ -202,8 +216,13 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// A call goes on with `step`, unless it has gone on already.
-    pub(super) fn go_on(&mut self, number: usize, stop: u64, step: impl FnOnce(&mut Simulated<'w, 'w>) -> Stop<'w>) {
+    /// Continues a call with `step`, unless it has continued already.
+    pub(super) fn go_on(
+        &mut self,
+        number: usize,
+        stop: u64,
+        step: impl FnOnce(&mut SimulatedCall<'w, 'w>) -> BlockedOn<'w>,
+    ) {
         let caller = &mut self.callers[number];
         if caller.stop != stop {
             return;
@@ -214,50 +233,61 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    fn stopped(&mut self, number: usize, stop: Stop<'w>) {
+    fn stopped(&mut self, number: usize, stop: BlockedOn<'w>) {
         let caller = &mut self.callers[number];
         caller.stop += 1;
-        caller.waits_for_time = matches!(stop, Stop::Time);
+        caller.waits_for_time = matches!(stop, BlockedOn::Deadline);
         let mark = caller.stop;
         let priority = caller.priority();
         let plan = &caller.plans[caller.next - 1];
         match stop {
-            Stop::Connection => {
+            BlockedOn::Connection => {
                 self.leave_link(number);
-                let until = self.callers[number].call.as_ref().and_then(Simulated::connect_deadline);
+                let until = self.callers[number].call.as_ref().and_then(SimulatedCall::connect_deadline);
                 let mut state = self.network.state();
                 let takes = state.latency * 2 + state.random.between(0, 100_000);
                 let at = state.now + takes;
                 match until.map(Monotonic::as_nanos) {
                     Some(until) if until <= at => {
                         let until = until.max(state.now);
-                        state.schedule(until, priority, Event::ConnectTimeOut(number, mark));
+                        state.schedule(until, priority, AgendaEvent::ConnectTimeOut(number, mark));
                     }
-                    _ => state.schedule(at, priority, Event::Connect(number, mark)),
+                    _ => state.schedule(at, priority, AgendaEvent::Connect(number, mark)),
                 }
             }
-            Stop::Turn => self.turns.push_back(number),
-            Stop::Time => {
+            BlockedOn::Pause(moment) => {
+                self.leave_link(number);
+                self.network.state().schedule(moment.as_nanos(), priority, AgendaEvent::Connect(number, mark));
+                self.next_turn();
+            }
+            BlockedOn::ConnectTimeout => {
+                let until = self.callers[number].call.as_ref().and_then(SimulatedCall::connect_deadline);
+                let mut state = self.network.state();
+                let until = until.map_or(state.now, Monotonic::as_nanos);
+                state.schedule(until, priority, AgendaEvent::ConnectTimeOut(number, mark));
+            }
+            BlockedOn::FreeConnection => self.turns.push_back(number),
+            BlockedOn::Deadline => {
                 self.leave_link(number);
                 self.next_turn();
             }
-            Stop::Reply => {
+            BlockedOn::Reply => {
                 let written_to = self.network.state().written_to.take();
                 if let Some(link) = written_to {
                     self.sent_on(number, plan.number, link);
                 }
                 let Some(link) = self.callers[number].link else { return };
                 let readable = self.network.state().readable(link, CLIENT);
-                let deadline = self.callers[number].call.as_ref().and_then(Simulated::deadline);
+                let deadline = self.callers[number].call.as_ref().and_then(SimulatedCall::deadline);
                 if deadline.is_some_and(|deadline| crate::clock::now() >= deadline) {
                     self.time_out(number, plan.number);
                 } else if readable {
                     self.arrived(link);
                 }
-                // A connection may have been given up on the way here.
+                // The call may have returned a connection on the way here.
                 self.next_turn();
             }
-            Stop::Over(result) => {
+            BlockedOn::Finished(result) => {
                 self.leave_link(number);
                 self.over(number, result);
                 self.next_turn();
@@ -271,7 +301,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// The request has been written as a whole.
+    /// Checks a request that has been completely written.
     fn sent_on(&mut self, number: usize, call: u64, link: usize) {
         self.leave_link(number);
         let caller = &mut self.callers[number];
@@ -304,7 +334,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Something has come to the client's end of a link.
+    /// Handles data at the client's end of a link.
     pub(super) fn arrived(&mut self, link: usize) {
         let Some(number) = self.network.state().links[link].reader else { return };
         let (stop, network) = (self.callers[number].stop, self.network.clone());
@@ -318,7 +348,7 @@ impl<'w> World<'w> {
         }
         let stop = caller.stop;
         self.turns.retain(|waiting| *waiting != number);
-        self.go_on(number, stop, Simulated::time_out);
+        self.go_on(number, stop, SimulatedCall::time_out);
     }
 
     pub(super) fn cancel(&mut self, number: usize, call: u64) {
@@ -326,18 +356,18 @@ impl<'w> World<'w> {
         if caller.call.is_none() || caller.plans[caller.next - 1].number != call || caller.waits_for_time {
             return;
         }
-        let Some(stop) = caller.call.as_mut().and_then(Simulated::cancel) else { return };
+        let Some(stop) = caller.call.as_mut().and_then(SimulatedCall::cancel) else { return };
         self.network.state().say(format_args!("call {call} is cancelled"));
         self.stopped(number, stop);
     }
 
-    /// A call has ended: what was promised is compared with what happened.
+    /// Ends a call: compares its outcome with the executions.
     fn over(&mut self, number: usize, result: Result<Option<Reply<'w>>, SystemException>) {
         let caller = &mut self.callers[number];
         let plan = &caller.plans[caller.next - 1];
         let call = caller.call.take();
         let follows = call.as_ref().map_or(0, |call| call.follows);
-        let deadline = call.as_ref().and_then(Simulated::deadline);
+        let deadline = call.as_ref().and_then(SimulatedCall::deadline);
         let executions = self.ledger.executions(plan.number);
         let wrong = match result {
             Ok(Some(mut reply)) => {
@@ -374,7 +404,7 @@ impl<'w> World<'w> {
             state.fail(format_args!("call {name} followed {follows} forwards"));
         }
         let at = state.now + gap;
-        state.schedule(at, priority, Event::Call(number));
+        state.schedule(at, priority, AgendaEvent::Call(number));
     }
 
     fn failed(&mut self, number: usize, exception: &SystemException, executions: u32) -> Option<String> {
@@ -402,9 +432,9 @@ impl<'w> World<'w> {
             let state = self.network.state();
             let excused = |link: &usize| {
                 let link = &state.links[*link];
-                link.faulty || self.runs[link.run].dead || self.runs[link.run].lane.closes()
+                link.faulty || self.runs[link.run].dead || self.runs[link.run].lane.is_closing()
             };
-            // Links on which not even a whole request went out are not known here.
+            // Links on which no whole request was sent are not known here.
             if completed != Completion::No && !caller.links.iter().any(excused) {
                 return Some(format!("fails on a connection that nothing happened to: {exception}"));
             }

@@ -1,4 +1,4 @@
-//! The network between the ORBs: octets that take time, come in pieces, or are lost with their connection.
+//! The network between the ORBs: bytes are delayed, split, or lost with their connection.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -8,24 +8,26 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Half, Listener, Peer, Properties, Report, Stream, Transport, Wait};
+use corelane_net::{
+    ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait,
+};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 
 use super::random::Random;
 
-/// The end of a connection that called, and the one that was called.
+/// The connecting end of a link, and the accepting end.
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
-/// Something that will happen.
+/// An event that will happen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
-    /// Octets arrive at an end of a link.
+pub(super) enum AgendaEvent {
+    /// Bytes arrive at an end of a link.
     Octets(usize, usize, Vec<u8>),
     /// The other end has shut down writing.
     End(usize, usize),
-    /// The link is gone for this end.
+    /// The link is lost for this end.
     Reset(usize, usize),
     /// There is room again for this end to write.
     Room(usize, usize),
@@ -33,69 +35,69 @@ pub(super) enum Event {
     Accept(usize),
     /// A caller makes its next call.
     Call(usize),
-    /// A call's connection is made.
+    /// The connection for a call is made.
     Connect(usize, u64),
     /// A call's time for connecting is over.
     ConnectTimeOut(usize, u64),
     /// A call's time is over.
     TimeOut(usize, u64),
-    /// A caller gives its call up.
+    /// A caller cancels its call.
     Cancel(usize, u64),
-    /// A server's thread ends its request.
+    /// A server's thread finishes its request.
     Finish(usize, usize, usize),
-    /// What is done now and then.
+    /// The periodic maintenance runs.
     Tidy(usize),
-    /// A server dies.
+    /// A server crashes.
     Crash(usize),
-    /// A server shuts down in good order.
+    /// A server shuts down gracefully.
     Close(usize),
     /// A server starts.
     Start(usize),
     /// A server holds requests, or lets them run.
     Hold(usize, bool),
-    /// Somebody sends a server what is no GIOP.
+    /// A peer sends a server bytes that are not GIOP.
     Vandal(usize),
 }
 
 /// One end of a link.
 #[derive(Default)]
-struct End {
+struct LinkEnd {
     arrived: VecDeque<u8>,
-    /// Octets on their way to this end, and when the last of them arrives.
+    /// Number of bytes in transit to this end, and the time when the last of them arrives.
     coming: usize,
     last_arrival: u64,
-    peer_ended: bool,
+    peer_half_closed: bool,
     reset: bool,
-    /// This end has shut down writing, and reading.
+    /// True once this end has shut down writing (`ended`), or both directions (`closed`).
     ended: bool,
     closed: bool,
     sent: u64,
-    /// The link is lost when this end has sent so many octets.
+    /// Number of bytes that this end can send before the link is lost.
     breaks_at: u64,
-    /// Octets that may be unread at the other end.
+    /// Maximum number of bytes that may be unread at the other end.
     window: usize,
     wants_room: bool,
-    report: Option<Report>,
+    report: Option<ReadinessCallback>,
 }
 
 /// A connection.
-pub(super) struct Link {
-    ends: [End; 2],
-    /// Which server, and which run of it.
+pub(super) struct SimulatedLink {
+    ends: [LinkEnd; 2],
+    /// The server, and its run.
     pub(super) server: usize,
     pub(super) run: usize,
-    /// Something other than good order has happened to it.
+    /// True if anything but a graceful close has happened to it.
     pub(super) faulty: bool,
-    /// Which caller waits for what comes to the client's end.
+    /// The caller that waits for data at the client's end.
     pub(super) reader: Option<usize>,
-    /// Which connection pool uses it.
+    /// The client process with the connection pool that uses it.
     pub(super) pool: Option<usize>,
 }
 
-/// Whether somebody answers at a port.
+/// The state of a server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
-    /// This run of the server.
+pub(super) enum PortState {
+    /// Connections are accepted by this run of the server.
     Open(usize),
     /// Connections are refused.
     Shut,
@@ -105,37 +107,39 @@ pub(super) struct State {
     pub(super) now: u64,
     pub(super) random: Random,
     order: u64,
-    events: BinaryHeap<Reverse<(u64, u64, u64, Event)>>,
-    pub(super) links: Vec<Link>,
-    pub(super) doors: HashMap<u16, (usize, Door)>,
-    /// How likely a new link is to break, in percent.
+    events: BinaryHeap<Reverse<(u64, u64, u64, AgendaEvent)>>,
+    pub(super) links: Vec<SimulatedLink>,
+    pub(super) ports: HashMap<u16, (usize, PortState)>,
+    /// Probability that a new link breaks, in percent.
     pub(super) breaking: u64,
-    /// How likely it is not to be read from, in percent.
+    /// Probability that a new link is not read from, in percent.
     pub(super) stuck: u64,
     pub(super) latency: u64,
     /// The link that a client wrote to last.
     pub(super) written_to: Option<usize>,
     pub(super) trace: VecDeque<String>,
-    /// Every call has been made.
+    /// The server that answers no connection.
+    pub(super) unresponsive: Option<usize>,
+    /// True once every call has been made.
     pub(super) finished: bool,
-    /// What was found wrong.
+    /// The fault found.
     pub(super) wrong: Option<String>,
 }
 
 /// The network, and the simulation's agenda.
 #[derive(Clone)]
-pub(super) struct Network(Arc<Mutex<State>>);
+pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 
-/// Lines of the trace that are kept.
+/// Number of lines of the trace to keep.
 const TRACE: usize = 400;
 
 impl State {
-    pub(super) fn schedule(&mut self, at: u64, priority: u64, event: Event) {
+    pub(super) fn schedule(&mut self, at: u64, priority: u64, event: AgendaEvent) {
         self.order += 1;
         self.events.push(Reverse((at, priority, self.order, event)));
     }
 
-    pub(super) fn after(&mut self, delay: u64, event: Event) {
+    pub(super) fn after(&mut self, delay: u64, event: AgendaEvent) {
         self.schedule(self.now + delay, 9, event);
     }
 
@@ -156,26 +160,27 @@ impl State {
         self.random.between(latency / 2, latency * 3 / 2)
     }
 
-    /// In order behind what is on its way to `to`.
-    fn arrive(&mut self, link: usize, to: usize, event: Event) {
+    /// Schedules an arrival at `to`, in order behind all earlier ones.
+    fn arrive(&mut self, link: usize, to: usize, event: AgendaEvent) {
         let delay = self.delay();
         let at = (self.now + delay).max(self.links[link].ends[to].last_arrival + 1);
         self.links[link].ends[to].last_arrival = at;
         self.schedule(at, 9, event);
     }
 
-    /// The link is lost: who writes sees it at once, the other end later, with or without what is on its way.
+    /// Cuts a link. The end `by` sees it at once. The other end sees it later, with or without the
+    /// bytes in transit.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;
         let (delay, drops) = (self.delay(), self.random.percent(50));
         self.say(format_args!("link {link} is lost"));
         if drops {
-            self.after(delay, Event::Reset(link, 1 - by));
+            self.after(delay, AgendaEvent::Reset(link, 1 - by));
         } else {
-            self.arrive(link, 1 - by, Event::Reset(link, 1 - by));
+            self.arrive(link, 1 - by, AgendaEvent::Reset(link, 1 - by));
         }
-        self.after(delay, Event::Reset(link, by));
+        self.after(delay, AgendaEvent::Reset(link, by));
     }
 
     fn send(&mut self, link: usize, from: usize, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -203,16 +208,16 @@ impl State {
         self.links[link].ends[from].sent += count as u64;
         let mut octets: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(count).collect();
         self.links[link].ends[to].coming += count;
-        // Cut wherever the network likes, at most in a few places.
+        // Split at random positions, at most three.
         for _ in 0..self.random.between(0, 3) {
             if octets.len() > 1 {
                 let at = usize::try_from(self.random.between(1, octets.len() as u64 - 1)).unwrap_or(1);
                 let rest = octets.split_off(at);
-                self.arrive(link, to, Event::Octets(link, to, octets));
+                self.arrive(link, to, AgendaEvent::Octets(link, to, octets));
                 octets = rest;
             }
         }
-        self.arrive(link, to, Event::Octets(link, to, octets));
+        self.arrive(link, to, AgendaEvent::Octets(link, to, octets));
         if from == CLIENT {
             self.written_to = Some(link);
         }
@@ -223,9 +228,9 @@ impl State {
         let end = &mut self.links[link].ends[at];
         if end.arrived.is_empty() {
             return match end {
-                End { closed: true, .. } => Ok(0),
-                End { reset: true, .. } => Err(io::ErrorKind::ConnectionReset.into()),
-                End { peer_ended: true, .. } => Ok(0),
+                LinkEnd { closed: true, .. } => Ok(0),
+                LinkEnd { reset: true, .. } => Err(io::ErrorKind::ConnectionReset.into()),
+                LinkEnd { peer_half_closed: true, .. } => Ok(0),
                 _ => Err(io::ErrorKind::WouldBlock.into()),
             };
         }
@@ -235,43 +240,45 @@ impl State {
         }
         if std::mem::take(&mut self.links[link].ends[1 - at].wants_room) {
             let delay = self.delay();
-            self.after(delay, Event::Room(link, 1 - at));
+            self.after(delay, AgendaEvent::Room(link, 1 - at));
         }
         Ok(count)
     }
 
-    fn shutdown(&mut self, link: usize, by: usize, half: Half) {
+    fn shutdown(&mut self, link: usize, by: usize, half: ShutdownMode) {
         let end = &mut self.links[link].ends[by];
-        let unread = half == Half::Both && !end.arrived.is_empty();
+        let unread = half == ShutdownMode::Both && !end.arrived.is_empty();
         let already = std::mem::replace(&mut end.ended, true);
-        if half == Half::Both {
+        if half == ShutdownMode::Both {
             end.closed = true;
             end.arrived.clear();
         }
         if unread {
-            // As a kernel does: the peer did not get through with what it sent.
-            self.arrive(link, 1 - by, Event::Reset(link, 1 - by));
+            // Like a kernel: the peer gets a reset, because not all that it sent was read.
+            self.arrive(link, 1 - by, AgendaEvent::Reset(link, 1 - by));
         } else if !already {
-            self.arrive(link, 1 - by, Event::End(link, 1 - by));
+            self.arrive(link, 1 - by, AgendaEvent::End(link, 1 - by));
         }
     }
 
-    /// What the network does of an event. The report of the end that has to look, if one has.
-    pub(super) fn happen(&mut self, event: &Event) -> Option<Report> {
+    /// Applies an event to the network. Returns the readiness callback of the affected end, if it
+    /// has one.
+    pub(super) fn happen(&mut self, event: &AgendaEvent) -> Option<ReadinessCallback> {
         let (link, at) = match *event {
-            Event::Octets(link, at, _) | Event::End(link, at) | Event::Reset(link, at) | Event::Room(link, at) => {
-                (link, at)
-            }
+            AgendaEvent::Octets(link, at, _)
+            | AgendaEvent::End(link, at)
+            | AgendaEvent::Reset(link, at)
+            | AgendaEvent::Room(link, at) => (link, at),
             _ => return None,
         };
         let forgets = self.random.percent(30);
         let end = &mut self.links[link].ends[at];
         match event {
-            Event::Octets(_, _, octets) => {
+            AgendaEvent::Octets(_, _, octets) => {
                 end.coming -= octets.len();
                 if end.closed {
                     if !self.links[link].ends[1 - at].reset {
-                        self.arrive(link, 1 - at, Event::Reset(link, 1 - at));
+                        self.arrive(link, 1 - at, AgendaEvent::Reset(link, 1 - at));
                     }
                     return None;
                 }
@@ -279,10 +286,10 @@ impl State {
                     end.arrived.extend(octets);
                 }
             }
-            Event::End(..) => end.peer_ended = true,
-            Event::Reset(..) => {
+            AgendaEvent::End(..) => end.peer_half_closed = true,
+            AgendaEvent::Reset(..) => {
                 end.reset = true;
-                // Some systems forget with it what was not read.
+                // Some systems discard unread bytes on a reset.
                 if forgets {
                     end.arrived.clear();
                 }
@@ -292,44 +299,48 @@ impl State {
         end.report.clone()
     }
 
-    /// Whether reading at an end would come to something.
+    /// Returns true if reading at an end would not block.
     pub(super) fn readable(&self, link: usize, at: usize) -> bool {
         let end = &self.links[link].ends[at];
-        !end.arrived.is_empty() || end.reset || end.peer_ended
+        !end.arrived.is_empty() || end.reset || end.peer_half_closed
     }
 
-    /// Whether an end still has it open.
+    /// Returns true if an end has not closed the link.
     pub(super) fn is_open(&self, link: usize, at: usize) -> bool {
         !self.links[link].ends[at].closed
     }
 
     fn link(&mut self, server: usize, run: usize) -> usize {
         let (breaking, stuck) = (self.breaking, self.stuck);
-        let mut ends = [End::default(), End::default()];
+        let mut ends = [LinkEnd::default(), LinkEnd::default()];
         for (side, end) in ends.iter_mut().enumerate() {
             end.breaks_at = if self.random.percent(breaking) { self.random.between(1, 3_000) } else { u64::MAX };
-            // Few clients find a peer that does not read: their calls are over with the first write that finds no room.
+            // Few clients get a peer that does not read: their calls end with the first write that
+            // finds no room.
             let wide = side == CLIENT && !self.random.percent(stuck);
             end.window = if wide { usize::MAX } else { usize::try_from(self.random.between(40, 4_000)).unwrap_or(40) };
         }
-        self.links.push(Link { ends, server, run, faulty: false, reader: None, pool: None });
+        self.links.push(SimulatedLink { ends, server, run, faulty: false, reader: None, pool: None });
         self.links.len() - 1
     }
 
-    /// A link to a server, whose end of it is the result of the second call, for the server.
+    /// Connects a new link to a server, which accepts it later.
     pub(super) fn connect(&mut self, port: u16) -> io::Result<usize> {
-        let Some(&(server, Door::Open(run))) = self.doors.get(&port) else {
+        let Some(&(server, PortState::Open(run))) = self.ports.get(&port) else {
             return Err(io::ErrorKind::ConnectionRefused.into());
         };
+        if self.unresponsive == Some(server) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let link = self.link(server, run);
         let delay = self.delay();
         self.links[link].ends[SERVER].last_arrival = self.now + delay;
-        self.after(delay, Event::Accept(link));
+        self.after(delay, AgendaEvent::Accept(link));
         Ok(link)
     }
 }
 
-impl Network {
+impl SimulatedNetwork {
     pub(super) fn new(seed: u64) -> Self {
         let state = State {
             now: 1_000_000,
@@ -337,24 +348,25 @@ impl Network {
             order: 0,
             events: BinaryHeap::new(),
             links: Vec::new(),
-            doors: HashMap::new(),
+            ports: HashMap::new(),
             breaking: 0,
             stuck: 0,
             latency: 1_000,
             written_to: None,
             trace: VecDeque::new(),
+            unresponsive: None,
             finished: false,
             wrong: None,
         };
-        Network(Arc::new(Mutex::new("simulated network", Scope::Orb, state)))
+        SimulatedNetwork(Arc::new(Mutex::new("simulated network", Scope::Orb, state)))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
 
-    /// The next event, and the time moved on to it.
-    pub(super) fn next(&self) -> Option<Event> {
+    /// Returns the next event, and advances the time to it.
+    pub(super) fn next(&self) -> Option<AgendaEvent> {
         let mut state = self.state();
         let Reverse((at, _, _, event)) = state.events.pop()?;
         state.now = at;
@@ -367,25 +379,25 @@ impl Network {
     }
 }
 
-impl fmt::Debug for Network {
+impl fmt::Debug for SimulatedNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").finish_non_exhaustive()
+        f.debug_struct("SimulatedNetwork").finish_non_exhaustive()
     }
 }
 
-impl Transport for Network {
+impl Transport for SimulatedNetwork {
     fn name(&self) -> &'static str {
         "simulated"
     }
 
-    fn serves(&self, endpoint: &Endpoint) -> bool {
+    fn supports(&self, endpoint: &Endpoint) -> bool {
         matches!(endpoint, Endpoint::Tcp { .. })
     }
 
     fn connect_with(
         &self,
         endpoint: &Endpoint,
-        _properties: &Properties,
+        _properties: &ConnectionProperties,
         _deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         let Endpoint::Tcp { port, .. } = endpoint else { return Err(io::ErrorKind::InvalidInput.into()) };
@@ -400,7 +412,7 @@ impl Transport for Network {
 
 #[derive(Debug)]
 struct SimulatedStream {
-    network: Network,
+    network: SimulatedNetwork,
     link: usize,
     side: usize,
 }
@@ -413,7 +425,7 @@ impl Stream for SimulatedStream {
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let sent = self.network.state().send(self.link, self.side, slices);
         match sent {
-            // The whole time passes with waiting for room.
+            // A blocking write waits for room until its time is over.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
                 Err(io::ErrorKind::TimedOut.into())
             }
@@ -425,7 +437,7 @@ impl Stream for SimulatedStream {
         None
     }
 
-    fn report_to(&self, report: Report) -> bool {
+    fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
         self.network.state().links[self.link].ends[self.side].report = Some(Arc::clone(&report));
         report();
         true
@@ -435,17 +447,21 @@ impl Stream for SimulatedStream {
         Ok(())
     }
 
-    fn shutdown(&self, half: Half) {
+    fn shutdown(&self, half: ShutdownMode) {
         self.network.state().shutdown(self.link, self.side, half);
     }
 
     fn peer(&self) -> &Peer {
         &Peer::Unknown
     }
+
+    fn is_peer_local(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for SimulatedStream {
     fn drop(&mut self) {
-        self.shutdown(Half::Both);
+        self.shutdown(ShutdownMode::Both);
     }
 }

@@ -1,6 +1,6 @@
 //! Random numbers that a seed determines.
 
-/// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough to decide what happens.
+/// SplitMix64 (Steele, Lea and Flood 2014): small, and random enough for a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -17,12 +17,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true with a probability of `chance` percent.
     pub(super) fn percent(&mut self, chance: u64) -> bool {
         self.next() % 100 < chance
     }

@@ -9,7 +9,7 @@ use corelane_wire::giop::{self, MessageKind, ReplyStatus, Target};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Encoder, Limits, Version};
 
-use super::network::{Event, Network};
+use super::network::{AgendaEvent, SimulatedNetwork};
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
@@ -18,29 +18,29 @@ use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
     ServantManager, ServantManagerError, ServantResult,
 };
-use crate::policy::{AllBusy, CallPolicies};
+use crate::policy::{CallPolicies, PoolExhausted};
 use crate::servant::{Servant, ServerCall, Skeleton};
-use crate::server::config::{Dispatch, PoolConfig};
-use crate::server::connection::{Connection, Waiting};
-use crate::server::lane::{Held, Lane};
+use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
+use crate::server::connection::{Connection, WaitingRequest};
+use crate::server::lane::{Lane, StartedRequest};
 use crate::server::worker::{Message, Worker};
 
 pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
-/// How long a peer has to close, in nanoseconds.
+/// Time that a peer has to close, in nanoseconds.
 pub(super) const CLOSING_TIME: u64 = 20_000_000;
 
-/// What a call asks its servant to do.
+/// Tasks that a call gives its servant.
 pub(super) const RUN: u32 = 0;
 pub(super) const REFUSE: u32 = 1;
 pub(super) const RUN_AND_FAIL: u32 = 2;
 
-/// How often each call was executed.
+/// The number of executions of each call.
 #[derive(Clone, Debug)]
-pub(super) struct Ledger(Arc<Mutex<Vec<u32>>>);
+pub(super) struct ExecutionLedger(Arc<Mutex<Vec<u32>>>);
 
-impl Ledger {
+impl ExecutionLedger {
     pub(super) fn new(calls: usize) -> Self {
-        Ledger(Arc::new(Mutex::new("simulation ledger", Scope::Orb, vec![0; calls])))
+        ExecutionLedger(Arc::new(Mutex::new("simulation ledger", Scope::Orb, vec![0; calls])))
     }
 
     pub(super) fn executions(&self, call: u64) -> u32 {
@@ -54,21 +54,27 @@ impl Ledger {
     }
 }
 
-/// An ORB of the simulation.
-pub(super) fn core(network: &Network, publish: Vec<Endpoint>, version: Version, fragment_size: Option<usize>) -> Core {
+/// Makes an ORB of the simulation.
+pub(super) fn core(
+    network: &SimulatedNetwork,
+    publish: Vec<Endpoint>,
+    version: Version,
+    fragment_size: Option<usize>,
+) -> Core {
     let config = Config {
-        asked: crate::rt::client::Asked::default(),
-        limits: Limits { outstanding_requests: 6, ..Limits::DEFAULT },
+        client_policies: crate::rt::client::ClientPolicies::default(),
+        limits: Limits { max_outstanding_requests: 6, ..Limits::DEFAULT },
         call_policies: CallPolicies::NONE,
         connections_per_server: 2,
         oneway_batch: crate::OnewayBatch::default(),
-        all_busy: AllBusy::Wait,
+        all_busy: PoolExhausted::Wait,
         idle_time: Duration::from_secs(60),
         closing_time: Duration::from_nanos(CLOSING_TIME),
         publish,
         version,
         native_char_set: CharSet::Utf8,
         fragment_size,
+        max_reply_memory: 256 << 20,
         rt: crate::rt::RtConfig::default(),
         locks_memory: false,
     };
@@ -85,61 +91,58 @@ pub(super) fn port(server: usize) -> u16 {
     1000 + u16::try_from(server).unwrap_or(0)
 }
 
-/// A reference to the object `id` of servers, one profile for each.
+/// Makes a reference to the object with `key`, with one profile for each server.
 pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
     let mut ior = Ior { type_id: TYPE.to_owned(), profiles: Vec::new() };
     for server in servers {
-        let one = crate::address::reference(TYPE, &[address(*server)], Version::GIOP_1_2, CharSet::Utf8, key);
+        let one = crate::address::make_ior(TYPE, &[address(*server)], Version::GIOP_1_2, CharSet::Utf8, key);
         ior.profiles.extend(one.expect("a reference").profiles);
     }
     ior
 }
 
 pub(super) fn lane() -> Arc<Lane> {
-    let config = PoolConfig {
-        dispatch: Dispatch::HalfSyncHalfAsync { threads: THREADS, queue: 12 },
-        connections: 24,
-        message_timeout: Duration::from_millis(300),
-        ..PoolConfig::default()
-    };
+    let config = PoolConfig::default()
+        .dispatch(Dispatch::HalfSyncHalfAsync { threads: THREADS, max_queued: 12 })
+        .connection_limits(
+            ConnectionLimits::default().max_connections(24).read_stall_timeout(Duration::from_millis(300)),
+        );
     Lane::new(config, Vec::new(), Duration::from_nanos(CLOSING_TIME), None, None).expect("a lane")
 }
 
 const THREADS: usize = 2;
 
 /// One run of a server process.
-pub(super) struct Run<'l> {
+pub(super) struct ServerRun<'l> {
     pub(super) server: usize,
     pub(super) number: usize,
     pub(super) lane: &'l Arc<Lane>,
     pub(super) core: Arc<Core>,
     pub(super) poa: Poa,
-    /// Its process has died.
+    /// True once the process has crashed.
     pub(super) dead: bool,
-    /// How likely it is to want another addressing mode, in percent.
+    /// Probability that a request gets a demand for another addressing mode, in percent.
     peculiar: u64,
     slowest: u64,
     worker: Worker,
-    threads: Vec<Option<Running<'l>>>,
+    threads: Vec<Option<RunningRequest<'l>>>,
     begun: usize,
 }
 
 /// A request that a thread works on.
-struct Running<'l> {
-    connection: Arc<Connection>,
-    message: Message,
+struct RunningRequest<'l> {
+    /// Guards the connection, as a thread would.
+    started: StartedRequest<'l>,
     number: usize,
-    /// As a thread would: the connection does not end while it is in it.
-    _held: Held<'l>,
 }
 
-impl<'l> Run<'l> {
+impl<'l> ServerRun<'l> {
     pub(super) fn new(
-        network: &Network,
+        network: &SimulatedNetwork,
         servers: usize,
         (server, number): (usize, usize),
         lane: &'l Arc<Lane>,
-        ledger: &Ledger,
+        ledger: &ExecutionLedger,
         faults: bool,
     ) -> Self {
         let mut fragment_size = None;
@@ -157,7 +160,7 @@ impl<'l> Run<'l> {
             }
         }
         let core = Arc::new(core(network, vec![address(server)], Version::GIOP_1_2, fragment_size));
-        Poa::root(Arc::downgrade(&core), core.adapters());
+        Poa::root(Arc::downgrade(&core), core.poa_table());
         core.start(Vec::new()).expect("nothing to start");
         let policies = PoaPolicies {
             lifespan: Lifespan::Persistent,
@@ -168,12 +171,12 @@ impl<'l> Run<'l> {
             ..PoaPolicies::ROOT
         };
         let poa = core.root_poa().create_poa("work", None, policies).expect("a POA");
-        let servant = Servant::new(Work(ledger.clone()));
-        let moves = Moves { servant, next: (server + 1) % servers };
+        let servant = Servant::new(CountingServant(ledger.clone()));
+        let moves = ForwardingActivator { servant, next: (server + 1) % servers };
         poa.set_servant_manager(ServantManager::Activator(Arc::new(moves))).expect("an activator");
         poa.manager().activate().expect("an active manager");
         let threads = (0..THREADS).map(|_| None).collect();
-        Run {
+        ServerRun {
             server,
             number,
             lane,
@@ -188,18 +191,18 @@ impl<'l> Run<'l> {
         }
     }
 
-    /// The key of the object `id`, which is the same in every server.
+    /// Returns the key of the object `id`, which is equal in all servers.
     pub(super) fn key(&self, id: &str) -> Vec<u8> {
         let reference = self.poa.create_reference_with_id(&ObjectId::from(id), TYPE).expect("a reference");
         reference.ior().known_profiles().next().expect("a profile").object_key.to_vec()
     }
 
-    pub(super) fn accept(&mut self, network: &Network, link: usize) {
+    pub(super) fn accept(&mut self, network: &SimulatedNetwork, link: usize) {
         self.lane.adopt(&self.core, network.stream(link, super::network::SERVER));
     }
 
-    /// Does everything that can be done now.
-    pub(super) fn go_on(&mut self, network: &Network) {
+    /// Does all work that is possible now.
+    pub(super) fn go_on(&mut self, network: &SimulatedNetwork) {
         if self.dead {
             return;
         }
@@ -209,7 +212,8 @@ impl<'l> Run<'l> {
                 self.lane.step(&self.core, worker, Some(Duration::ZERO)).expect("a lane that works");
             }
             let idle = self.threads.iter().position(Option::is_none);
-            let Some((thread, next)) = idle.and_then(|thread| Some((thread, self.lane.queue.as_ref()?.try_pop()?)))
+            let Some((thread, next)) =
+                idle.and_then(|thread| Some((thread, self.lane.strategy.request_queue()?.try_pop()?)))
             else {
                 return;
             };
@@ -217,55 +221,56 @@ impl<'l> Run<'l> {
         }
     }
 
-    fn begin(&mut self, network: &Network, thread: usize, (waiting, message): (Waiting, Message)) {
-        let Some((held, connection, message)) = self.lane.begin(waiting, message) else { return };
+    fn begin(&mut self, network: &SimulatedNetwork, thread: usize, (waiting, message): (WaitingRequest, Message)) {
+        let Some(started) = self.lane.begin_waiting_request(waiting, message) else { return };
         self.begun += 1;
         let number = self.begun;
-        self.threads[thread] = Some(Running { connection, message, number, _held: held });
+        self.threads[thread] = Some(RunningRequest { started, number });
         let mut state = network.state();
         let time = state.random.between(0, self.slowest);
-        state.after(time, Event::Finish(self.number, thread, number));
+        state.after(time, AgendaEvent::Finish(self.number, thread, number));
     }
 
-    /// The servant's time is over: it runs, all at once, and the reply leaves.
-    pub(super) fn finish(&mut self, network: &Network, thread: usize, number: usize) {
+    /// Ends the servant's time: the servant runs, in no time, and the reply is sent.
+    pub(super) fn finish(&mut self, network: &SimulatedNetwork, thread: usize, number: usize) {
         if self.dead || self.threads[thread].as_ref().is_none_or(|running| running.number != number) {
             return;
         }
         let Some(running) = self.threads[thread].take() else { return };
-        let Running { connection, message, _held: held, .. } = running;
+        let StartedRequest { guard, connection, message, waited } = running.started;
         let goes_on = if network.state().random.percent(self.peculiar) && readdress(network, &connection, &message) {
             true
         } else {
-            self.worker.serve(&self.core, &connection, message, Wait::Now)
+            self.worker.dispatch(&self.core, &connection, message, Wait::Now, waited)
         };
-        let place = connection.place;
-        drop(held);
+        let handle = connection.handle;
+        drop(guard);
         if !goes_on {
-            self.lane.ended(&self.core, place);
+            self.lane.retire_connection(&self.core, handle);
         }
     }
 
-    /// The process dies.
+    /// Crashes the process.
     pub(super) fn die(&mut self) {
         self.dead = true;
         self.threads.iter_mut().for_each(|thread| *thread = None);
     }
 
-    /// Whether something of it still goes on.
+    /// Returns true if a request runs or a connection drains.
     pub(super) fn is_at_work(&self) -> bool {
-        !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.is_closing(&self.core))
+        !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.poll_all_draining(&self.core))
     }
 }
 
-/// As servers that do not go by object keys: asks for another addressing mode. False if the request has it already.
-fn readdress(network: &Network, connection: &Connection, message: &Message) -> bool {
+/// Asks for another addressing mode, like servers that do not use object keys. Returns false if the
+/// request already has one.
+fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
         return false;
     }
     let Ok(request) = giop::Request::parse(octets, header, &Limits::DEFAULT) else { return false };
-    if !matches!(request.target, Target::Key(_)) || !request.response.any() {
+    if !matches!(request.target, Target::Key(_)) || !request.response.is_expected() {
         return false;
     }
     let mut reply = Encoder::new();
@@ -278,10 +283,9 @@ fn readdress(network: &Network, connection: &Connection, message: &Message) -> b
     true
 }
 
-/// The servant.
-struct Work(Ledger);
+struct CountingServant(ExecutionLedger);
 
-impl Skeleton for Work {
+impl Skeleton for CountingServant {
     fn repository_ids(&self) -> &'static [&'static str] {
         &[TYPE]
     }
@@ -303,13 +307,14 @@ impl Skeleton for Work {
     }
 }
 
-/// Objects that are here, and objects that are elsewhere: `c3` is three servers further on, `loop` always one.
-struct Moves {
+/// Objects of this server, and objects that are forwarded: `c3` is three servers further on, `loop`
+/// always one.
+struct ForwardingActivator {
     servant: Servant,
     next: usize,
 }
 
-impl ServantActivator for Moves {
+impl ServantActivator for ForwardingActivator {
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>> {
         let id = String::from_utf8_lossy(id.as_octets()).into_owned();
         let further = match id.strip_prefix('c').and_then(|steps| steps.parse::<u32>().ok()) {

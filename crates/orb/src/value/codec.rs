@@ -1,4 +1,4 @@
-//! Values in and out of messages.
+//! The encoding of values in messages.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,16 +6,17 @@ use std::sync::Arc;
 use corelane_wire::cdr::{RepositoryIds, ValueHead, ValueSpace};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-use super::factories::{Factory, ValueFactories};
+use super::factories::{ValueFactories, ValueFactory};
 use super::object::{ValueBase, ValueInfo, ValueKind};
-use super::region::Region;
-use super::{Link, ValueRef};
+use super::region::ValueRegion;
+use super::{RegionLink, ValueRef};
 use crate::orb::Core;
 
 /// For generated code: writes a value, or null.
 ///
 /// # Errors
-/// Those of the states; [`CdrError::BadValue`] for a value of a graph that is not defined, or whose graph is gone.
+/// Errors of the states; [`CdrError::BadValue`] for a value of a graph that is not defined, or
+/// whose graph is gone.
 pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) -> Result<(), CdrError> {
     match value {
         Some(value) => write_in_region(e, value.region(), value.index()),
@@ -26,7 +27,7 @@ pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) 
     }
 }
 
-fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<Region>>, index: u32) -> Result<(), CdrError> {
+fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index: u32) -> Result<(), CdrError> {
     let region = region.ok_or(CdrError::BadValue)?;
     let object = region.get(index).ok_or(CdrError::BadValue)?;
     let info = object.info();
@@ -37,7 +38,7 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<Region>>, index: u32)
         return Ok(());
     };
     #[cfg(feature = "any")]
-    crate::any::note_value_type(info.repository_id(), info.type_code);
+    crate::any::record_value_type(info.repository_id(), info.type_code);
     object.encode(e)?;
     e.end_value(written)
 }
@@ -45,8 +46,8 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<Region>>, index: u32)
 /// For generated code: reads a value, or null.
 ///
 /// # Errors
-/// [`CdrError::NoValueFactory`] for a value whose type is not known and that cannot be truncated to one that is;
-/// [`CdrError::WrongValueType`] for one that is no `T`; those of the wire format.
+/// [`CdrError::NoValueFactory`] for a value of an unknown type that cannot be truncated to a known
+/// one; [`CdrError::WrongValueType`] for one that is no `T`; errors of the wire format.
 pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<ValueRef<T>>, CdrError> {
     let read = read_in_region(d, T::REPOSITORY_ID, T::INFO)?;
     Ok(read.map(|(link, index)| ValueRef::from_parts(link, index)))
@@ -56,17 +57,19 @@ fn read_in_region(
     d: &mut Decoder<'_>,
     expected: &'static str,
     own: Option<&'static ValueInfo>,
-) -> Result<Option<(Link, u32)>, CdrError> {
+) -> Result<Option<(RegionLink, u32)>, CdrError> {
     let space = d.values().ok_or(CdrError::Unsupported)?;
     let outermost = space.depth() == 0;
     let index = match d.read_value_head()? {
         ValueHead::Null => return Ok(None),
-        ValueHead::Again(index, position) => {
+        ValueHead::Indirection(index, position) => {
             match region_of(space)?.info(index) {
                 Some(info) if info.is_a(expected) => {}
                 Some(_) => return Err(CdrError::WrongValueType),
-                // Only its octets were looked at, in an `any`.
-                None => d.nested(|d| d.read_again(index, position, |d| read_in_region(d, expected, own).map(drop)))?,
+                // The value was skipped as bytes, in an `any`.
+                None => {
+                    d.nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
+                }
             }
             index
         }
@@ -74,10 +77,13 @@ fn read_in_region(
             let region = region_of(space)?;
             region.set_open(true);
             let factory = find_factory(d, &start.ids, start.chunked, expected, own)?;
-            // Whoever refers back to the value while it is read has to know its type.
+            // Set before reading: the value's own state may refer back to it.
             region.set_info(start.number, factory.info);
             d.enter()?;
+            // Charged twice because blocks of slots double in size.
+            d.charge(2 * ValueRegion::SLOT_SIZE)?;
             let object = factory.read(d)?;
+            d.charge(size_of_val(&*object) + BLOCK)?;
             d.leave();
             d.end_value(&start)?;
             region.define(start.number, factory.info, object);
@@ -87,28 +93,30 @@ fn read_in_region(
     let region = region_of(space)?;
     if outermost {
         region.set_open(false);
-        Ok(Some((Link::Owner(region), index)))
+        Ok(Some((RegionLink::Owner(region), index)))
     } else {
-        Ok(Some((Link::Inside(Arc::downgrade(&region)), index)))
+        Ok(Some((RegionLink::Inside(Arc::downgrade(&region)), index)))
     }
 }
 
-/// The region of the message's values.
-fn region_of(space: &ValueSpace) -> Result<Arc<Region>, CdrError> {
-    space.store(|| Region::open()).downcast().map_err(|_| CdrError::Unsupported)
+/// Allocator overhead per block in bytes.
+const BLOCK: usize = 24;
+
+fn region_of(space: &ValueSpace) -> Result<Arc<ValueRegion>, CdrError> {
+    space.store(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
-/// What makes a value of the first of these types that is known and fits.
+/// Returns the factory of the first of these types that is known, if it fits.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,
     chunked: bool,
     expected: &'static str,
     own: Option<&'static ValueInfo>,
-) -> Result<Factory, CdrError> {
+) -> Result<ValueFactory, CdrError> {
     let registered = factories(d);
     let known = |id: &[u8]| {
-        let own = || own.filter(|_| id == expected.as_bytes()).map(Factory::plain);
+        let own = || own.filter(|_| id == expected.as_bytes()).map(ValueFactory::plain);
         registered.and_then(|factories| factories.find(id)).or_else(own)
     };
     let ids = ids.as_slice();
@@ -125,35 +133,34 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-/// The space of a message's values.
 #[inline]
 pub(crate) const fn value_space() -> ValueSpace {
     #[cfg(feature = "any")]
-    return converting(ValueSpace::new().with_types(known_type));
+    return with_converter(ValueSpace::new().with_type_lookup(known_type));
     #[cfg(not(feature = "any"))]
     return ValueSpace::new();
 }
 
-/// The space in which custom values are converted by the code that the ORB knows.
+/// Adds to a space the conversion of custom values by code that the ORB knows.
 #[cfg(feature = "any")]
-pub(crate) const fn converting(space: ValueSpace) -> ValueSpace {
-    space.with_custom(convert_custom)
+pub(crate) const fn with_converter(space: ValueSpace) -> ValueSpace {
+    space.with_custom_converter(convert_custom)
 }
 
-/// The TypeCode of a value type that is known by name.
+/// Returns the TypeCode of a value type that is registered by its repository id.
 #[cfg(feature = "any")]
 fn known_type(env: &(dyn Any + Sync), id: &[u8]) -> Option<crate::TypeCode> {
     factories_of(env)?.type_of(id)
 }
 
-/// Reads a custom value by its factory and writes it by its own code.
+/// Reads a custom value through its factory and writes it with its own code.
 #[cfg(feature = "any")]
 fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
     let value = read_value::<ValueBase>(d)?;
     write_value(e, value.as_ref())
 }
 
-/// Those of the ORB that a message belongs to.
+/// Returns the value factories of the ORB that the message belongs to.
 fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
     factories_of(d.env()?)
 }
@@ -166,7 +173,7 @@ fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
 }
 
 const _: () = {
-    // The handles are as large as a reference and a number.
+    // A handle is as large as a reference and an index.
     assert!(size_of::<Option<ValueRef<ValueBase>>>() <= 24);
 };
 
@@ -179,7 +186,7 @@ mod tests {
     use crate::any::{Any, TypeCode};
     use crate::mapping::{Description, TypedValue, ValueType, description};
 
-    /// Writes something else than its TypeCode tells.
+    /// A custom value type whose encoding differs from its TypeCode.
     #[derive(Clone, Debug, PartialEq)]
     struct Stamp {
         number: i32,
@@ -208,7 +215,7 @@ mod tests {
         }
     }
 
-    /// A list of two `any` with one custom value, in the other byte order.
+    /// Encodes a list of two `any` with one custom value, in the non-native byte order.
     fn message() -> (Vec<u8>, Endian) {
         let foreign = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
         let mut e = Encoder::new();

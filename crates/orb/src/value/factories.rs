@@ -1,29 +1,27 @@
-//! What makes values of the types that come in.
+//! Factories for values of the types that a program receives.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use corelane_sys::lock::Scope;
-use corelane_sys::published::Published;
+use corelane_sys::rcu_cell::RcuCell;
 use corelane_wire::{CdrError, Decoder};
 
 use super::object::{Implementation, ValueInfo, ValueObject, ValueType};
 
-/// Reads a value.
 type Read = dyn Fn(&mut Decoder<'_>) -> Result<Box<dyn ValueObject>, CdrError> + Send + Sync;
 
-/// How values of one type are made.
 #[derive(Clone)]
-pub(crate) struct Factory {
+pub(crate) struct ValueFactory {
     pub(crate) info: &'static ValueInfo,
     read: Option<Arc<Read>>,
 }
 
-impl Factory {
-    /// The one that every type has: state alone.
+impl ValueFactory {
+    /// Returns the default factory of a type, which makes states alone.
     pub(crate) fn plain(info: &'static ValueInfo) -> Self {
-        Factory { info, read: None }
+        ValueFactory { info, read: None }
     }
 
     pub(crate) fn read(&self, d: &mut Decoder<'_>) -> Result<Box<dyn ValueObject>, CdrError> {
@@ -34,32 +32,32 @@ impl Factory {
     }
 }
 
-/// The value types that are known by name, each with what makes its values.
+/// The value types that are registered by repository id, with their factories.
 ///
-/// A value whose type is just the one that the reader expects needs no entry, and becomes a state without operations. An
-/// entry is for values of types that inherit from the expected one, and for values with operations.
-/// [`Orb::value_factories`](crate::Orb::value_factories) has those of an ORB.
+/// A value of exactly the type that the reader expects needs no entry, and becomes a state without
+/// operations. Entries are for types that inherit from the expected one, and for values with
+/// operations. [`Orb::value_factories`](crate::Orb::value_factories) returns an ORB's.
 pub struct ValueFactories {
-    known: Published<HashMap<&'static str, Factory>>,
-    /// Types for which nothing makes values.
+    known: RcuCell<HashMap<&'static str, ValueFactory>>,
+    /// Types registered by their TypeCodes, without a factory.
     #[cfg(feature = "any")]
-    types: Published<HashMap<Box<str>, crate::TypeCode>>,
+    types: RcuCell<HashMap<Box<str>, crate::TypeCode>>,
 }
 
 impl ValueFactories {
-    /// Without entries.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         ValueFactories {
-            known: Published::new("value factories", Scope::Orb, HashMap::new()),
+            known: RcuCell::new("value factories", Scope::Orb, HashMap::new()),
             #[cfg(feature = "any")]
-            types: Published::new("value types", Scope::Orb, HashMap::new()),
+            types: RcuCell::new("value types", Scope::Orb, HashMap::new()),
         }
     }
 
-    /// Lets values of a type come in whole where they are known by their TypeCodes alone, as in an `any` and in dynamic calls: without it,
-    /// one whose type inherits from the one expected is cut down to that, or refused where it cannot be. For types of which the program
-    /// has no generated code.
+    /// Registers a type without generated code, so that `any` and dynamic calls receive its values
+    /// whole. Otherwise a value whose type inherits from the expected one is truncated to that, or
+    /// refused if it cannot be.
     #[cfg(feature = "any")]
     pub fn register_type(&self, type_code: &crate::TypeCode) {
         let mut types = (*self.types.load_full()).clone();
@@ -67,7 +65,7 @@ impl ValueFactories {
         self.types.store(Arc::new(types));
     }
 
-    /// The TypeCode of a type that is known by its repository id.
+    /// Returns the TypeCode of a type that is registered by its repository id.
     #[cfg(feature = "any")]
     pub(crate) fn type_of(&self, repository_id: &[u8]) -> Option<crate::TypeCode> {
         let types = self.types.load();
@@ -75,27 +73,28 @@ impl ValueFactories {
         self.find(repository_id).map(|factory| (factory.info.type_code)()).or_else(known)
     }
 
-    /// Lets values of the type `T` come in as states alone.
+    /// Registers the type `T`, whose values are received as states alone.
     pub fn register<T: ValueType>(&self) {
-        self.add(Factory::plain(T::description()));
+        self.add(ValueFactory::plain(T::description()));
     }
 
-    /// Lets `factory` make an implementation from the state of each value of the type `T` that comes in.
+    /// Registers `factory`, which makes an implementation from the state of each received value of
+    /// the type `T`.
     pub fn register_with<T: ValueType>(&self, factory: impl Fn(T) -> Implementation<T> + Send + Sync + 'static) {
         self.register_custom(move |d: &mut Decoder<'_>| T::decode_state(d).map(&factory));
     }
 
-    /// Lets `factory` read the state of each value of the type `T` that comes in: what belongs to a custom value type whose
-    /// implementation writes something else than the state that is declared.
+    /// Registers `factory`, which reads the state of each received value of the type `T`. For a
+    /// custom value type whose implementation does not write the declared state.
     pub fn register_custom<T: ValueType>(
         &self,
         factory: impl Fn(&mut Decoder<'_>) -> Result<Implementation<T>, CdrError> + Send + Sync + 'static,
     ) {
         let read = move |d: &mut Decoder<'_>| factory(d).map(|made| made.object);
-        self.add(Factory { info: T::description(), read: Some(Arc::new(read)) });
+        self.add(ValueFactory { info: T::description(), read: Some(Arc::new(read)) });
     }
 
-    /// Forgets the type `T`; false if it was not known.
+    /// Removes the type `T`. Returns false if it was not registered.
     pub fn unregister<T: ValueType>(&self) -> bool {
         let mut known = (*self.known.load_full()).clone();
         let found = known.remove(T::REPOSITORY_ID).is_some();
@@ -103,13 +102,13 @@ impl ValueFactories {
         found
     }
 
-    fn add(&self, factory: Factory) {
+    fn add(&self, factory: ValueFactory) {
         let mut known = (*self.known.load_full()).clone();
         known.insert(factory.info.repository_id(), factory);
         self.known.store(Arc::new(known));
     }
 
-    pub(crate) fn find(&self, repository_id: &[u8]) -> Option<Factory> {
+    pub(crate) fn find(&self, repository_id: &[u8]) -> Option<ValueFactory> {
         let known = self.known.load();
         if known.is_empty() {
             return None;

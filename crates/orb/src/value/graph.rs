@@ -1,13 +1,13 @@
-//! Values that refer to each other in circles, made in the program.
+//! Values created by the program that refer to each other in cycles.
 
 use std::sync::Arc;
 
 use super::object::{Implementation, ValueType};
-use super::region::Region;
-use super::{Link, ValueRef};
+use super::region::ValueRegion;
+use super::{RegionLink, ValueRef};
 
-/// Values that refer to each other. They live as long as there is a handle to any of them that [`close`](ValueGraph::close)
-/// gave, or that was cloned after it.
+/// A builder of values that refer to each other. They live as long as any handle to one of them
+/// that [`close`](ValueGraph::close) returned or that was cloned after it.
 ///
 /// # Examples
 /// ```
@@ -21,7 +21,7 @@ use super::{Link, ValueRef};
 /// # corelane::value_type! { Node = ["IDL:Node:1.0"] }
 /// # corelane::describe! { pub static NODE_TYPE for value Node = value("IDL:Node:1.0", "Node", 0, None, &[]) }
 /// let graph = ValueGraph::new();
-/// let first = graph.announce::<Node>();
+/// let first = graph.declare::<Node>();
 /// let second = graph.add(Node { next: Some(first.clone()) });
 /// graph.define(&first, Node { next: Some(second) });
 /// let first = graph.close(first);
@@ -30,38 +30,39 @@ use super::{Link, ValueRef};
 /// ```
 #[derive(Debug)]
 pub struct ValueGraph {
-    region: Arc<Region>,
+    region: Arc<ValueRegion>,
 }
 
 impl ValueGraph {
-    /// A graph without values.
+    /// Creates an empty graph.
     #[must_use]
     pub fn new() -> Self {
-        ValueGraph { region: Region::open() }
+        ValueGraph { region: ValueRegion::open() }
     }
 
-    /// A value that others can refer to before it is [defined](Self::define).
+    /// Creates a value that others can refer to before it is [defined](Self::define).
     #[must_use]
-    pub fn announce<T: ValueType>(&self) -> ValueRef<T> {
-        let index = self.region.announce();
+    pub fn declare<T: ValueType>(&self) -> ValueRef<T> {
+        let index = self.region.declare();
         self.region.set_info(index, T::description());
-        ValueRef::from_parts(Link::Inside(Arc::downgrade(&self.region)), index)
+        ValueRef::from_parts(RegionLink::Inside(Arc::downgrade(&self.region)), index)
     }
 
-    /// Gives an announced value its state or implementation. False if it has one, or is of another graph.
+    /// Gives a declared value its state or implementation. Returns false if it has one, or belongs
+    /// to another graph.
     pub fn define<T: ValueType>(&self, value: &ValueRef<T>, state: impl Into<Implementation<T>>) -> bool {
         let own = value.region().is_some_and(|region| Arc::ptr_eq(&region, &self.region));
         own && self.region.define(value.index(), T::description(), state.into().object)
     }
 
-    /// A value of the graph.
+    /// Creates a value of the graph.
     pub fn add<T: ValueType>(&self, state: impl Into<Implementation<T>>) -> ValueRef<T> {
-        let value = self.announce();
+        let value = self.declare();
         self.define(&value, state);
         value
     }
 
-    /// Ends the making of values: a handle to one of them, which keeps them all.
+    /// Closes the graph. Returns a handle to one of its values, which keeps them all alive.
     #[must_use]
     pub fn close<T: ?Sized>(self, value: ValueRef<T>) -> ValueRef<T> {
         self.region.set_open(false);

@@ -1,7 +1,7 @@
-//! What all generated value types have in common, so that generated code says only what differs.
+//! Macros with the common parts of all generated value types.
 
-/// For generated code: makes a structure with a state a value type. The ids are those of the type itself, of the types to
-/// which it can be truncated (their number behind `truncatable to`), and of all else that it is.
+/// For generated code: makes a structure with a state a value type. The ids are the type's own,
+/// those to which it can be truncated (their number after `truncatable to`), and its other bases'.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_type {
@@ -60,7 +60,7 @@ macro_rules! value_type {
     (@base $this:ident, $wanted:ident, $base:ty) => { $crate::mapping::ValueObject::part(&$this.base, $wanted) };
 }
 
-/// For generated code: how the TypeCode of a value type is asked for.
+/// For generated code: the function that returns the TypeCode of a value type.
 #[cfg(feature = "any")]
 #[doc(hidden)]
 #[macro_export]
@@ -70,7 +70,7 @@ macro_rules! value_type_code {
     };
 }
 
-/// For generated code: nothing, in a program without `Any`.
+/// For generated code: the placeholder for a TypeCode in a program without `Any`.
 #[cfg(not(feature = "any"))]
 #[doc(hidden)]
 #[macro_export]
@@ -80,7 +80,7 @@ macro_rules! value_type_code {
     };
 }
 
-/// For generated code: an abstract type of values, whose operations are a trait.
+/// For generated code: an abstract value type, whose operations are a trait.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! abstract_value {
@@ -92,7 +92,7 @@ macro_rules! abstract_value {
     };
 }
 
-/// For generated code: what holds an implementation of a value type with operations.
+/// For generated code: the holder of an implementation of a value type with operations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_implementation {

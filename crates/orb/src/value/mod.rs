@@ -1,14 +1,16 @@
-//! Values: what IDL's `valuetype` describes. They are sent by copy, with who is shared with whom.
+//! Values of IDL's `valuetype`. They are sent by copy, with their sharing preserved.
 //!
-//! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from it, and never changes once it is made. Clones of the
-//! handle are the same value, which equality and hashing compare, and which is sent once however often it comes in a message.
+//! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from it. A value never
+//! changes once it is created. Clones of the handle are the same value, and equality and hashing
+//! compare this identity. A message contains the value once, however often it is referenced.
 //!
-//! The values of a received message may refer to each other in circles. They live in a [region](region) that owns them all: handles
-//! own the region, references between its values do not, so a circle is freed with the last handle to any of its values. A
-//! [`ValueGraph`] makes such values in the program.
+//! The values of a received message may refer to each other in cycles. They live in a
+//! [region](region) that owns them all. Handles own the region; references between its values do
+//! not, so the last handle to any of its values frees a cycle. A [`ValueGraph`] creates such values
+//! in the program.
 
+mod abstract_interface;
 mod codec;
-mod either;
 mod factories;
 mod graph;
 mod macros;
@@ -17,11 +19,11 @@ mod region;
 #[cfg(feature = "any")]
 mod typed;
 
-#[cfg(feature = "any")]
-pub(crate) use codec::converting;
+pub use abstract_interface::{Abstract, read_abstract, write_abstract};
 pub(crate) use codec::value_space;
+#[cfg(feature = "any")]
+pub(crate) use codec::with_converter;
 pub use codec::{read_value, write_value};
-pub use either::{Abstract, read_abstract, write_abstract};
 pub use factories::ValueFactories;
 pub use graph::ValueGraph;
 pub use object::{Implementation, Inherits, ValueBase, ValueInfo, ValueKind, ValueObject, ValueType};
@@ -35,12 +37,13 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use region::Region;
+use region::ValueRegion;
 
-/// A value of the type `T`, or of one that inherits from it. A null value is `None` of `Option<ValueRef<T>>`.
+/// A handle to a value of the type `T`, or of one that inherits from it. A null value is `None` of
+/// `Option<ValueRef<T>>`.
 ///
-/// `T` is the structure that the IDL compiler makes for a value type, `dyn Trait` for an abstract one, or [`ValueBase`] for
-/// values of any type.
+/// `T` is the structure that the IDL compiler generates for a value type, `dyn Trait` for an
+/// abstract one, or [`ValueBase`] for values of any type.
 ///
 /// # Examples
 /// ```
@@ -59,42 +62,42 @@ use region::Region;
 /// assert!(name == same && name != other);
 /// ```
 pub struct ValueRef<T: ?Sized> {
-    link: Link,
+    link: RegionLink,
     index: u32,
     kind: PhantomData<fn() -> Box<T>>,
 }
 
-/// How a handle holds the region of its value.
+/// A handle's reference to the region of its value.
 #[derive(Clone)]
-pub(crate) enum Link {
-    /// Outside it.
-    Owner(Arc<Region>),
-    /// In the state of a value of the same region.
-    Inside(Weak<Region>),
+pub(crate) enum RegionLink {
+    /// Owns the region: a handle outside of it.
+    Owner(Arc<ValueRegion>),
+    /// Does not own the region: a handle in the state of one of the region's values.
+    Inside(Weak<ValueRegion>),
 }
 
-impl Link {
-    pub(crate) fn region(&self) -> Option<Arc<Region>> {
+impl RegionLink {
+    pub(crate) fn region(&self) -> Option<Arc<ValueRegion>> {
         match self {
-            Link::Owner(region) => Some(Arc::clone(region)),
-            Link::Inside(region) => region.upgrade(),
+            RegionLink::Owner(region) => Some(Arc::clone(region)),
+            RegionLink::Inside(region) => region.upgrade(),
         }
     }
 
-    fn address(&self) -> *const Region {
+    fn address(&self) -> *const ValueRegion {
         match self {
-            Link::Owner(region) => Arc::as_ptr(region),
-            Link::Inside(region) => region.as_ptr(),
+            RegionLink::Owner(region) => Arc::as_ptr(region),
+            RegionLink::Inside(region) => region.as_ptr(),
         }
     }
 }
 
 impl<T: ?Sized> ValueRef<T> {
-    pub(crate) fn from_parts(link: Link, index: u32) -> Self {
+    pub(crate) fn from_parts(link: RegionLink, index: u32) -> Self {
         ValueRef { link, index, kind: PhantomData }
     }
 
-    pub(crate) fn region(&self) -> Option<Arc<Region>> {
+    pub(crate) fn region(&self) -> Option<Arc<ValueRegion>> {
         self.link.region()
     }
 
@@ -102,30 +105,31 @@ impl<T: ?Sized> ValueRef<T> {
         self.index
     }
 
-    /// What its type is; `None` for one that was announced to a [`ValueGraph`] and not defined.
+    /// Returns the description of the value's type; `None` for a value declared in a [`ValueGraph`]
+    /// and not defined.
     pub(crate) fn info(&self) -> Option<&'static ValueInfo> {
         self.region().and_then(|region| region.info(self.index))
     }
 
-    /// The repository id of the value's own type, "" for a value whose graph is gone.
+    /// Returns the repository id of the value's own type, or "" for a value whose graph is gone.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.info().map_or("", ValueInfo::repository_id)
     }
 
-    /// Whether the value's type is, inherits from or supports `repository_id`.
+    /// Returns true if the value's type is, inherits from or supports `repository_id`.
     #[must_use]
     pub fn is_a(&self, repository_id: &str) -> bool {
         self.info().is_some_and(|info| info.is_a(repository_id))
     }
 
-    /// The same value as one of the type `U`, if it is one.
+    /// Returns the value as one of the type `U`, if it is one.
     #[must_use]
     pub fn narrow<U: ValueKind + ?Sized>(&self) -> Option<ValueRef<U>> {
         self.is_a(U::REPOSITORY_ID).then(|| self.cast())
     }
 
-    /// The same value as one of a type that `T` inherits from.
+    /// Returns the value as one of a type that `T` inherits from.
     #[must_use]
     pub fn widen<U: ?Sized>(&self) -> ValueRef<U>
     where
@@ -139,8 +143,9 @@ impl<T: ?Sized> ValueRef<T> {
         ValueRef::from_parts(link, index)
     }
 
-    /// What runs the operations of the value: `circle.implementation::<dyn Shape>()`. `None` for a value that is state alone,
-    /// because no factory with an implementation was registered where it came in.
+    /// Returns the object that runs the value's operations: `circle.implementation::<dyn Shape>()`.
+    /// `None` for a state alone, when no factory with an implementation was registered at its
+    /// receipt.
     #[must_use]
     pub fn implementation<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
@@ -150,59 +155,60 @@ impl<T: ?Sized> ValueRef<T> {
 }
 
 impl<T: ValueType> ValueRef<T> {
-    /// A value with this state.
+    /// Creates a value with this state.
     #[must_use]
     pub fn new(state: T) -> Self {
-        Self::from_parts(Link::Owner(Region::of(T::description(), Box::new(state))), 0)
+        Self::from_parts(RegionLink::Owner(ValueRegion::of(T::description(), Box::new(state))), 0)
     }
 
-    /// The state of the value; of a value that has an implementation, its state at this moment.
+    /// Returns the value's state. For a value with an implementation, a snapshot of it.
     ///
     /// # Panics
-    /// Where [`try_get`](Self::try_get) has no answer.
+    /// If [`try_get`](Self::try_get) returns `None`.
     #[must_use]
-    pub fn get(&self) -> State<T> {
+    pub fn get(&self) -> ValueState<T> {
         self.try_get().expect("a value of a graph is read when it is defined and before the graph is gone")
     }
 
-    /// The same, or `None` for a value without a state yet: one announced to a [`ValueGraph`] and not defined, or one that custom
-    /// code reads within which it is itself being read; and for one whose graph is gone.
+    /// Returns the value's state like [`get`](Self::get); `None` for a value without one. Such a
+    /// value is declared in a [`ValueGraph`] and not defined, or still being read by custom code,
+    /// or its graph is gone.
     #[must_use]
-    pub fn try_get(&self) -> Option<State<T>> {
+    pub fn try_get(&self) -> Option<ValueState<T>> {
         let region = self.region()?;
         let place = match region.get(self.index)?.snapshot() {
-            Some(snapshot) => Place::Own(snapshot),
-            None => Place::Region(region, self.index),
+            Some(snapshot) => StateSource::Snapshot(snapshot),
+            None => StateSource::Region(region, self.index),
         };
-        // A handle of this type is made only for a value that has such a part.
-        place.part(TypeId::of::<T>())?.is::<T>().then_some(State { place, kind: PhantomData })
+        // A handle of this type exists only for a value that has such a part.
+        place.part(TypeId::of::<T>())?.is::<T>().then_some(ValueState { place, kind: PhantomData })
     }
 }
 
-/// A value of any type.
+/// A handle to a value of any type.
 pub type AnyValueRef = ValueRef<ValueBase>;
 
-/// The state of a [`ValueRef`], for as long as it is looked at.
-pub struct State<T> {
-    place: Place,
+/// The state of a [`ValueRef`], kept alive while it is read.
+pub struct ValueState<T> {
+    place: StateSource,
     kind: PhantomData<fn() -> T>,
 }
 
-enum Place {
-    Region(Arc<Region>, u32),
-    Own(Box<dyn ValueObject>),
+enum StateSource {
+    Region(Arc<ValueRegion>, u32),
+    Snapshot(Box<dyn ValueObject>),
 }
 
-impl Place {
+impl StateSource {
     fn part(&self, wanted: TypeId) -> Option<&dyn std::any::Any> {
         match self {
-            Place::Region(region, index) => region.get(*index)?.part(wanted),
-            Place::Own(object) => object.part(wanted),
+            StateSource::Region(region, index) => region.get(*index)?.part(wanted),
+            StateSource::Snapshot(object) => object.part(wanted),
         }
     }
 }
 
-impl<T: 'static> Deref for State<T> {
+impl<T: 'static> Deref for ValueState<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -211,28 +217,28 @@ impl<T: 'static> Deref for State<T> {
     }
 }
 
-impl<T: fmt::Debug + 'static> fmt::Debug for State<T> {
+impl<T: fmt::Debug + 'static> fmt::Debug for ValueState<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-/// A handle taken out of the state of a value owns it too.
+/// A clone of a handle in the state of a value owns the region.
 impl<T: ?Sized> Clone for ValueRef<T> {
     fn clone(&self) -> Self {
         let link = match &self.link {
-            Link::Inside(region) => match region.upgrade() {
-                // While its values are made, references between them stay such.
-                Some(region) if !region.is_open() => Link::Owner(region),
-                _ => Link::Inside(Weak::clone(region)),
+            RegionLink::Inside(region) => match region.upgrade() {
+                // While values are being created, references between them do not own the region.
+                Some(region) if !region.is_open() => RegionLink::Owner(region),
+                _ => RegionLink::Inside(Weak::clone(region)),
             },
-            Link::Owner(region) => Link::Owner(Arc::clone(region)),
+            RegionLink::Owner(region) => RegionLink::Owner(Arc::clone(region)),
         };
         Self::from_parts(link, self.index)
     }
 }
 
-/// Whether both are the same value.
+/// Compares identity: both handles are to one value.
 impl<T: ?Sized, U: ?Sized> PartialEq<ValueRef<U>> for ValueRef<T> {
     fn eq(&self, other: &ValueRef<U>) -> bool {
         std::ptr::eq(self.link.address(), other.link.address()) && self.index == other.index
@@ -247,7 +253,7 @@ impl<T: ?Sized> Hash for ValueRef<T> {
     }
 }
 
-/// The type and the identity, not the state: values may lead in circles.
+/// Shows type and identity, not the state, because values may form cycles.
 impl<T: ?Sized> fmt::Debug for ValueRef<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ValueRef({} at {:p}.{})", self.repository_id(), self.link.address(), self.index)

@@ -1,4 +1,4 @@
-//! What a value is to the ORB. Generated code implements these.
+//! The traits of values, which generated code implements.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -6,18 +6,18 @@ use std::marker::PhantomData;
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-use super::region::Region;
-use super::{Link, ValueRef};
+use super::region::ValueRegion;
+use super::{RegionLink, ValueRef};
 
-/// Any value type, which IDL calls `ValueBase`: `ValueRef<ValueBase>`.
+/// The base of all value types, `ValueBase` in IDL, as in `ValueRef<ValueBase>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueBase {}
 
-/// A type of values, concrete or abstract.
+/// A value type, concrete or abstract.
 pub trait ValueKind: 'static {
-    /// Its repository id.
+    /// Repository id of the type.
     const REPOSITORY_ID: &'static str;
-    /// How values of just this type are read; `None` for an abstract one.
+    /// Description of values of exactly this type; `None` for an abstract type.
     const INFO: Option<&'static ValueInfo>;
 }
 
@@ -28,43 +28,45 @@ impl ValueKind for ValueBase {
 
 /// A concrete value type: a structure with the state.
 pub trait ValueType: ValueKind + ValueObject + Clone + Sized {
-    /// Writes the state, that of the base first.
+    /// Writes the state, the base's part first.
     ///
     /// # Errors
-    /// Those of its members.
+    /// Errors of the members.
     fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError>;
 
     /// Reads the state.
     ///
     /// # Errors
-    /// Those of its members.
+    /// Errors of the members.
     fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError>;
 
-    /// What the ORB knows of the type.
+    /// Returns the ORB's description of the type.
     #[doc(hidden)]
     fn description() -> &'static ValueInfo {
         const { Self::INFO.expect("a concrete value type has its description") }
     }
 }
 
-/// For types of values of which the one inherits from the other, or supports it.
+/// Implemented by value types that inherit from or support `Base`.
 pub trait Inherits<Base: ?Sized> {}
 
 impl<T: ?Sized> Inherits<ValueBase> for T {}
 
-/// How values of one concrete type are told, written and read. A static of generated code.
+/// The description of a concrete value type: how it is identified, written and read. A static of
+/// generated code.
 #[derive(Debug)]
 pub struct ValueInfo {
-    /// All that the type is, beginning with itself and the types to which it can be truncated.
+    /// Repository ids of the type and its bases. The type's own comes first, then those to which it
+    /// can be truncated.
     pub ids: &'static [&'static str],
-    /// To how many types it can be truncated.
+    /// Number of types to which it can be truncated.
     pub truncatable: usize,
-    /// Whether its state is written by code of the user, and so in chunks.
+    /// True if code of the user writes the state, which is then encoded in chunks.
     pub custom: bool,
-    /// Its TypeCode.
+    /// Returns the type's TypeCode.
     #[cfg(feature = "any")]
     pub type_code: fn() -> crate::TypeCode,
-    /// There are no TypeCodes.
+    /// Placeholder: without the feature there are no TypeCodes.
     #[cfg(not(feature = "any"))]
     pub type_code: (),
     /// Reads a state.
@@ -81,53 +83,54 @@ impl ValueInfo {
     }
 }
 
-/// What stands behind a [`ValueRef`]: a state, or an implementation that has one.
+/// The object behind a [`ValueRef`]: a state, or an implementation that has one.
 pub trait ValueObject: Any + fmt::Debug + Send + Sync {
-    /// Its type.
+    /// Returns the description of the value's type.
     fn info(&self) -> &'static ValueInfo;
 
     /// Writes the state.
     ///
     /// # Errors
-    /// Those of its members.
+    /// Errors of the members.
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError>;
 
-    /// The state as the type asked for: itself, or the part that is its base.
+    /// Returns the state as the type `wanted`: the state itself, or its base part.
     fn part(&self, wanted: TypeId) -> Option<&dyn Any>;
 
-    /// The state at this moment, of an implementation.
+    /// Returns a copy of an implementation's present state; `None` for a state alone.
     fn snapshot(&self) -> Option<Box<dyn ValueObject>> {
         None
     }
 
-    /// If `slot` is an `Option<Arc<dyn I>>` of something that the implementation is, puts it there.
+    /// Stores itself in `slot` if that is an `Option<Arc<dyn I>>` of a trait that the
+    /// implementation has.
     fn cast(&self, slot: &mut dyn Any) {
         let _ = slot;
     }
 }
 
-/// An implementation of the value type `T`: what generated code makes of an implementor of its operations, for
-/// [`value`](Implementation::value) or a value factory.
+/// An implementation of the value type `T`. Generated code makes it from an implementor of the
+/// type's operations, for [`value`](Implementation::value) or a value factory.
 pub struct Implementation<T> {
     pub(crate) object: Box<dyn ValueObject>,
     kind: PhantomData<fn() -> T>,
 }
 
 impl<T: ValueType> Implementation<T> {
-    /// For generated code.
+    /// For generated code: wraps an implementor.
     #[doc(hidden)]
     pub fn new(object: impl ValueObject) -> Self {
         Implementation { object: Box::new(object), kind: PhantomData }
     }
 
-    /// A value whose operations it runs.
+    /// Creates a value whose operations this implementation runs.
     #[must_use]
     pub fn value(self) -> ValueRef<T> {
-        ValueRef::from_parts(Link::Owner(Region::of(T::description(), self.object)), 0)
+        ValueRef::from_parts(RegionLink::Owner(ValueRegion::of(T::description(), self.object)), 0)
     }
 }
 
-/// A state alone, without operations.
+/// Wraps a state alone, without operations.
 impl<T: ValueType> From<T> for Implementation<T> {
     fn from(state: T) -> Self {
         Implementation::new(state)

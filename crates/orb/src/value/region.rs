@@ -1,7 +1,8 @@
-//! Values that are freed together: those of one message, or of one graph.
+//! Regions: values that are freed together, those of one message or graph.
 //!
-//! Slots are filled once and never move, so what is in them is borrowed without a lock. They come in blocks that double in size,
-//! and one slot stands by itself, because most regions hold one value.
+//! Slots are written once and never move, so their contents are borrowed without a lock. They are
+//! allocated in blocks of doubling size. The first slot is stored inline, because most regions hold
+//! one value.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,38 +10,42 @@ use std::sync::{Arc, OnceLock};
 
 use super::object::{ValueInfo, ValueObject};
 
-/// Blocks of 1, 2, 4, ... slots: more values than a message can hold.
+/// Number of blocks, of 1, 2, 4, ... slots: more values than a message can hold.
 const BLOCKS: usize = 31;
 
 #[derive(Default)]
-struct Slot {
+struct ValueSlot {
     info: OnceLock<&'static ValueInfo>,
     object: OnceLock<Box<dyn ValueObject>>,
 }
 
-type Block = OnceLock<Box<[Slot]>>;
+type SlotBlock = OnceLock<Box<[ValueSlot]>>;
 
-/// The region.
-pub(crate) struct Region {
-    first: Slot,
-    further: OnceLock<Box<[Block; BLOCKS]>>,
+/// The values of one message or graph.
+pub(crate) struct ValueRegion {
+    first: ValueSlot,
+    further: OnceLock<Box<[SlotBlock; BLOCKS]>>,
     used: AtomicU32,
-    /// Whether values are still made, so that a clone of a reference to one of them may become part of another.
+    /// True while values are being created, so that a clone of a reference may become part of
+    /// another value. Stored with Release, loaded with Acquire.
     open: AtomicBool,
 }
 
-impl Region {
-    /// A region whose values are to come.
-    pub(crate) fn open() -> Arc<Region> {
+impl ValueRegion {
+    /// Size of a slot in bytes.
+    pub(crate) const SLOT_SIZE: usize = size_of::<ValueSlot>();
+
+    /// Creates an empty region for values yet to come.
+    pub(crate) fn open() -> Arc<ValueRegion> {
         let (used, open) = (AtomicU32::new(0), AtomicBool::new(true));
-        Arc::new(Region { first: Slot::default(), further: OnceLock::new(), used, open })
+        Arc::new(ValueRegion { first: ValueSlot::default(), further: OnceLock::new(), used, open })
     }
 
-    /// The region of one value.
-    pub(crate) fn of(info: &'static ValueInfo, object: Box<dyn ValueObject>) -> Arc<Region> {
-        let first = Slot { info: OnceLock::from(info), object: OnceLock::from(object) };
+    /// Creates the region of a single value.
+    pub(crate) fn of(info: &'static ValueInfo, object: Box<dyn ValueObject>) -> Arc<ValueRegion> {
+        let first = ValueSlot { info: OnceLock::from(info), object: OnceLock::from(object) };
         let (used, open) = (AtomicU32::new(1), AtomicBool::new(false));
-        Arc::new(Region { first, further: OnceLock::new(), used, open })
+        Arc::new(ValueRegion { first, further: OnceLock::new(), used, open })
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -51,19 +56,19 @@ impl Region {
         self.open.store(open, Ordering::Release);
     }
 
-    /// The index of a value that is to come.
-    pub(crate) fn announce(&self) -> u32 {
+    /// Reserves the index of a value that is defined later.
+    pub(crate) fn declare(&self) -> u32 {
         self.used.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is known of a value before it is read.
+    /// Sets the type of a value before the value is read.
     pub(crate) fn set_info(&self, index: u32, info: &'static ValueInfo) {
         if let Some(slot) = self.slot(index, true) {
             let _ = slot.info.set(info);
         }
     }
 
-    /// Puts a value in its slot; false if there is one.
+    /// Stores a value in its slot. Returns false if the slot has one.
     pub(crate) fn define(&self, index: u32, info: &'static ValueInfo, object: Box<dyn ValueObject>) -> bool {
         let Some(slot) = self.slot(index, true) else { return false };
         let _ = slot.info.set(info);
@@ -78,7 +83,7 @@ impl Region {
         self.slot(index, false)?.object.get().map(|object| &**object)
     }
 
-    fn slot(&self, index: u32, make: bool) -> Option<&Slot> {
+    fn slot(&self, index: u32, make: bool) -> Option<&ValueSlot> {
         if index == 0 {
             return Some(&self.first);
         }
@@ -87,13 +92,13 @@ impl Region {
             return self.further.get()?.get(block)?.get()?.get(offset);
         }
         let blocks = self.further.get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
-        let slots = || (0..1usize << block).map(|_| Slot::default()).collect();
+        let slots = || (0..1usize << block).map(|_| ValueSlot::default()).collect();
         blocks.get(block)?.get_or_init(slots).get(offset)
     }
 }
 
-impl fmt::Debug for Region {
+impl fmt::Debug for ValueRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Region of {} values", self.used.load(Ordering::Relaxed))
+        write!(f, "ValueRegion of {} values", self.used.load(Ordering::Relaxed))
     }
 }

@@ -1,18 +1,18 @@
-//! Values in and out of an `any`.
+//! Values in an `any`.
 
 use corelane_wire::typecode::description;
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::ValueRef;
+use super::abstract_interface::{Abstract, read_abstract, write_abstract};
 use super::codec::{read_value, write_value};
-use super::either::{Abstract, read_abstract, write_abstract};
 use super::object::{ValueBase, ValueKind};
 use crate::any::{Kind, TypeCode, Typed};
 use crate::object::{Reference, read_reference, write_reference};
 
-/// A type of values, or an abstract interface, that has a TypeCode. Generated code implements it.
+/// A value type or abstract interface that has a TypeCode. Generated code implements it.
 pub trait TypedValue: 'static {
-    /// The TypeCode.
+    /// Returns the TypeCode.
     fn value_type() -> TypeCode;
 }
 
@@ -26,24 +26,25 @@ fn is_value(type_code: &TypeCode) -> bool {
     matches!(type_code.kind(), Kind::Value | Kind::ValueBox | Kind::Event)
 }
 
-/// Null is `None`. An `Option<ValueRef<T>>` stands for the type `T` and those that inherit state from it, where `T` is abstract or
-/// [`ValueBase`] for every value type. What goes in has the TypeCode of the value's own type.
+/// Null is `None`. `Option<ValueRef<T>>` represents the type `T` and types that inherit state from
+/// it. If `T` is abstract or [`ValueBase`], it represents every value type. An inserted value has
+/// the TypeCode of its own type.
 impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     fn type_code() -> TypeCode {
         T::value_type()
     }
 
-    fn type_code_of(&self) -> TypeCode {
+    fn dynamic_type_code(&self) -> TypeCode {
         let info = self.as_ref().and_then(ValueRef::info);
         info.map_or_else(T::value_type, |info| (info.type_code)())
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
+    fn matches_type(type_code: &TypeCode) -> bool {
         let resolved = type_code.resolved();
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
-        // Of a hostile TypeCode the bases may go on for ever.
+        // The chain of bases in a hostile TypeCode may be endless, so it is cut.
         let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.resolved()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())
@@ -58,22 +59,22 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     }
 }
 
-/// Nil is `None`. An object goes in with the TypeCode of the interface, a value with that of its own type. What comes out may have had
-/// the type of a value, of an object (as JacORB puts one in) or of the interface: which objects and values have it their TypeCodes do
-/// not tell.
+/// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with that of
+/// its own type. An extracted `any` may have the type of a value, of an object (as JacORB inserts
+/// one) or of the interface. TypeCodes do not tell which objects and values have the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()
     }
 
-    fn type_code_of(&self) -> TypeCode {
+    fn dynamic_type_code(&self) -> TypeCode {
         match self {
             Some(Abstract::Value(value)) => value.info().map_or_else(I::value_type, |info| (info.type_code)()),
             _ => I::value_type(),
         }
     }
 
-    fn stands_for(type_code: &TypeCode) -> bool {
+    fn matches_type(type_code: &TypeCode) -> bool {
         let resolved = type_code.resolved();
         is_value(&resolved) || resolved.kind() == Kind::ObjRef || type_code.equivalent(&I::value_type())
     }
@@ -88,7 +89,7 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
                 e.write_null_value();
                 Ok(())
             }
-            (kind, _) if kind == Kind::ObjRef || is_value(&resolved) => Err(CdrError::NotOfType),
+            (kind, _) if kind == Kind::ObjRef || is_value(&resolved) => Err(CdrError::TypeMismatch),
             (_, either) => write_abstract(e, either.as_ref()),
         }
     }

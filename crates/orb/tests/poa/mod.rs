@@ -12,7 +12,7 @@ use corelane::poa::{
     ServantRetention,
 };
 use corelane::{
-    Cast, Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
+    Completion, Dispatch, InterfaceQuery, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
     SystemExceptionKind as Kind,
 };
 
@@ -47,8 +47,8 @@ impl Skeleton for ValueSkeleton {
         }
     }
 
-    fn cast<'s>(&'s self, cast: &mut Cast<'s>) {
-        cast.offer::<_, dyn Value>(&self.0, |this| this, |this| this);
+    fn query_interface<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
+        cast.provide::<_, dyn Value>(&self.0, |this| this, |this| this);
     }
 }
 
@@ -103,7 +103,7 @@ impl World {
     }
 
     pub(crate) fn with_threads(threads: usize) -> Self {
-        let pool = PoolConfig { dispatch: Dispatch::LeaderFollowers { threads }, ..PoolConfig::default() };
+        let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads });
         let build = |builder: corelane::OrbBuilder| builder.call_timeout(Duration::from_secs(10)).build().unwrap();
         let server = build(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
         let root = server.root_poa();
@@ -127,7 +127,7 @@ impl World {
     /// No servant, servant manager or adapter activator has panicked: assertions there fail the test here.
     #[track_caller]
     pub(crate) fn no_panics(&self) {
-        assert_eq!(self.server.event_counts().panics, 0);
+        assert_eq!(self.server.event_counts().servants_panicked, 0);
     }
 
     /// A child of the root with the root's manager.

@@ -1,47 +1,69 @@
-//! The decoder: values out of the octets of one message, borrowed where possible.
+//! The decoder: reads values from one message, borrowed where possible.
 
-mod pieces;
+mod fragments;
 
 use std::any::Any;
 
 use super::valuetype::Chunks;
-use super::{BORROW_THRESHOLD, CdrError, Endian, Octets, Primitive, Scratch, ValueSpace, truncated};
+use super::{BORROW_THRESHOLD, CdrError, Endian, Meter, Octets, Primitive, Scratch, ValueSpace, truncated};
+use super::{PathRecorder, PathStep, ValuePath};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 use crate::limits::Limits;
-use pieces::More;
+use fragments::FragmentMap;
+
+/// The number of bytes that an allocator adds to a block, or rounds it up by.
+const BLOCK: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 
-/// Reads CDR from one whole message or encapsulation, whose octet 0 is the alignment origin.
+/// Reads CDR from one whole message or encapsulation, whose first byte is the alignment origin.
 ///
-/// What is read borrows from the message for `'m`, or from the [`Scratch`] where octets have to be converted. A clone
-/// reads on from the same place, independently.
+/// Results borrow from the message for `'m`, or from the [`Scratch`] if they need conversion. A
+/// clone continues from the same position, independently.
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
-    /// The end of `bytes` that is not read yet. Kept beside it, so that a primitive costs one comparison.
+    /// The unread end of `bytes`. Kept as a slice so that reading a primitive costs one comparison.
     rest: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,
     owner: Option<&'m Octets>,
     env: Option<&'m (dyn Any + Sync)>,
     values: Option<&'m ValueSpace>,
+    meter: Option<&'m Meter<'m>>,
     chunks: Chunks<'m>,
-    /// What follows behind `bytes`, if a GIOP 1.1 message was put together from fragments.
-    more: More<'m>,
-    /// What the elements of sequences take in memory so far.
-    memory: usize,
+    /// The fragments after `bytes`, if a GIOP 1.1 message was assembled from fragments.
+    fragments: FragmentMap<'m>,
+    /// Memory in bytes that was made of the message so far; used only without a meter.
+    charged: usize,
     depth: u32,
     endian: Endian,
-    foreign: bool,
+    swap_bytes: bool,
     from_server: bool,
     version: Version,
     code_sets: CodeSets,
 }
 
+/// Keeps the path in the [`ValueSpace`]; without one there is no path.
+impl PathRecorder for Decoder<'_> {
+    #[cold]
+    #[inline(never)]
+    fn record_step(&mut self, step: PathStep) {
+        if let Some(values) = self.values {
+            values.record_step(step, self.rest.as_ptr().addr());
+        }
+    }
+
+    #[cold]
+    fn value_path(&self) -> Option<ValuePath> {
+        self.values?.value_path()
+    }
+}
+
 impl<'m> Decoder<'m> {
-    /// A decoder at octet 0, for GIOP 1.2, the default limits and the code sets that hold without negotiation.
+    /// Creates a decoder at the first byte, for GIOP 1.2, the default limits and the code sets that
+    /// apply without negotiation.
     #[must_use]
     #[inline]
     pub fn new(bytes: &'m [u8], endian: Endian) -> Decoder<'m> {
@@ -53,19 +75,20 @@ impl<'m> Decoder<'m> {
             owner: None,
             env: None,
             values: None,
+            meter: None,
             chunks: Chunks::NONE,
-            more: More { octets: &[], breaks: &[] },
-            memory: 0,
+            fragments: FragmentMap { message: &[], starts: &[] },
+            charged: 0,
             depth: 0,
             endian,
-            foreign: endian.is_foreign(),
+            swap_bytes: endian.needs_swap(),
             from_server: false,
             version: Version::GIOP_1_2,
             code_sets: CodeSets::DEFAULT,
         }
     }
 
-    /// A decoder of an encapsulation: its first octet is the byte order.
+    /// Creates a decoder of an encapsulation, whose first octet is the byte order.
     ///
     /// # Errors
     /// [`CdrError::EmptyEncapsulation`].
@@ -74,8 +97,8 @@ impl<'m> Decoder<'m> {
         Ok(Decoder::new(bytes, Endian::from_flag(*order)).at(1))
     }
 
-    /// Goes to a position: octets from the alignment origin. Past the end is the end. Comes before
-    /// [`with_breaks`](Decoder::with_breaks).
+    /// Moves to a position in bytes from the alignment origin; past the end, to the end. Call it
+    /// before [`with_fragment_starts`](Decoder::with_fragment_starts).
     #[must_use]
     #[inline]
     pub fn at(mut self, position: usize) -> Decoder<'m> {
@@ -83,7 +106,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// The GIOP version whose rules wide characters follow.
+    /// Sets the GIOP version, which determines the form of wide characters.
     #[must_use]
     #[inline]
     pub fn with_version(mut self, version: Version) -> Decoder<'m> {
@@ -91,7 +114,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// The transmission code sets of the connection.
+    /// Sets the transmission code sets of the connection.
     #[must_use]
     #[inline]
     pub fn with_code_sets(mut self, code_sets: CodeSets) -> Decoder<'m> {
@@ -99,7 +122,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// The bounds on what is read.
+    /// Sets the bounds on what is read.
     #[must_use]
     #[inline]
     pub fn with_limits(mut self, limits: &'m Limits) -> Decoder<'m> {
@@ -107,7 +130,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// The arena for what has to be converted.
+    /// Sets the arena for converted data.
     #[must_use]
     #[inline]
     pub fn with_scratch(mut self, scratch: &'m Scratch) -> Decoder<'m> {
@@ -115,7 +138,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// The owner of the message's octets: large octet sequences are then read as parts of it, without a copy.
+    /// Sets the owner of the message's bytes. Large octet sequences are then shared parts of it
+    /// instead of copies.
     #[must_use]
     #[inline]
     pub fn with_owner(mut self, owner: &'m Octets) -> Decoder<'m> {
@@ -123,7 +147,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Something that whoever decodes wants to find again: the ORB that a reference read here belongs to.
+    /// Sets a value that decoding code can look up: the ORB to which a decoded reference belongs.
     #[must_use]
     #[inline]
     pub fn with_env(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
@@ -131,7 +155,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// What the values (IDL `valuetype`) of the message share; without it none can be read.
+    /// Sets the state that the values (IDL `valuetype`) of the message share; without it no value
+    /// can be read.
     #[must_use]
     #[inline]
     pub fn with_values(mut self, values: &'m ValueSpace) -> Decoder<'m> {
@@ -139,7 +164,16 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Whether a server wrote this (a reply); a client by default.
+    /// Sets the meter of the memory that is made of the message. Without one, each decoder counts
+    /// its own.
+    #[must_use]
+    #[inline]
+    pub fn with_meter(mut self, meter: &'m Meter<'m>) -> Decoder<'m> {
+        self.meter = Some(meter);
+        self
+    }
+
+    /// Sets whether a server wrote the message (a reply); the default is a client.
     #[must_use]
     #[inline]
     pub fn with_from_server(mut self, from_server: bool) -> Decoder<'m> {
@@ -147,12 +181,13 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Where values can be read at all: not in fragments, whose positions differ from those that the sender counted.
+    /// Returns the space of values, if values can be read. They cannot in GIOP 1.1 fragments, whose
+    /// positions differ from those that the sender counted.
     pub(super) fn value_space(&self) -> Option<&'m ValueSpace> {
-        self.values.filter(|_| self.more.breaks.is_empty())
+        self.values.filter(|_| self.fragments.starts.is_empty())
     }
 
-    /// What the values of the message share.
+    /// Returns the state that the values of the message share.
     #[must_use]
     pub fn values(&self) -> Option<&'m ValueSpace> {
         self.values
@@ -166,76 +201,76 @@ impl<'m> Decoder<'m> {
         &mut self.chunks
     }
 
-    /// Looks at a part of `octets`, which begin where the message does.
-    pub(super) fn see(&mut self, octets: &'m [u8], from: usize, to: usize) {
+    /// Restricts the decoder to a range of `octets`, which begin where the message does.
+    pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
         self.bytes = octets.get(..to).unwrap_or_default();
         self.rest = octets.get(from..to).unwrap_or_default();
     }
 
-    /// What [`with_env`](Decoder::with_env) gave.
+    /// Returns the value that [`with_env`](Decoder::with_env) set.
     #[must_use]
     pub fn env(&self) -> Option<&'m (dyn Any + Sync)> {
         self.env
     }
 
-    /// The order of numbers.
+    /// Returns the byte order.
     #[must_use]
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// The GIOP version.
+    /// Returns the GIOP version.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The transmission code sets.
+    /// Returns the transmission code sets.
     #[must_use]
     #[inline]
     pub fn code_sets(&self) -> CodeSets {
         self.code_sets
     }
 
-    /// The bounds.
+    /// Returns the bounds on what is read.
     #[must_use]
     pub fn limits(&self) -> &'m Limits {
         self.limits
     }
 
-    /// The arena.
+    /// Returns the arena for converted data.
     #[must_use]
     pub fn scratch(&self) -> Option<&'m Scratch> {
         self.scratch
     }
 
-    /// Whether a server wrote this.
+    /// Returns true if a server wrote the message.
     #[must_use]
     pub fn from_server(&self) -> bool {
         self.from_server
     }
 
-    /// Octets from the alignment origin.
+    /// Returns the position in bytes from the alignment origin.
     #[must_use]
     #[inline]
     pub fn position(&self) -> usize {
         self.bytes.len() - self.rest.len()
     }
 
-    /// Octets that are not read yet.
+    /// Returns the number of unread bytes, in later fragments and chunks too.
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> usize {
         self.total_remaining()
     }
 
-    /// The octets that are not read yet.
+    /// Returns the unread bytes of this fragment or chunk.
     #[must_use]
     pub fn rest(&self) -> &'m [u8] {
         self.rest
     }
 
-    /// All octets, from the alignment origin.
+    /// Returns the bytes that this decoder reads, from the alignment origin.
     #[must_use]
     pub fn bytes(&self) -> &'m [u8] {
         self.bytes
@@ -253,15 +288,15 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn align(&mut self, alignment: usize) -> Result<(), CdrError> {
         debug_assert!(matches!(alignment, 1 | 2 | 4 | 8));
-        if !self.more.breaks.is_empty() && self.gap(alignment) >= self.rest.len() {
-            self.go_to(self.place() + self.rest.len());
+        if !self.fragments.starts.is_empty() && self.gap(alignment) >= self.rest.len() {
+            self.seek_in_message(self.message_position() + self.rest.len());
         } else if self.chunks.level > 0 && self.rest.is_empty() {
             self.open_chunk()?;
         }
         self.skip(self.gap(alignment))
     }
 
-    /// Skips octets.
+    /// Skips bytes.
     ///
     /// # Errors
     /// [`CdrError::Truncated`].
@@ -274,7 +309,7 @@ impl<'m> Decoder<'m> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
         let gap = self.gap(N);
         if self.rest.len() < gap + N {
-            let (octets, next) = self.clone().take_from_next()?;
+            let (octets, next) = self.clone().take_across()?;
             *self = next;
             return Ok(octets);
         }
@@ -288,7 +323,7 @@ impl<'m> Decoder<'m> {
     /// Reads an octet.
     ///
     /// # Errors
-    /// [`CdrError::Truncated`], as every read of a primitive.
+    /// [`CdrError::Truncated`], as for every primitive.
     #[inline]
     pub fn read_u8(&mut self) -> Result<u8, CdrError> {
         let [octet] = self.take()?;
@@ -304,7 +339,7 @@ impl<'m> Decoder<'m> {
         self.read_u8().map(u8::cast_signed)
     }
 
-    /// Reads a boolean: any octet but 0 is true.
+    /// Reads a boolean: every octet other than 0 is true.
     ///
     /// # Errors
     /// [`CdrError::Truncated`].
@@ -320,7 +355,7 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn read_u16(&mut self) -> Result<u16, CdrError> {
         let value = u16::from_ne_bytes(self.take()?);
-        Ok(if self.foreign { value.swap_bytes() } else { value })
+        Ok(if self.swap_bytes { value.swap_bytes() } else { value })
     }
 
     /// Reads a short.
@@ -339,7 +374,7 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn read_u32(&mut self) -> Result<u32, CdrError> {
         let value = u32::from_ne_bytes(self.take()?);
-        Ok(if self.foreign { value.swap_bytes() } else { value })
+        Ok(if self.swap_bytes { value.swap_bytes() } else { value })
     }
 
     /// Reads a long.
@@ -358,7 +393,7 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn read_u64(&mut self) -> Result<u64, CdrError> {
         let value = u64::from_ne_bytes(self.take()?);
-        Ok(if self.foreign { value.swap_bytes() } else { value })
+        Ok(if self.swap_bytes { value.swap_bytes() } else { value })
     }
 
     /// Reads a long long.
@@ -388,7 +423,7 @@ impl<'m> Decoder<'m> {
         self.read_u64().map(f64::from_bits)
     }
 
-    /// Reads a long double: an IEEE quad with its most significant octet first.
+    /// Reads a long double: an IEEE quad, returned with its most significant byte first.
     ///
     /// # Errors
     /// [`CdrError::Truncated`].
@@ -401,17 +436,17 @@ impl<'m> Decoder<'m> {
         Ok(quad)
     }
 
-    /// Reads an enum of `members` members: the position of one.
+    /// Reads an enum of `members` members and returns the position of its member.
     ///
     /// # Errors
-    /// [`CdrError::EnumRange`], [`CdrError::Truncated`].
+    /// [`CdrError::EnumOutOfRange`], [`CdrError::Truncated`].
     #[inline]
     pub fn read_enum(&mut self, members: u32) -> Result<u32, CdrError> {
         let position = self.read_u32()?;
-        if position < members { Ok(position) } else { Err(CdrError::EnumRange) }
+        if position < members { Ok(position) } else { Err(CdrError::EnumOutOfRange) }
     }
 
-    /// Reads `len` octets as they are.
+    /// Reads `len` octets unchanged.
     ///
     /// # Errors
     /// [`CdrError::Truncated`].
@@ -423,7 +458,7 @@ impl<'m> Decoder<'m> {
                 Ok(octets)
             }
             None => {
-                let (octets, next) = self.clone().raw_from_next(len)?;
+                let (octets, next) = self.clone().read_raw_across(len)?;
                 *self = next;
                 Ok(octets)
             }
@@ -441,28 +476,29 @@ impl<'m> Decoder<'m> {
         Ok(octets)
     }
 
-    /// Reads the count of a sequence whose elements have at least `min_element_size` octets each: a count that the rest
-    /// of the message cannot hold is refused here, before anything is allocated for it. Elements without octets, with 0, count as
-    /// memory instead ([`Limits::sequence_memory`]), 64 octets each.
+    /// Reads the count of a sequence whose elements have at least `min_element_size` bytes each. A
+    /// count that the rest of the message cannot hold is refused before anything is allocated for
+    /// it. Elements of size 0 are charged as 64 bytes of memory each instead
+    /// ([`Limits::max_decoded_bytes`]).
     ///
     /// # Errors
-    /// [`CdrError::CountOverRest`], [`CdrError::OverLimit`], [`CdrError::Truncated`].
+    /// [`CdrError::CountExceedsInput`], [`CdrError::LimitExceeded`], [`CdrError::Truncated`].
     #[inline]
     pub fn read_len(&mut self, min_element_size: usize) -> Result<usize, CdrError> {
         let count = self.read_u32()?;
         let len = count as usize;
         match len.checked_mul(min_element_size) {
-            _ if min_element_size == 0 => self.count_memory::<[u8; 64]>(len)?,
+            _ if min_element_size == 0 => self.charge_elements::<[u8; 64]>(len)?,
             Some(octets) if octets <= self.total_remaining() => {}
-            _ => return Err(CdrError::CountOverRest),
+            _ => return Err(CdrError::CountExceedsInput),
         }
-        if count > self.limits.sequence_length { Err(CdrError::OverLimit) } else { Ok(len) }
+        if count > self.limits.max_sequence_length { Err(CdrError::LimitExceeded) } else { Ok(len) }
     }
 
-    /// The same for a bounded sequence.
+    /// Reads the count of a bounded sequence.
     ///
     /// # Errors
-    /// [`CdrError::SequenceOverBound`], and those of [`read_len`](Decoder::read_len).
+    /// [`CdrError::SequenceOverBound`], and the errors of [`read_len`](Decoder::read_len).
     #[inline]
     pub fn read_len_bounded(&mut self, min_element_size: usize, bound: u32) -> Result<usize, CdrError> {
         let len = self.read_len(min_element_size)?;
@@ -472,34 +508,39 @@ impl<'m> Decoder<'m> {
     /// Reads a `sequence<octet>` in place.
     ///
     /// # Errors
-    /// Those of [`read_len`](Decoder::read_len).
+    /// The errors of [`read_len`](Decoder::read_len).
     #[inline]
     pub fn read_octets(&mut self) -> Result<&'m [u8], CdrError> {
         let len = self.read_len(1)?;
         self.read_raw(len)
     }
 
-    /// Reads a `sequence<octet>` to keep: a large one as a part of the owner of the message's octets if there is one, else
-    /// a copy.
+    /// Reads a `sequence<octet>` as an owned value. A large one is shared with the owner of the
+    /// message's bytes, if there is one, else copied.
     ///
     /// # Errors
-    /// Those of [`read_len`](Decoder::read_len).
+    /// The errors of [`read_len`](Decoder::read_len).
     pub fn read_octets_owned(&mut self) -> Result<Octets, CdrError> {
         let octets = self.read_octets()?;
-        Ok(self.keep(octets))
+        self.share_or_copy(octets)
     }
 
-    /// Octets of this message to keep: as a part of the owner if there is one and they are large, else a copy.
-    pub(crate) fn keep(&self, octets: &[u8]) -> Octets {
+    /// Returns octets of this message to keep: shared if they are large and there is an owner, else
+    /// copied.
+    pub(crate) fn share_or_copy(&mut self, octets: &[u8]) -> Result<Octets, CdrError> {
         let shared = match self.owner {
             Some(owner) if octets.len() >= BORROW_THRESHOLD => owner.share(octets),
             _ => None,
         };
-        shared.unwrap_or_else(|| Octets::copy_from(octets))
+        if let Some(shared) = shared {
+            return Ok(shared);
+        }
+        self.charge_block(octets.len())?;
+        Ok(Octets::copy_from(octets))
     }
 
-    pub(super) fn is_foreign(&self) -> bool {
-        self.foreign
+    pub(super) fn swaps_bytes(&self) -> bool {
+        self.swap_bytes
     }
 
     fn raw_numbers<T: Primitive>(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
@@ -510,23 +551,25 @@ impl<'m> Decoder<'m> {
         self.read_raw(len.checked_mul(T::SIZE).ok_or_else(truncated)?)
     }
 
-    /// Reads `len` numbers: in place if their order is this machine's and they are aligned in memory, else converted into
-    /// the arena.
+    /// Reads `len` numbers. They are borrowed if they have this machine's byte order and are
+    /// aligned in memory, else converted into the arena.
     ///
     /// # Errors
-    /// [`CdrError::Truncated`]; [`CdrError::NoScratch`] if conversion is needed and there is no arena.
+    /// [`CdrError::Truncated`]; [`CdrError::NoScratch`] if conversion is needed and there is no
+    /// arena.
     pub fn read_slice<T: Primitive>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         let raw = self.raw_numbers::<T>(len)?;
         if raw.is_empty() {
             return Ok(&[]);
         }
-        if (!self.foreign || T::SIZE == 1)
+        if (!self.swap_bytes || T::SIZE == 1)
             && let Ok(numbers) = bytemuck::try_cast_slice(raw)
         {
             return Ok(numbers);
         }
+        self.charge(raw.len())?;
         let bump = self.scratch.ok_or(CdrError::NoScratch)?.bump();
-        let foreign = self.foreign;
+        let foreign = self.swap_bytes;
         Ok(bump.alloc_slice_fill_iter(raw.chunks_exact(T::SIZE).map(|octets| number(octets, foreign))))
     }
 
@@ -536,8 +579,9 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::Truncated`].
     pub fn read_vec<T: Primitive>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
         let raw = self.raw_numbers::<T>(len)?;
-        if !self.foreign || T::SIZE == 1 {
-            // Where memory is aligned as the message is, one copy does; else it is filled with zeros before.
+        self.charge(raw.len())?;
+        if !self.swap_bytes || T::SIZE == 1 {
+            // If the bytes are aligned in memory, one copy suffices; else zero the vector first.
             if let Ok(numbers) = bytemuck::try_cast_slice::<u8, T>(raw) {
                 return Ok(numbers.to_vec());
             }
@@ -556,26 +600,52 @@ impl<'m> Decoder<'m> {
         let raw = self.raw_numbers::<T>(N)?;
         let mut numbers = [T::zeroed(); N];
         bytemuck::cast_slice_mut(&mut numbers).copy_from_slice(raw);
-        if self.foreign && T::SIZE > 1 {
+        if self.swap_bytes && T::SIZE > 1 {
             numbers.iter_mut().for_each(|number| *number = number.swapped());
         }
         Ok(numbers)
     }
 
-    /// Counts `len` elements of a sequence, before there is memory for them.
+    /// Charges `len` elements of a sequence, before memory is allocated for them.
     ///
     /// # Errors
-    /// [`CdrError::OverLimit`].
+    /// [`CdrError::LimitExceeded`].
     #[doc(hidden)]
-    pub fn count_memory<T>(&mut self, len: usize) -> Result<(), CdrError> {
-        self.memory = self.memory.saturating_add(len.saturating_mul(size_of::<T>()));
-        if self.memory > self.limits.sequence_memory { Err(CdrError::OverLimit) } else { Ok(()) }
+    pub fn charge_elements<T>(&mut self, len: usize) -> Result<(), CdrError> {
+        self.charge(len.saturating_mul(size_of::<T>()))
     }
 
-    /// Reads `len` elements of fixed size into the arena; `len` comes from [`read_len`](Decoder::read_len).
+    /// Charges memory in bytes that is about to be made of the message. In a message below 64 KiB,
+    /// data that takes no more memory than it has bytes need not be charged.
     ///
     /// # Errors
-    /// Those of `element`, and [`CdrError::NoScratch`].
+    /// [`CdrError::LimitExceeded`] above [`Limits::max_decoded_bytes`] for this message;
+    /// [`CdrError::MemoryBudgetExceeded`] if the budget of all messages together is exhausted.
+    #[doc(hidden)]
+    #[inline]
+    pub fn charge(&mut self, octets: usize) -> Result<(), CdrError> {
+        let limit = self.limits.max_decoded_bytes;
+        if let Some(meter) = self.meter {
+            return meter.charge(octets, limit);
+        }
+        self.charged = self.charged.saturating_add(octets);
+        if self.charged > limit { Err(CdrError::LimitExceeded) } else { Ok(()) }
+    }
+
+    /// Charges an allocation of this many bytes and the allocator's overhead; nothing for 0 bytes.
+    ///
+    /// # Errors
+    /// The errors of [`charge`](Decoder::charge).
+    #[inline]
+    pub(crate) fn charge_block(&mut self, octets: usize) -> Result<(), CdrError> {
+        if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK)) }
+    }
+
+    /// Reads `len` elements of fixed size into the arena; `len` comes from
+    /// [`read_len`](Decoder::read_len).
+    ///
+    /// # Errors
+    /// The errors of `element`, and [`CdrError::NoScratch`].
     pub fn read_slice_with<T: Copy>(
         &mut self,
         len: usize,
@@ -584,29 +654,30 @@ impl<'m> Decoder<'m> {
         if len == 0 {
             return Ok(&[]);
         }
-        self.count_memory::<T>(len)?;
+        self.charge_elements::<T>(len)?;
         let bump = self.scratch.ok_or(CdrError::NoScratch)?.bump();
-        bump.alloc_slice_try_fill_with(len, |_| element(self)).map(|elements| &*elements)
+        let element = |index| element(self).inspect_err(|_| self.record_step(PathStep::Element(index)));
+        bump.alloc_slice_try_fill_with(len, element).map(|elements| &*elements)
     }
 
-    /// Reads an encapsulation: a decoder of its contents, with its own byte order and alignment origin and the other
-    /// settings of this one.
+    /// Reads an encapsulation and returns a decoder of its contents. The decoder has its own byte
+    /// order and alignment origin, and the other settings of this one.
     ///
     /// # Errors
-    /// [`CdrError::EmptyEncapsulation`], and those of [`read_len`](Decoder::read_len).
+    /// [`CdrError::EmptyEncapsulation`], and the errors of [`read_len`](Decoder::read_len).
     pub fn read_encapsulation(&mut self) -> Result<Decoder<'m>, CdrError> {
         let bytes = self.read_octets()?;
         let inner = Decoder::for_encapsulation(bytes)?;
-        let more = More { octets: &[], breaks: &[] };
+        let more = FragmentMap { message: &[], starts: &[] };
         let chunks = Chunks::NONE;
-        let (endian, foreign) = (inner.endian, inner.foreign);
-        Ok(Decoder { bytes, more, rest: inner.rest, chunks, endian, foreign, ..self.clone() })
+        let (endian, foreign) = (inner.endian, inner.swap_bytes);
+        Ok(Decoder { bytes, fragments: more, rest: inner.rest, chunks, endian, swap_bytes: foreign, ..self.clone() })
     }
 
     /// Reads a value that may contain values of its own type.
     ///
     /// # Errors
-    /// [`CdrError::TooDeep`] at the limit, else those of `value`.
+    /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.
     #[inline]
     pub fn nested<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T, CdrError>) -> Result<T, CdrError> {
         self.enter()?;
@@ -615,25 +686,25 @@ impl<'m> Decoder<'m> {
         result
     }
 
-    /// Goes one level deeper; [`leave`](Decoder::leave) comes back.
+    /// Enters one nesting level; [`leave`](Decoder::leave) leaves it.
     ///
     /// # Errors
-    /// [`CdrError::TooDeep`] at the limit.
+    /// [`CdrError::NestingTooDeep`] at the limit.
     #[inline]
     pub fn enter(&mut self) -> Result<(), CdrError> {
-        if self.depth >= self.limits.nesting {
-            return Err(CdrError::TooDeep);
+        if self.depth >= self.limits.max_nesting {
+            return Err(CdrError::NestingTooDeep);
         }
         self.depth += 1;
         Ok(())
     }
 
-    /// Levels that are left before [`enter`](Decoder::enter) refuses.
+    /// Returns the number of levels that [`enter`](Decoder::enter) still permits.
     pub(crate) fn levels_left(&self) -> u32 {
-        self.limits.nesting.saturating_sub(self.depth)
+        self.limits.max_nesting.saturating_sub(self.depth)
     }
 
-    /// Comes back from a level that [`enter`](Decoder::enter) opened.
+    /// Leaves a level that [`enter`](Decoder::enter) entered.
     #[inline]
     pub fn leave(&mut self) {
         self.depth = self.depth.saturating_sub(1);
@@ -687,12 +758,12 @@ mod tests {
     fn a_count_is_compared_with_the_rest_before_anything_is_allocated() {
         let bytes = [0, 0, 0, 3, 1, 2, 3];
         assert_eq!(Decoder::new(&bytes, Endian::Big).read_octets(), Ok([1, 2, 3].as_slice()));
-        assert_eq!(Decoder::new(&bytes, Endian::Big).read_len(2), Err(CdrError::CountOverRest));
+        assert_eq!(Decoder::new(&bytes, Endian::Big).read_len(2), Err(CdrError::CountExceedsInput));
         let huge = [0xff; 8];
-        assert_eq!(Decoder::new(&huge, Endian::Big).read_len(usize::MAX), Err(CdrError::CountOverRest));
+        assert_eq!(Decoder::new(&huge, Endian::Big).read_len(usize::MAX), Err(CdrError::CountExceedsInput));
         assert_eq!(Decoder::new(&bytes, Endian::Big).read_len_bounded(1, 2), Err(CdrError::SequenceOverBound));
-        let limits = Limits { sequence_length: 2, ..Limits::default() };
-        assert_eq!(Decoder::new(&bytes, Endian::Big).with_limits(&limits).read_len(1), Err(CdrError::OverLimit));
+        let limits = Limits { max_sequence_length: 2, ..Limits::default() };
+        assert_eq!(Decoder::new(&bytes, Endian::Big).with_limits(&limits).read_len(1), Err(CdrError::LimitExceeded));
     }
 
     #[test]
@@ -723,10 +794,10 @@ mod tests {
     #[test]
     fn an_encapsulation_keeps_its_own_order_and_the_settings() {
         let bytes = [0, 0, 0, 8, 1, 9, 9, 9, 7, 0, 0, 0, 5];
-        let limits = Limits { nesting: 1, ..Limits::default() };
+        let limits = Limits { max_nesting: 1, ..Limits::default() };
         let mut d = Decoder::new(&bytes, Endian::Big).with_limits(&limits).with_version(Version::GIOP_1_1);
         let mut inner = d.read_encapsulation().unwrap();
-        assert_eq!((inner.read_u32(), inner.version(), inner.limits().nesting), (Ok(7), Version::GIOP_1_1, 1));
+        assert_eq!((inner.read_u32(), inner.version(), inner.limits().max_nesting), (Ok(7), Version::GIOP_1_1, 1));
         assert_eq!(d.read_u8(), Ok(5));
         assert_eq!(Decoder::new(&[0; 4], Endian::Big).read_encapsulation().err(), Some(CdrError::EmptyEncapsulation));
     }
@@ -737,7 +808,7 @@ mod tests {
             d.nested(deep)
         }
         let mut d = Decoder::new(&[], Endian::Big);
-        assert_eq!(deep(&mut d), Err(CdrError::TooDeep));
+        assert_eq!(deep(&mut d), Err(CdrError::NestingTooDeep));
         assert_eq!(d.nested(|_| Ok(1)), Ok(1));
     }
 

@@ -1,219 +1,226 @@
-//! The encoder: values into a reusable buffer, large octet slices beside it.
+//! The encoder: writes values into a reusable buffer, with large octet slices as separate segments.
 
 use std::ops::Range;
 
-use super::primitive::Numbers;
+use super::primitive::NumberVec;
 use super::valuetype::ValueWriter;
-use super::{BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, Primitive};
+use super::{
+    BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, PathRecorder, PathStep, Primitive, ValuePath,
+};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 
-/// Writes CDR into a reusable buffer. Octet slices from [`BORROW_THRESHOLD`] octets on are not copied: they become
-/// segments, borrowed for `'a` or owned, between parts of the buffer, and [`slices`](Encoder::slices) gives all in order
-/// for a vectored write.
+/// Writes CDR into a reusable buffer. Octet slices of at least [`BORROW_THRESHOLD`] bytes are not
+/// copied: they become segments, borrowed for `'a` or owned, between parts of the buffer.
+/// [`slices`](Encoder::slices) returns all parts in order for a vectored write.
 ///
-/// A write that fails leaves the encoder somewhere inside the value: take a [`mark`](Encoder::mark) first and
-/// [`truncate`](Encoder::truncate) to it.
+/// A failed write leaves the encoder inside the value. To undo it, take a [`mark`](Encoder::mark)
+/// first and [`truncate`](Encoder::truncate) to it.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: Vec<u8>,
-    /// What to add to the buffer's length to get the position: octets in segments less the alignment origin.
+    /// The position minus the buffer's length: the bytes in segments minus the alignment origin.
     bias: usize,
-    /// Octets in segments.
-    beside: usize,
+    /// Size of all segments in bytes.
+    segment_bytes: usize,
     endian: Endian,
-    foreign: bool,
+    swap_bytes: bool,
     version: Version,
     code_sets: CodeSets,
     from_server: bool,
-    used: u8,
-    /// Buffer lengths before and after the padding in front of a GIOP body, so that an empty body loses it again.
-    body: (usize, usize),
-    /// Messages with one large octet sequence are the usual ones, and allocate nothing for it.
-    first: Segment<'a>,
-    /// Behind one pointer, so that an encoder without it is quickly made and dropped.
-    rare: Option<Box<Rare<'a>>>,
+    segment_count: u8,
+    /// The buffer's length before and after the padding in front of a GIOP body. An empty body
+    /// loses that padding again.
+    body_padding: (usize, usize),
+    /// Stored inline: most messages with a large octet sequence have only one, and allocate nothing
+    /// for it.
+    first_segment: Segment<'a>,
+    /// Behind one pointer, so that an encoder without it is cheap to create and drop.
+    cold: Option<Box<ColdState<'a>>>,
 }
 
-/// What few messages have.
+/// State that few messages need.
 #[derive(Debug, Default)]
-struct Rare<'a> {
+struct ColdState<'a> {
     /// Segments after the first.
-    others: Vec<Segment<'a>>,
-    /// What was written of values, once there are any.
+    more_segments: Vec<Segment<'a>>,
+    /// The values written so far, if there are any.
     values: Option<ValueWriter>,
+    /// The path to the value that could not be written.
+    value_path: Option<ValuePath>,
 }
 
-/// Octets that go out between two parts of the buffer.
+/// Bytes that are sent between two parts of the buffer.
 #[derive(Debug)]
 struct Segment<'a> {
-    /// Length of the buffer when the segment was put in.
-    after: usize,
-    octets: Piece<'a>,
+    /// Length of the buffer in bytes when the segment was added.
+    buffer_offset: usize,
+    octets: SegmentBytes<'a>,
 }
 
 #[derive(Debug)]
-enum Piece<'a> {
+enum SegmentBytes<'a> {
     None,
     Borrowed(&'a [u8]),
     Owned(Octets),
-    Numbers(Numbers),
+    Numbers(NumberVec),
 }
 
 impl Segment<'_> {
-    const UNUSED: Self = Segment { after: 0, octets: Piece::None };
+    const UNUSED: Self = Segment { buffer_offset: 0, octets: SegmentBytes::None };
 
     fn as_slice(&self) -> &[u8] {
         match &self.octets {
-            Piece::None => &[],
-            Piece::Borrowed(octets) => octets,
-            Piece::Owned(octets) => octets.as_slice(),
-            Piece::Numbers(numbers) => numbers.as_octets(),
+            SegmentBytes::None => &[],
+            SegmentBytes::Borrowed(octets) => octets,
+            SegmentBytes::Owned(octets) => octets.as_slice(),
+            SegmentBytes::Numbers(numbers) => numbers.as_octets(),
         }
     }
 }
 
-/// A place in an encoder to come back to.
+/// A position in an encoder to which it can be truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     len: usize,
     bias: usize,
-    beside: usize,
-    used: u8,
+    segment_bytes: usize,
+    segment_count: u8,
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder with an empty buffer, in the order of this machine, for GIOP 1.2 and the code sets that hold without
-    /// negotiation.
+    /// Creates an encoder with an empty buffer. It uses this machine's byte order, GIOP 1.2, and
+    /// the code sets that apply without negotiation.
     #[must_use]
     pub const fn new() -> Encoder<'a> {
-        Encoder::over(Vec::new())
+        Encoder::over_buffer(Vec::new())
     }
 
-    /// The same over a buffer, whose contents are dropped and whose capacity is used.
+    /// Creates an encoder that reuses the capacity of `buffer` and drops its contents.
     #[must_use]
     #[inline]
     pub fn with_buffer(mut buffer: Vec<u8>) -> Encoder<'a> {
         buffer.clear();
-        Encoder::over(buffer)
+        Encoder::over_buffer(buffer)
     }
 
     #[inline]
-    const fn over(buffer: Vec<u8>) -> Encoder<'a> {
+    const fn over_buffer(buffer: Vec<u8>) -> Encoder<'a> {
         Encoder {
             buffer,
             bias: 0,
-            beside: 0,
+            segment_bytes: 0,
             endian: Endian::NATIVE,
-            foreign: false,
+            swap_bytes: false,
             version: Version::GIOP_1_2,
             code_sets: CodeSets::DEFAULT,
             from_server: false,
-            used: 0,
-            body: (0, 0),
-            first: Segment::UNUSED,
-            rare: None,
+            segment_count: 0,
+            body_padding: (0, 0),
+            first_segment: Segment::UNUSED,
+            cold: None,
         }
     }
 
-    /// The buffer back, for the next encoder. Segments are not part of it.
+    /// Returns the buffer for the next encoder. Segments are not part of it.
     #[must_use]
     #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
 
-    /// The same where the encoder stays where it is; it is not used any more.
+    /// Takes the buffer for the next encoder. This encoder must not be used again.
     #[must_use]
     #[inline]
     pub fn take_buffer(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Forgets all that was written, and keeps the buffer and the settings.
+    /// Drops everything written; keeps the buffer and the settings.
     pub fn clear(&mut self) {
-        self.truncate(Mark { len: 0, bias: 0, beside: 0, used: 0 });
+        self.truncate(Mark { len: 0, bias: 0, segment_bytes: 0, segment_count: 0 });
     }
 
-    /// The order of numbers from here on.
+    /// Sets the byte order of the following numbers.
     #[inline]
     pub fn set_endian(&mut self, endian: Endian) {
         self.endian = endian;
-        self.foreign = endian.is_foreign();
+        self.swap_bytes = endian.needs_swap();
     }
 
-    /// The GIOP version whose rules wide characters follow from here on.
+    /// Sets the GIOP version, which determines the form of the following wide characters.
     #[inline]
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// The transmission code sets of the connection.
+    /// Sets the transmission code sets of the connection.
     #[inline]
     pub fn set_code_sets(&mut self, code_sets: CodeSets) {
         self.code_sets = code_sets;
     }
 
-    /// Whether a server writes (a reply) or a client (a request, the default): wide data that cannot be sent is another
-    /// exception on either side.
+    /// Sets whether a server writes (a reply) or a client (a request, the default). Wide data that
+    /// cannot be sent raises different exceptions on the two sides.
     #[inline]
     pub fn set_from_server(&mut self, from_server: bool) {
         self.from_server = from_server;
     }
 
-    pub(super) fn is_foreign(&self) -> bool {
-        self.foreign
+    pub(super) fn swaps_bytes(&self) -> bool {
+        self.swap_bytes
     }
 
-    /// The order of numbers.
+    /// Returns the byte order.
     #[must_use]
     #[inline]
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// The GIOP version.
+    /// Returns the GIOP version.
     #[must_use]
     #[inline]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The transmission code sets.
+    /// Returns the transmission code sets.
     #[must_use]
     #[inline]
     pub fn code_sets(&self) -> CodeSets {
         self.code_sets
     }
 
-    /// Whether a server writes.
+    /// Returns true if a server writes.
     #[must_use]
     #[inline]
     pub fn from_server(&self) -> bool {
         self.from_server
     }
 
-    /// Octets since the alignment origin, those in segments included.
+    /// Returns the number of bytes since the alignment origin, segments included.
     #[must_use]
     #[inline]
     pub fn position(&self) -> usize {
         self.buffer.len().wrapping_add(self.bias)
     }
 
-    /// Octets since the encoder was made or cleared, those in segments included.
+    /// Returns the number of bytes since the encoder was created or cleared, segments included.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
-        self.buffer.len() + self.beside
+        self.buffer.len() + self.segment_bytes
     }
 
-    /// Whether nothing was written.
+    /// Returns true if nothing was written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes the current place the alignment origin: here a message begins. Octets written before stay in front of it.
+    /// Makes the current position the alignment origin of a message that begins here. Bytes written
+    /// earlier stay in front of it.
     #[inline]
     pub fn set_origin(&mut self) {
         self.bias = self.buffer.len().wrapping_neg();
@@ -258,7 +265,7 @@ impl<'a> Encoder<'a> {
     /// Writes an unsigned short.
     #[inline]
     pub fn write_u16(&mut self, value: u16) {
-        self.put(if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes());
+        self.put(if self.swap_bytes { value.swap_bytes() } else { value }.to_ne_bytes());
     }
 
     /// Writes a short.
@@ -270,7 +277,7 @@ impl<'a> Encoder<'a> {
     /// Writes an unsigned long (or an enum).
     #[inline]
     pub fn write_u32(&mut self, value: u32) {
-        self.put(if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes());
+        self.put(if self.swap_bytes { value.swap_bytes() } else { value }.to_ne_bytes());
     }
 
     /// Writes a long.
@@ -282,7 +289,7 @@ impl<'a> Encoder<'a> {
     /// Writes an unsigned long long.
     #[inline]
     pub fn write_u64(&mut self, value: u64) {
-        self.put(if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes());
+        self.put(if self.swap_bytes { value.swap_bytes() } else { value }.to_ne_bytes());
     }
 
     /// Writes a long long.
@@ -303,7 +310,7 @@ impl<'a> Encoder<'a> {
         self.write_u64(value.to_bits());
     }
 
-    /// Writes a long double, given as an IEEE quad with its most significant octet first.
+    /// Writes a long double, given as an IEEE quad with its most significant byte first.
     pub fn write_long_double(&mut self, mut quad: [u8; 16]) {
         if self.endian == Endian::Little {
             quad.reverse();
@@ -312,15 +319,15 @@ impl<'a> Encoder<'a> {
         self.buffer.extend_from_slice(&quad);
     }
 
-    /// Writes octets without a count: an array of octets, or octets that are CDR already.
+    /// Writes octets without a count: an array of octets, or data that is CDR already.
     #[inline]
     pub fn write_raw(&mut self, octets: &[u8]) {
         self.buffer.extend_from_slice(octets);
     }
 
-    /// Zeros at the end, to be filled in.
+    /// Appends zeros and returns them for the caller to fill.
     #[inline]
-    pub(crate) fn room(&mut self, octets: usize) -> &mut [u8] {
+    pub(crate) fn extend_zeroed(&mut self, octets: usize) -> &mut [u8] {
         let start = self.buffer.len();
         self.buffer.resize(start + octets, 0);
         self.buffer.get_mut(start..).unwrap_or_default()
@@ -329,10 +336,10 @@ impl<'a> Encoder<'a> {
     /// Writes the count of a sequence.
     ///
     /// # Errors
-    /// [`CdrError::TooLong`] above 32 bits.
+    /// [`CdrError::LengthOverflow`] above 32 bits.
     #[inline]
     pub fn write_len(&mut self, len: usize) -> Result<(), CdrError> {
-        self.write_u32(u32::try_from(len).map_err(|_| CdrError::TooLong)?);
+        self.write_u32(u32::try_from(len).map_err(|_| CdrError::LengthOverflow)?);
         Ok(())
     }
 
@@ -354,36 +361,36 @@ impl<'a> Encoder<'a> {
     /// Writes a `sequence<octet>`: count and octets. A large slice is borrowed, not copied.
     ///
     /// # Errors
-    /// [`CdrError::TooLong`].
+    /// [`CdrError::LengthOverflow`].
     #[inline]
     pub fn write_octets(&mut self, octets: &'a [u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         if octets.len() >= BORROW_THRESHOLD {
-            self.put_beside(Piece::Borrowed(octets));
+            self.push_segment(SegmentBytes::Borrowed(octets));
         } else {
             self.buffer.extend_from_slice(octets);
         }
         Ok(())
     }
 
-    /// Writes a `sequence<octet>` and keeps large octets alive until the encoder is done with them.
+    /// Writes a `sequence<octet>`. The encoder shares large octets instead of copying them.
     ///
     /// # Errors
-    /// [`CdrError::TooLong`].
+    /// [`CdrError::LengthOverflow`].
     pub fn write_octets_owned(&mut self, octets: Octets) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         if octets.len() >= BORROW_THRESHOLD {
-            self.put_beside(Piece::Owned(octets));
+            self.push_segment(SegmentBytes::Owned(octets));
         } else {
             self.buffer.extend_from_slice(&octets);
         }
         Ok(())
     }
 
-    /// Writes a `sequence<octet>` as a copy, whatever its size.
+    /// Writes a `sequence<octet>` as a copy, regardless of its size.
     ///
     /// # Errors
-    /// [`CdrError::TooLong`].
+    /// [`CdrError::LengthOverflow`].
     #[inline]
     pub fn write_octets_copied(&mut self, octets: &[u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
@@ -392,39 +399,39 @@ impl<'a> Encoder<'a> {
     }
 
     #[cold]
-    fn put_beside(&mut self, octets: Piece<'a>) {
-        let segment = Segment { after: self.buffer.len(), octets };
+    fn push_segment(&mut self, octets: SegmentBytes<'a>) {
+        let segment = Segment { buffer_offset: self.buffer.len(), octets };
         let len = segment.as_slice().len();
-        match usize::from(self.used) {
-            0 => self.first = segment,
-            used if used < MAX_SEGMENTS => self.rare().others.push(segment),
+        match usize::from(self.segment_count) {
+            0 => self.first_segment = segment,
+            used if used < MAX_SEGMENTS => self.cold_state().more_segments.push(segment),
             _ => {
                 self.buffer.extend_from_slice(segment.as_slice());
                 return;
             }
         }
-        self.used += 1;
-        self.beside += len;
+        self.segment_count += 1;
+        self.segment_bytes += len;
         self.bias = self.bias.wrapping_add(len);
     }
 
-    fn rare(&mut self) -> &mut Rare<'a> {
-        self.rare.get_or_insert_default()
+    fn cold_state(&mut self) -> &mut ColdState<'a> {
+        self.cold.get_or_insert_default()
     }
 
     #[inline]
     fn segments(&self) -> impl Iterator<Item = &Segment<'a>> {
-        let others = self.rare.iter().flat_map(|rare| &rare.others);
-        std::iter::once(&self.first).chain(others).take(usize::from(self.used))
+        let others = self.cold.iter().flat_map(|rare| &rare.more_segments);
+        std::iter::once(&self.first_segment).chain(others).take(usize::from(self.segment_count))
     }
 
-    /// Writes numbers in bulk, aligned, without a count.
+    /// Writes aligned numbers in bulk, without a count.
     pub fn write_slice<T: Primitive>(&mut self, numbers: &[T]) {
         if numbers.is_empty() {
             return;
         }
         self.align(T::SIZE);
-        if self.foreign && T::SIZE > 1 {
+        if self.swap_bytes && T::SIZE > 1 {
             let start = self.buffer.len();
             self.buffer.extend_from_slice(bytemuck::cast_slice(numbers));
             let written = self.buffer.get_mut(start..).unwrap_or_default();
@@ -438,27 +445,27 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes numbers as [`write_slice`](Encoder::write_slice) does, and borrows them where they are many and in the order
-    /// of the message.
+    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. A large slice in the message's
+    /// byte order is borrowed, not copied.
     #[inline]
-    pub fn write_slice_lent<T: Primitive>(&mut self, numbers: &'a [T]) {
-        if size_of_val(numbers) < BORROW_THRESHOLD || self.foreign && T::SIZE > 1 {
+    pub fn write_slice_borrowed<T: Primitive>(&mut self, numbers: &'a [T]) {
+        if size_of_val(numbers) < BORROW_THRESHOLD || self.swap_bytes && T::SIZE > 1 {
             return self.write_slice(numbers);
         }
         self.align(T::SIZE);
-        self.put_beside(Piece::Borrowed(bytemuck::cast_slice(numbers)));
+        self.push_segment(SegmentBytes::Borrowed(bytemuck::cast_slice(numbers)));
     }
 
-    /// Writes numbers as [`write_slice`](Encoder::write_slice) does, and keeps them until the encoder is done with them where
-    /// they are many and in the order of the message.
+    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. A large vector in the
+    /// message's byte order is kept, not copied.
     #[inline]
     pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
         let len = size_of_val(numbers.as_slice());
-        if len < BORROW_THRESHOLD || self.foreign && T::SIZE > 1 {
+        if len < BORROW_THRESHOLD || self.swap_bytes && T::SIZE > 1 {
             return self.write_slice(&numbers);
         }
         self.align(T::SIZE);
-        self.put_beside(Piece::Numbers(T::keep(numbers)));
+        self.push_segment(SegmentBytes::Numbers(T::into_numbers(numbers)));
     }
 
     /// Writes booleans in bulk, without a count.
@@ -466,73 +473,82 @@ impl<'a> Encoder<'a> {
         self.buffer.extend(values.iter().map(|value| u8::from(*value)));
     }
 
-    /// Writes an encapsulation: its length, its byte-order octet, and what `contents` writes, aligned from that octet.
-    /// Version and code sets that `contents` changes hold for the encapsulation only.
+    /// Writes an encapsulation: its length, its byte-order octet, and the output of `contents`,
+    /// aligned from that octet. Changes of version and code sets by `contents` apply to the
+    /// encapsulation only.
     ///
     /// # Errors
-    /// Those of `contents`, and [`CdrError::TooLong`].
+    /// The errors of `contents`, and [`CdrError::LengthOverflow`].
     pub fn write_encapsulation(
         &mut self,
         contents: impl FnOnce(&mut Self) -> Result<(), CdrError>,
     ) -> Result<(), CdrError> {
         self.write_u32(0);
-        let (start, beside_before, origin) = (self.buffer.len(), self.beside, self.bias.wrapping_sub(self.beside));
+        let (start, beside_before, origin) =
+            (self.buffer.len(), self.segment_bytes, self.bias.wrapping_sub(self.segment_bytes));
         let (version, code_sets) = (self.version, self.code_sets);
         // Indirections do not lead out of an encapsulation.
-        let values = self.rare.as_mut().and_then(|rare| rare.values.take());
+        let values = self.cold.as_mut().and_then(|rare| rare.values.take());
         self.set_origin();
         self.write_u8(self.endian.flag());
         let result = contents(self);
-        let len = self.buffer.len() - start + self.beside - beside_before;
-        self.bias = origin.wrapping_add(self.beside);
+        let len = self.buffer.len() - start + self.segment_bytes - beside_before;
+        self.bias = origin.wrapping_add(self.segment_bytes);
         self.version = version;
         self.code_sets = code_sets;
-        if let Some(rare) = &mut self.rare {
+        if let Some(rare) = &mut self.cold {
             rare.values = values;
         }
         result?;
-        self.patch_buffer(start - 4, u32::try_from(len).map_err(|_| CdrError::TooLong)?);
+        self.patch_buffer(start - 4, u32::try_from(len).map_err(|_| CdrError::LengthOverflow)?);
         Ok(())
     }
 
-    /// The current place, for [`truncate`](Encoder::truncate).
+    /// Returns the current position, for [`truncate`](Encoder::truncate).
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { len: self.buffer.len(), bias: self.bias, beside: self.beside, used: self.used }
+        Mark {
+            len: self.buffer.len(),
+            bias: self.bias,
+            segment_bytes: self.segment_bytes,
+            segment_count: self.segment_count,
+        }
     }
 
-    /// Takes back all that was written since the mark, which is not within a value (IDL `valuetype`).
+    /// Removes everything written since the mark, which must not be inside a value (IDL
+    /// `valuetype`).
     pub fn truncate(&mut self, mark: Mark) {
         self.buffer.truncate(mark.len);
-        if mark.used == 0 {
-            self.first = Segment::UNUSED;
+        if mark.segment_count == 0 {
+            self.first_segment = Segment::UNUSED;
         }
-        if let Some(rare) = &mut self.rare {
-            rare.others.truncate(usize::from(mark.used).saturating_sub(1));
+        if let Some(rare) = &mut self.cold {
+            rare.more_segments.truncate(usize::from(mark.segment_count).saturating_sub(1));
             rare.values = None;
+            rare.value_path = None;
         }
-        (self.bias, self.beside, self.used) = (mark.bias, mark.beside, mark.used);
+        (self.bias, self.segment_bytes, self.segment_count) = (mark.bias, mark.segment_bytes, mark.segment_count);
     }
 
-    /// Writes an unsigned long over the four octets at a position that was written before. A position that was not, or
-    /// that lies in a segment, is left alone.
+    /// Overwrites four bytes at an earlier position with an unsigned long. Does nothing for a
+    /// position that was not written or that is in a segment.
     #[inline]
     pub fn patch_u32(&mut self, position: usize, value: u32) {
-        if self.used == 0 {
+        if self.segment_count == 0 {
             return self.patch_buffer(position.wrapping_sub(self.bias), value);
         }
-        self.patch_between(position, value);
+        self.patch_with_segments(position, value);
     }
 
     #[cold]
-    fn patch_between(&mut self, position: usize, value: u32) {
-        // Positions count the segments in front of them; the buffer's indices do not.
-        let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.beside));
+    fn patch_with_segments(&mut self, position: usize, value: u32) {
+        // Positions count the segments in front of them; indices of the buffer do not.
+        let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.segment_bytes));
         for segment in self.segments() {
             let len = segment.as_slice().len();
-            if at < segment.after {
+            if at < segment.buffer_offset {
                 break;
-            } else if at < segment.after + len {
+            } else if at < segment.buffer_offset + len {
                 return;
             }
             at -= len;
@@ -542,48 +558,60 @@ impl<'a> Encoder<'a> {
 
     #[inline]
     fn patch_buffer(&mut self, at: usize, value: u32) {
-        let octets = if self.foreign { value.swap_bytes() } else { value }.to_ne_bytes();
+        let octets = if self.swap_bytes { value.swap_bytes() } else { value }.to_ne_bytes();
         if let Some(place) = self.buffer.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
             *place = octets;
         }
     }
 
-    /// Ends the header of a GIOP 1.2 message: a body, if there is one, begins at a multiple of 8.
+    /// Returns true if the encoder holds a GIOP message, which leaves the process.
+    #[must_use]
+    pub fn is_message(&self) -> bool {
+        self.buffer.starts_with(b"GIOP")
+    }
+
+    /// Ends the header of a message. A body, if there is one, begins at a multiple of `alignment`,
+    /// which is 8 in GIOP 1.2.
     #[inline]
     pub(crate) fn begin_body(&mut self, alignment: usize) {
         let end = self.buffer.len();
         self.align(alignment);
-        self.body = (end, self.buffer.len());
+        self.body_padding = (end, self.buffer.len());
     }
 
-    /// Ends a message that began at the alignment origin: takes the padding of an empty body back, and writes the size.
+    /// Ends a message that began at the alignment origin: removes the padding of an empty body and
+    /// writes the size.
     #[inline]
     pub(crate) fn finish_message(&mut self, header: usize, size_at: usize) -> Result<(), CdrError> {
-        if self.buffer.len() == self.body.1 && self.body.0 < self.body.1 && self.used == 0 {
-            self.buffer.truncate(self.body.0);
+        if self.buffer.len() == self.body_padding.1
+            && self.body_padding.0 < self.body_padding.1
+            && self.segment_count == 0
+        {
+            self.buffer.truncate(self.body_padding.0);
         }
-        self.body = (0, 0);
+        self.body_padding = (0, 0);
         let size = self.position().wrapping_sub(header);
-        let size = u32::try_from(size).map_err(|_| CdrError::TooLong)?;
+        let size = u32::try_from(size).map_err(|_| CdrError::LengthOverflow)?;
         self.patch_u32(size_at, size);
         Ok(())
     }
 
-    /// All octets in order: the parts of the buffer and the segments between them, none of them empty, at most
-    /// [`MAX_SLICES`].
+    /// Returns all bytes in order: the parts of the buffer and the segments between them. No slice
+    /// is empty, and there are at most [`MAX_SLICES`].
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         let pairs = self.segments().flat_map(move |segment| {
-            let part = self.buffer.get(start..segment.after).unwrap_or_default();
-            start = segment.after;
+            let part = self.buffer.get(start..segment.buffer_offset).unwrap_or_default();
+            start = segment.buffer_offset;
             [part, segment.as_slice()]
         });
-        let tail_from = self.segments().last().map_or(0, |last| last.after);
+        let tail_from = self.segments().last().map_or(0, |last| last.buffer_offset);
         let tail = self.buffer.get(tail_from..).unwrap_or_default();
         pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
     }
 
-    /// The same slices, made into what the caller needs, in a list of its own: the part of it that they fill.
+    /// Converts the [`slices`](Encoder::slices) with `make` into the caller's list and returns the
+    /// part of the list that they fill.
     pub fn gather<'e, 'l, T>(&'e self, list: &'l mut [T; MAX_SLICES], make: impl Fn(&'e [u8]) -> T) -> &'l mut [T] {
         let mut count = 0;
         let mut add = |slice: &'e [u8]| {
@@ -594,15 +622,15 @@ impl<'a> Encoder<'a> {
         };
         let mut start = 0;
         for segment in self.segments() {
-            add(self.buffer.get(start..segment.after).unwrap_or_default());
+            add(self.buffer.get(start..segment.buffer_offset).unwrap_or_default());
             add(segment.as_slice());
-            start = segment.after;
+            start = segment.buffer_offset;
         }
         add(self.buffer.get(start..).unwrap_or_default());
         list.get_mut(..count).unwrap_or_default()
     }
 
-    /// A part of all octets, in order: what a fragment holds.
+    /// Returns the slices of a range of all bytes, in order: the contents of a fragment.
     pub fn slices_in(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let mut start = 0usize;
         let parts = self.slices().map(move |slice| {
@@ -614,25 +642,27 @@ impl<'a> Encoder<'a> {
         parts.filter(|slice| !slice.is_empty())
     }
 
-    /// All octets if they lie in the buffer alone, which they do unless a large octet sequence was written.
+    /// Returns all bytes if they are in the buffer alone, as they are unless a large sequence was
+    /// written.
     #[must_use]
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
-        (self.used == 0).then_some(&self.buffer)
+        (self.segment_count == 0).then_some(&self.buffer)
     }
 
-    /// The octets of a part of one of the [`slices`](Encoder::slices), for longer than the encoder: shared where it owns them
-    /// ([`write_octets_owned`](Encoder::write_octets_owned)), else a copy.
+    /// Returns an owned version of a part of one of the [`slices`](Encoder::slices). It is shared
+    /// if the encoder owns the octets ([`write_octets_owned`](Encoder::write_octets_owned)), else a
+    /// copy.
     #[must_use]
-    pub fn keep(&self, part: &[u8]) -> Octets {
+    pub fn share_or_copy(&self, part: &[u8]) -> Octets {
         let shared = self.segments().find_map(|segment| match &segment.octets {
-            Piece::Owned(octets) => octets.share(part),
-            Piece::None | Piece::Borrowed(_) | Piece::Numbers(_) => None,
+            SegmentBytes::Owned(octets) => octets.share(part),
+            SegmentBytes::None | SegmentBytes::Borrowed(_) | SegmentBytes::Numbers(_) => None,
         });
         shared.unwrap_or_else(|| Octets::copy_from(part))
     }
 
-    /// A copy of all octets, in order.
+    /// Returns a copy of all bytes, in order.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
@@ -640,14 +670,14 @@ impl<'a> Encoder<'a> {
         all
     }
 
-    /// Gives the buffer to code of this crate that converts text into it.
+    /// Returns the buffer, for code of this crate that converts text into it.
     #[inline]
     pub(crate) fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
     pub(super) fn values(&mut self) -> &mut ValueWriter {
-        self.rare().values.get_or_insert_default()
+        self.cold_state().values.get_or_insert_default()
     }
 
     #[inline]
@@ -656,7 +686,21 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Reverses the octets of each number; of a constant size, so that the compiler makes vector instructions of it.
+impl PathRecorder for Encoder<'_> {
+    #[cold]
+    #[inline(never)]
+    fn record_step(&mut self, step: PathStep) {
+        let place = self.len();
+        self.cold_state().value_path.get_or_insert_default().add(step, place);
+    }
+
+    #[cold]
+    fn value_path(&self) -> Option<ValuePath> {
+        self.cold.as_ref()?.value_path.clone()
+    }
+}
+
+/// Reverses the bytes of each number. The constant size lets the compiler vectorize the loop.
 fn swap_all<const N: usize>(octets: &mut [u8]) {
     octets.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }

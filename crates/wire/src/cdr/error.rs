@@ -1,17 +1,19 @@
-//! What can be wrong with CDR, and the system exception that says so.
+//! The errors of CDR, and the system exceptions that report them.
 
 use std::fmt;
 
 use crate::exception::{SystemExceptionKind, minor};
 
-/// Why a value could not be written or read. One octet, so that `Result<u32, CdrError>` stays in a register.
+/// The reason why a value could not be written or read. One byte, so that `Result<u32, CdrError>`
+/// stays in a register.
 ///
-/// [`kind`](CdrError::kind) and [`minor`](CdrError::minor) are the one table from these to system exceptions.
+/// [`kind`](CdrError::kind) and [`minor`](CdrError::minor) are the only mapping to system
+/// exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum CdrError {
-    /// The octets end before the value does.
+    /// The input ends before the value does.
     Truncated = 1,
     /// The last octet of a string is not NUL.
     StringNotTerminated,
@@ -20,96 +22,157 @@ pub enum CdrError {
     /// A bounded sequence has more elements than its bound.
     SequenceOverBound,
     /// A count announces more elements than the rest of the message can hold.
-    CountOverRest,
-    /// A length or count is above the [`Limits`](crate::Limits) of the receiver.
-    OverLimit,
-    /// A length does not fit in the 32 bits that CDR has for it.
-    TooLong,
-    /// An enum value at or above the number of members.
-    EnumRange,
-    /// A character that the transmission code set does not have (or octets that are no text in that code set).
+    CountExceedsInput,
+    /// A length, count or size exceeds the receiver's [`Limits`](crate::Limits).
+    LimitExceeded,
+    /// A length does not fit in CDR's 32 bits.
+    LengthOverflow,
+    /// An enum value is not below the number of members.
+    EnumOutOfRange,
+    /// A character is not in the transmission code set, or octets are not text in that code set.
     NotInCodeSet,
-    /// NUL inside a string that is to be sent.
+    /// A string to be sent contains NUL.
     NulInString,
-    /// Wide data in a GIOP 1.0 message of a client, which has none (CORBA 3.0.3 section 15.3.1.6).
-    WideFromClient,
-    /// The same of a server.
-    WideFromServer,
-    /// Wide data where no transmission code set for it is known.
-    NoWideSet,
-    /// Wide data is to be sent to an object whose reference names no code sets.
-    NoWideSetInReference,
-    /// The length of a wchar or wstring is none of its code set.
-    WideLength,
-    /// Values are nested deeper than the [`Limits`](crate::Limits) of the receiver.
-    TooDeep,
-    /// An encapsulation without even its byte-order octet.
+    /// A client's GIOP 1.0 message has wide data, which that version lacks (CORBA 3.0.3 section
+    /// 15.3.1.6).
+    WideInGiop10Request,
+    /// A server's GIOP 1.0 message has wide data, which that version lacks.
+    WideInGiop10Reply,
+    /// There is wide data, but no transmission code set for it is known.
+    NoWideCodeSet,
+    /// Wide data is to be sent to an object whose reference names no code set for it.
+    NoWideCodeSetInReference,
+    /// The length of a wchar or wstring is impossible in its code set.
+    BadWideLength,
+    /// Values are nested deeper than the receiver's [`Limits`](crate::Limits).
+    NestingTooDeep,
+    /// An encapsulation lacks its byte-order octet.
     EmptyEncapsulation,
-    /// A fixed-point value with a half-octet that is no digit or no sign, or with more digits than its type.
+    /// A half-octet of a fixed-point value is not a digit or sign, or the value has more digits
+    /// than its type.
     BadFixed,
-    /// A discriminator, status or selector with a value that its type does not have.
+    /// A discriminator, status or selector has a value that its type does not have.
     BadDiscriminator,
     /// A local object was to be sent.
     LocalObject,
-    /// Borrowed text or elements need conversion, and the decoder was given no [`Scratch`](crate::Scratch).
+    /// Borrowed text or elements need conversion, and the decoder has no
+    /// [`Scratch`](crate::Scratch).
     NoScratch,
-    /// The first octets of the value have a type that is not supported here.
+    /// The type, version or form of the value is not supported.
     Unsupported,
-    /// A TypeCode of a kind that does not exist, or with parameters that its kind cannot have.
-    BadType,
-    /// An indirection to something that was not there before or is not whole, or that is something else.
+    /// A TypeCode's kind does not exist, or its parameters are impossible for its kind.
+    BadTypeCode,
+    /// An indirection leads to something that does not precede it, is incomplete, or is of another
+    /// sort.
     BadIndirection,
-    /// A TypeCode with a member of a type that members cannot have.
+    /// A TypeCode has a member of a type that members cannot have.
     IllegitimateMember,
-    /// A TypeCode of which a part was announced and never given.
-    IncompleteType,
-    /// A value that is not of the type it is said to have.
-    NotOfType,
-    /// Octets where a value (IDL `valuetype`) was expected that are none: a bad tag, or bad chunks.
+    /// A part of a TypeCode was announced and never given.
+    IncompleteTypeCode,
+    /// A value does not have the type that it is said to have.
+    TypeMismatch,
+    /// The bytes are not a value (IDL `valuetype`): a tag or a chunk is malformed.
     BadValue,
-    /// A value of another type than the one expected.
+    /// A value has another type than the expected one.
     WrongValueType,
-    /// A value of a type for which nothing is registered, and that cannot be truncated to one that is known.
+    /// A value's type has no registered factory, and the value cannot be truncated to a type that
+    /// has one.
     NoValueFactory,
-    /// A custom value whose state is needed in another form, or as a tree, which takes its own code.
+    /// A custom value is needed in another form, or as a tree, which only its own code can make.
     CustomValue,
+    /// The reference to be sent has no address, because its ORB listens at none.
+    UnreachableReference,
+    /// Decoding would exceed the memory that all concurrently decoded messages may take
+    /// ([`MemoryAccount`](crate::cdr::MemoryAccount)).
+    MemoryBudgetExceeded,
 }
 
 impl CdrError {
-    /// The system exception that reports this.
+    /// All errors.
+    pub const ALL: &'static [CdrError] = &[
+        CdrError::Truncated,
+        CdrError::StringNotTerminated,
+        CdrError::StringOverBound,
+        CdrError::SequenceOverBound,
+        CdrError::CountExceedsInput,
+        CdrError::LimitExceeded,
+        CdrError::LengthOverflow,
+        CdrError::EnumOutOfRange,
+        CdrError::NotInCodeSet,
+        CdrError::NulInString,
+        CdrError::WideInGiop10Request,
+        CdrError::WideInGiop10Reply,
+        CdrError::NoWideCodeSet,
+        CdrError::NoWideCodeSetInReference,
+        CdrError::BadWideLength,
+        CdrError::NestingTooDeep,
+        CdrError::EmptyEncapsulation,
+        CdrError::BadFixed,
+        CdrError::BadDiscriminator,
+        CdrError::LocalObject,
+        CdrError::NoScratch,
+        CdrError::Unsupported,
+        CdrError::BadTypeCode,
+        CdrError::BadIndirection,
+        CdrError::IllegitimateMember,
+        CdrError::IncompleteTypeCode,
+        CdrError::TypeMismatch,
+        CdrError::BadValue,
+        CdrError::WrongValueType,
+        CdrError::NoValueFactory,
+        CdrError::CustomValue,
+        CdrError::UnreachableReference,
+        CdrError::MemoryBudgetExceeded,
+    ];
+
+    /// Returns the error for one of Corelane's own minor codes.
+    #[must_use]
+    pub fn from_minor(code: u32) -> Option<CdrError> {
+        let own = |error: &CdrError| {
+            error.exception().1 == minor::CORELANE | u32::from(*error as u8) && error.minor() == code
+        };
+        CdrError::ALL.iter().copied().find(own)
+    }
+
+    /// Returns the system exception that reports this error.
     #[must_use]
     pub fn kind(self) -> SystemExceptionKind {
         self.exception().0
     }
 
-    /// The minor code that reports this: the OMG's where it has one, else one of ours (docs/wire-extensions.md).
+    /// Returns the minor code that reports this error: the OMG's where one exists, else Corelane's
+    /// own (docs/wire-extensions.md).
     #[must_use]
     pub fn minor(self) -> u32 {
         self.exception().1
     }
 
     fn exception(self) -> (SystemExceptionKind, u32) {
-        use SystemExceptionKind::{BadParam, BadTypecode, DataConversion, Internal, InvObjref, Marshal, NoImplement};
+        use SystemExceptionKind::{
+            BadParam, BadTypecode, DataConversion, ImpLimit, Internal, InvObjref, Marshal, NoImplement,
+        };
         let own = minor::CORELANE | u32::from(self as u8);
         match self {
             CdrError::NotInCodeSet => (DataConversion, minor::data_conversion::CHARACTER_NOT_IN_CODE_SET),
             CdrError::NulInString => (BadParam, own),
-            CdrError::WideFromClient => (Marshal, minor::marshal::WIDE_FROM_CLIENT_IN_GIOP_1_0),
-            CdrError::WideFromServer => (Marshal, minor::marshal::WIDE_FROM_SERVER_IN_GIOP_1_0),
-            CdrError::NoWideSet => (BadParam, minor::bad_param::NO_WIDE_CODE_SET),
-            CdrError::NoWideSetInReference => (InvObjref, minor::inv_objref::CODE_SET_COMPONENT_REQUIRED),
+            CdrError::WideInGiop10Request => (Marshal, minor::marshal::WIDE_FROM_CLIENT_IN_GIOP_1_0),
+            CdrError::WideInGiop10Reply => (Marshal, minor::marshal::WIDE_FROM_SERVER_IN_GIOP_1_0),
+            CdrError::NoWideCodeSet => (BadParam, minor::bad_param::NO_WIDE_CODE_SET),
+            CdrError::NoWideCodeSetInReference => (InvObjref, minor::inv_objref::CODE_SET_COMPONENT_REQUIRED),
             CdrError::LocalObject => (Marshal, minor::marshal::LOCAL_OBJECT),
             CdrError::NoValueFactory => (Marshal, minor::marshal::NO_VALUE_FACTORY),
             CdrError::NoScratch => (Internal, own),
             CdrError::IllegitimateMember => (BadTypecode, minor::bad_typecode::ILLEGITIMATE_MEMBER),
-            CdrError::IncompleteType => (BadTypecode, minor::bad_typecode::INCOMPLETE),
-            CdrError::NotOfType => (BadParam, own),
+            CdrError::IncompleteTypeCode => (BadTypecode, minor::bad_typecode::INCOMPLETE),
+            CdrError::TypeMismatch => (BadParam, own),
             CdrError::CustomValue => (NoImplement, own),
+            CdrError::UnreachableReference => (BadParam, own),
+            CdrError::MemoryBudgetExceeded => (ImpLimit, own),
             _ => (Marshal, own),
         }
     }
 
-    /// What is wrong, in words.
+    /// Returns a description of the error.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -117,35 +180,41 @@ impl CdrError {
             CdrError::StringNotTerminated => "a string does not end with NUL",
             CdrError::StringOverBound => "a bounded string is longer than its bound",
             CdrError::SequenceOverBound => "a bounded sequence has more elements than its bound",
-            CdrError::CountOverRest => "a count announces more elements than the message can hold",
-            CdrError::OverLimit => "a length or count is above the configured limit",
-            CdrError::TooLong => "a length does not fit in 32 bits",
-            CdrError::EnumRange => "an enum value is at or above the number of members",
+            CdrError::CountExceedsInput => "a count announces more elements than the message can hold",
+            CdrError::LimitExceeded => "a length or count is above the configured limit",
+            CdrError::LengthOverflow => "a length does not fit in 32 bits",
+            CdrError::EnumOutOfRange => "an enum value is at or above the number of members",
             CdrError::NotInCodeSet => "a character is not in the transmission code set",
             CdrError::NulInString => "a string to be sent contains NUL",
-            CdrError::WideFromClient => "a client's GIOP 1.0 message has no wide characters",
-            CdrError::WideFromServer => "a server's GIOP 1.0 message has no wide characters",
-            CdrError::NoWideSet => "no transmission code set for wide characters is known",
-            CdrError::NoWideSetInReference => "the reference names no code set for wide characters",
-            CdrError::WideLength => "the length of wide text is not possible in its code set",
-            CdrError::TooDeep => "values are nested deeper than the configured limit",
+            CdrError::WideInGiop10Request => "a client's GIOP 1.0 message has no wide characters",
+            CdrError::WideInGiop10Reply => "a server's GIOP 1.0 message has no wide characters",
+            CdrError::NoWideCodeSet => "no transmission code set for wide characters is known",
+            CdrError::NoWideCodeSetInReference => "the reference names no code set for wide characters",
+            CdrError::BadWideLength => "the length of wide text is not possible in its code set",
+            CdrError::NestingTooDeep => "values are nested deeper than the configured limit",
             CdrError::EmptyEncapsulation => "an encapsulation has no byte-order octet",
             CdrError::BadFixed => "a fixed-point value is malformed or has too many digits",
             CdrError::BadDiscriminator => "a discriminator has a value that its type does not have",
+            CdrError::UnreachableReference => {
+                "the ORB of a reference to be sent listens at no address, so no other process could call the object: give it one (`OrbBuilder::listen`)"
+            }
             CdrError::LocalObject => "a local object cannot be sent",
             CdrError::NoScratch => "a borrowed value needs conversion and there is no arena",
             CdrError::Unsupported => "a type that is not supported here",
-            CdrError::BadType => "a TypeCode is malformed",
+            CdrError::BadTypeCode => "a TypeCode is malformed",
             CdrError::BadIndirection => "an indirection leads to nothing that was there before",
             CdrError::IllegitimateMember => "a TypeCode has a member of a type that members cannot have",
-            CdrError::IncompleteType => "a recursive TypeCode is not complete",
-            CdrError::NotOfType => "a value is not of its type",
+            CdrError::IncompleteTypeCode => "a recursive TypeCode is not complete",
+            CdrError::TypeMismatch => "a value is not of its type",
             CdrError::BadValue => "octets that are no value, or are cut into bad chunks",
             CdrError::WrongValueType => "a value is of another type than the one expected",
             CdrError::NoValueFactory => {
                 "no factory is registered for a value of this type, nor for one it can be truncated to"
             }
             CdrError::CustomValue => "only its own code can take a custom value apart, or give it another form",
+            CdrError::MemoryBudgetExceeded => {
+                "the messages that are decoded at this moment take as much memory as they may together"
+            }
         }
     }
 }
@@ -158,7 +227,7 @@ impl fmt::Display for CdrError {
 
 impl std::error::Error for CdrError {}
 
-/// The error of every read past the end, out of line so that the reads themselves stay small.
+/// Returns the error of every read past the end, out of line so that the reads stay small.
 #[cold]
 #[inline(never)]
 pub(crate) fn truncated() -> CdrError {

@@ -6,14 +6,14 @@
 
 use super::{CdrError, Decoder, Encoder};
 
-/// Digits that a fixed-point type may have.
 const MAX_DIGITS: u16 = crate::decimal::MAX_DIGITS as u16;
 
 impl Encoder<'_> {
-    /// Writes a `fixed<digits, s>` of which `unscaled` is the value times ten to the power of s.
+    /// Writes a `fixed<digits, s>`; `unscaled` is the value times ten to the power of s.
     ///
     /// # Errors
-    /// [`CdrError::BadFixed`] if the value has more digits than the type, or the type more than 31 or none.
+    /// [`CdrError::BadFixed`] if the value has more digits than the type, or if the type has no
+    /// digits or more than 31.
     pub fn write_fixed(&mut self, digits: u16, unscaled: i128) -> Result<(), CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
             return Err(CdrError::BadFixed);
@@ -45,11 +45,12 @@ impl Encoder<'_> {
 }
 
 impl Decoder<'_> {
-    /// Reads a `fixed<digits, s>`: the value times ten to the power of s.
+    /// Reads a `fixed<digits, s>` and returns the value times ten to the power of s. Sign
+    /// half-octets C and F mean not negative, D negative.
     ///
     /// # Errors
-    /// [`CdrError::BadFixed`] for a half-octet that is no digit or no sign, a digit in front of those of the type, or a
-    /// type with no digits or more than 31; [`CdrError::Truncated`].
+    /// [`CdrError::BadFixed`] if a half-octet is not a digit or a sign, or a digit precedes those
+    /// of the type. Also if the type has no digits or more than 31; [`CdrError::Truncated`].
     pub fn read_fixed(&mut self, digits: u16) -> Result<i128, CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
             return Err(CdrError::BadFixed);

@@ -1,7 +1,8 @@
-//! Common Data Representation: IDL values as octets (CORBA 3.0.3 section 15.3).
+//! Common Data Representation: IDL values as bytes (CORBA 3.0.3 section 15.3).
 //!
-//! Every primitive is aligned to its size, counted from an origin: octet 0 of the GIOP header, or the byte-order octet
-//! of an encapsulation. Either order of octets may come; the sender's is announced and the receiver swaps.
+//! Every primitive is aligned to its size, counted from an origin: the first byte of the GIOP
+//! header, or the byte-order octet of an encapsulation. Both byte orders are valid: the sender
+//! announces its own, and the receiver swaps.
 //!
 //! | type | octets | alignment | form |
 //! |---|---|---|---|
@@ -20,12 +21,13 @@
 //! | valuetype | | 4 | tag, repository ids, state, perhaps in chunks; once, and indirections to it after that |
 //! | encapsulation | 4 + n | 4 | unsigned long n, byte-order octet, values aligned from that octet |
 //!
-//! Octets in alignment gaps are written as 0 and never looked at.
+//! Padding is written as 0 and ignored when read.
 
 mod decoder;
 mod encoder;
 mod error;
 mod fixed;
+mod meter;
 mod octets;
 mod plain;
 mod primitive;
@@ -33,54 +35,59 @@ mod scratch;
 mod tagged;
 mod text;
 mod value;
+mod value_path;
 mod valuetype;
 
 pub use decoder::Decoder;
 pub use encoder::{Encoder, Mark};
 pub use error::CdrError;
+pub use meter::{MemoryAccount, MemoryRefusal, Meter};
 pub use octets::Octets;
-pub use plain::{Extent, Plain, View, Window};
+pub use plain::{Plain, PlainLayout, PlainReader, PlainWriter};
 pub use primitive::Primitive;
 pub use scratch::Scratch;
 pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;
+pub use value_path::{PathRecorder, PathStep, ValuePath};
 pub(crate) use valuetype::ValueTypes;
-pub use valuetype::{AskType, ConvertCustom, RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
+pub use valuetype::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
 
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;
 
-/// From this many octets on, octets or numbers are not copied into the encoder's buffer but sent from where they are.
-/// Below it, the copy costs less than one more segment in the vectored write (measured on TCP and one core).
+/// Minimum size in bytes from which octets or numbers are sent in place instead of copied into the
+/// encoder's buffer. Below it, the copy costs less than one more segment in the vectored write
+/// (measured on TCP and one core).
 pub const BORROW_THRESHOLD: usize = 16 * 1024;
 
-/// Segments that one message may have beside the encoder's buffer; further octets are copied.
+/// Maximum number of segments of one message in addition to the encoder's buffer; further octets
+/// are copied.
 pub const MAX_SEGMENTS: usize = 8;
 
-/// Slices that an encoder gives at most: its segments, and what lies between them.
+/// Maximum number of slices of an encoder: its segments, and the parts of the buffer between them.
 pub const MAX_SLICES: usize = 2 * MAX_SEGMENTS + 1;
 
-/// The order of the octets of a number.
+/// The byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endian {
-    /// Most significant octet first; 0 in a byte-order octet.
+    /// Most significant byte first; 0 in a byte-order octet.
     Big,
-    /// Least significant octet first; 1 in a byte-order octet.
+    /// Least significant byte first; 1 in a byte-order octet.
     Little,
 }
 
 impl Endian {
-    /// The order of this machine.
+    /// The byte order of this machine.
     pub const NATIVE: Endian = if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little };
 
-    /// The order that a byte-order octet or the flags of a GIOP header announce.
+    /// Returns the byte order that a byte-order octet or the flags of a GIOP header announce.
     #[inline]
     #[must_use]
     pub const fn from_flag(octet: u8) -> Endian {
         if octet & 1 == 0 { Endian::Big } else { Endian::Little }
     }
 
-    /// The byte-order octet.
+    /// Returns the byte-order octet.
     #[inline]
     #[must_use]
     pub const fn flag(self) -> u8 {
@@ -91,7 +98,7 @@ impl Endian {
     }
 
     #[inline]
-    pub(crate) const fn is_foreign(self) -> bool {
+    pub(crate) const fn needs_swap(self) -> bool {
         !matches!((self, Endian::NATIVE), (Endian::Big, Endian::Big) | (Endian::Little, Endian::Little))
     }
 }

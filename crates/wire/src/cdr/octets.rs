@@ -1,4 +1,4 @@
-//! Octet sequences that own what they show.
+//! Octet sequences that own their contents or share them.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -6,44 +6,45 @@ use std::sync::Arc;
 
 use super::BORROW_THRESHOLD;
 
-/// Owned octets: a part of a shared receive buffer, or a vector of their own.
+/// Owned octets: a vector, or a part of a shared vector or receive buffer.
 ///
-/// Clones share from [`BORROW_THRESHOLD`] octets on, and copy below it. A part of a receive buffer keeps the whole
-/// buffer alive; [`into_vec`](Octets::into_vec) lets it go.
+/// A clone shares the contents, except that a vector below [`BORROW_THRESHOLD`] bytes is copied. A
+/// part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) releases
+/// it.
 #[derive(Clone)]
 pub struct Octets(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// Fewer than `BORROW_THRESHOLD` octets (or the last owner of more).
+    /// A vector of fewer than `BORROW_THRESHOLD` bytes.
     Own(Vec<u8>),
-    /// Part of a vector.
+    /// A part of a shared vector.
     Vector(Arc<Vec<u8>>, Range<usize>),
-    /// Part of a receive buffer.
+    /// A part of a receive buffer.
     Buffer(Arc<dyn AsRef<[u8]> + Send + Sync>, Range<usize>),
 }
 
 impl Octets {
-    /// No octets.
+    /// Creates an empty sequence.
     #[must_use]
     pub const fn new() -> Octets {
         Octets(Repr::Own(Vec::new()))
     }
 
-    /// All octets of a shared buffer, which must show the same octets for as long as anyone holds it.
+    /// Shares all bytes of a buffer, which must not change while a reference to it exists.
     #[must_use]
     pub fn shared(buffer: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Octets {
         let len = (*buffer).as_ref().len();
         Octets(Repr::Buffer(buffer, 0..len))
     }
 
-    /// A copy of these octets.
+    /// Copies octets.
     #[must_use]
     pub fn copy_from(octets: &[u8]) -> Octets {
         Octets::from(octets.to_vec())
     }
 
-    /// The octets.
+    /// Returns the octets.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
@@ -53,7 +54,7 @@ impl Octets {
         }
     }
 
-    /// A part of these octets, shared where possible; `None` if the range is not inside.
+    /// Returns a part of these octets, shared where possible; `None` if the range exceeds them.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Octets> {
         let part = self.as_slice().get(range.clone())?;
@@ -68,8 +69,8 @@ impl Octets {
         })
     }
 
-    /// The part of these octets that `part` is, by its address: `None` if it is not a part of them, or if it would
-    /// have to be copied.
+    /// Shares the part of these octets that `part` points to. `None` if it is not a part of them,
+    /// or if it would have to be copied.
     pub(crate) fn share(&self, part: &[u8]) -> Option<Octets> {
         if let Repr::Own(_) = self.0 {
             return None;
@@ -78,8 +79,8 @@ impl Octets {
         self.part(start..start.checked_add(part.len())?)
     }
 
-    /// The memory that they keep alive, which may be more than they show: its address, by which parts of the same memory are known
-    /// while one of them lives, and its octets.
+    /// Returns the address and the size in bytes of the memory that this keeps alive, which may
+    /// exceed the octets. Parts of the same memory have the same address while one of them exists.
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
         match &self.0 {
@@ -92,7 +93,8 @@ impl Octets {
         }
     }
 
-    /// The octets as a vector: without a copy if they are a whole vector that nobody else holds.
+    /// Returns the octets as a vector. Copies them unless this is the only owner and covers the
+    /// whole vector.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

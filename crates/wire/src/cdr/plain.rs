@@ -1,52 +1,54 @@
-//! Structures of numbers alone: their sequences are written and read in one go, every member at a constant offset.
+//! Structures that contain only numbers: their sequences are written and read in bulk, each member
+//! at a constant offset.
 //!
-//! Where such a structure lies on the wire depends on where it begins, as its members align themselves. Behind the first
-//! one that no longer varies: a structure whose strictest member aligns to `a` ends at the same place modulo `a` wherever it
-//! began, so that all elements of a sequence but the first look alike ([`Extent::phase`], [`Extent::stride`]).
+//! Members are aligned individually, so the layout of such a structure depends on the position
+//! where it begins. A structure whose strictest member alignment is `a` ends at the same position
+//! modulo `a` wherever it began. All elements of a sequence but the first therefore have the same
+//! layout ([`PlainLayout::phase`], [`PlainLayout::stride`]).
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
-/// Octets that a value takes from each place that it can begin at, gaps included.
+/// The size of a value, padding included, for each position modulo 8 at which it can begin.
 #[derive(Clone, Copy, Debug)]
-pub struct Extent {
-    /// The strictest alignment of any part.
+pub struct PlainLayout {
+    /// The strictest alignment of any part, in bytes.
     align: usize,
-    /// Octets from a position that is this modulo 8.
-    from: [usize; 8],
+    /// Sizes in bytes, indexed by the starting position modulo 8.
+    sizes: [usize; 8],
 }
 
-impl Extent {
-    /// Nothing.
-    pub const EMPTY: Extent = Extent { align: 1, from: [0; 8] };
+impl PlainLayout {
+    /// The layout of an empty value.
+    pub const EMPTY: PlainLayout = PlainLayout { align: 1, sizes: [0; 8] };
 
-    /// A number of `size` octets: 1, 2, 4 or 8.
+    /// Returns the layout of a number of `size` bytes: 1, 2, 4 or 8.
     #[must_use]
-    pub const fn number(size: usize) -> Extent {
+    pub const fn number(size: usize) -> PlainLayout {
         let mut from = [size; 8];
         let mut position = 0;
         while position < 8 {
             from[position] += position.wrapping_neg() & (size - 1);
             position += 1;
         }
-        Extent { align: size, from }
+        PlainLayout { align: size, sizes: from }
     }
 
-    /// Another value behind.
+    /// Returns the layout of this value followed by `next`.
     #[must_use]
-    pub const fn then(self, next: Extent) -> Extent {
-        let mut from = self.from;
+    pub const fn then(self, next: PlainLayout) -> PlainLayout {
+        let mut from = self.sizes;
         let mut position = 0;
         while position < 8 {
-            from[position] += next.from[(position + from[position]) % 8];
+            from[position] += next.sizes[(position + from[position]) % 8];
             position += 1;
         }
-        Extent { align: if self.align > next.align { self.align } else { next.align }, from }
+        PlainLayout { align: if self.align > next.align { self.align } else { next.align }, sizes: from }
     }
 
-    /// So many of the value, one behind the other.
+    /// Returns the layout of `count` such values in a row.
     #[must_use]
-    pub const fn times(self, count: usize) -> Extent {
-        let mut all = Extent::EMPTY;
+    pub const fn times(self, count: usize) -> PlainLayout {
+        let mut all = PlainLayout::EMPTY;
         let mut index = 0;
         while index < count {
             all = all.then(self);
@@ -55,43 +57,44 @@ impl Extent {
         all
     }
 
-    /// Where every element behind another one begins, modulo the strictest alignment.
+    /// Returns the starting position of every element after the first, modulo the strictest
+    /// alignment.
     const fn phase(&self) -> usize {
-        self.from[0] % self.align
+        self.sizes[0] % self.align
     }
 
-    /// Octets from there to the next one.
+    /// Returns the distance in bytes between elements after the first.
     const fn stride(&self) -> usize {
-        self.from[self.phase()]
+        self.sizes[self.phase()]
     }
 }
 
-/// A value whose sequences are written and read in one go.
+/// A value whose sequences are written and read in bulk.
 ///
-/// The code below is meant to be inlined into one loop, where alignment and offsets are then constants.
+/// The methods are meant to be inlined into one loop, where alignment and offsets become constants.
 pub trait Plain: Cdr + Copy {
-    /// Where the value lies.
-    const EXTENT: Extent;
+    /// The layout of the value.
+    const LAYOUT: PlainLayout;
 
     /// Writes the value.
-    fn put(&self, to: &mut Window<'_>);
+    fn put(&self, to: &mut PlainWriter<'_>);
 
     /// Reads a value.
-    fn take(from: &mut View<'_>) -> Self;
+    fn take(from: &mut PlainReader<'_>) -> Self;
 }
 
-/// Where one element is written: its octets, all 0 before.
+/// The place where one element is written; its bytes are 0 at first.
 #[derive(Debug)]
-pub struct Window<'o> {
+pub struct PlainWriter<'o> {
     octets: &'o mut [u8],
     at: usize,
     phase: usize,
     foreign: bool,
 }
 
-/// Where one element is read.
+/// The bytes from which one element is read.
 #[derive(Debug)]
-pub struct View<'o> {
+pub struct PlainReader<'o> {
     octets: &'o [u8],
     at: usize,
     phase: usize,
@@ -99,10 +102,10 @@ pub struct View<'o> {
     out_of_range: bool,
 }
 
-impl View<'_> {
-    /// Notes that an enumeration has no such member: the sequence is refused when all of it was read.
+impl PlainReader<'_> {
+    /// Records that an enumeration has no such member. The sequence is refused after it was read.
     #[inline]
-    pub fn out_of_range(&mut self) {
+    pub fn set_out_of_range(&mut self) {
         self.out_of_range = true;
     }
 }
@@ -110,10 +113,10 @@ impl View<'_> {
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Plain for $number {
-            const EXTENT: Extent = Extent::number(size_of::<$number>());
+            const LAYOUT: PlainLayout = PlainLayout::number(size_of::<$number>());
 
             #[inline]
-            fn put(&self, to: &mut Window<'_>) {
+            fn put(&self, to: &mut PlainWriter<'_>) {
                 const SIZE: usize = size_of::<$number>();
                 let start = to.at + ((to.phase + to.at).wrapping_neg() & (SIZE - 1));
                 to.at = start + SIZE;
@@ -127,7 +130,7 @@ macro_rules! numbers {
             }
 
             #[inline]
-            fn take(from: &mut View<'_>) -> $number {
+            fn take(from: &mut PlainReader<'_>) -> $number {
                 const SIZE: usize = size_of::<$number>();
                 let start = from.at + ((from.phase + from.at).wrapping_neg() & (SIZE - 1));
                 from.at = start + SIZE;
@@ -145,39 +148,39 @@ macro_rules! numbers {
 numbers! { u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 }
 
 impl Plain for bool {
-    const EXTENT: Extent = Extent::number(1);
+    const LAYOUT: PlainLayout = PlainLayout::number(1);
 
     #[inline]
-    fn put(&self, to: &mut Window<'_>) {
+    fn put(&self, to: &mut PlainWriter<'_>) {
         u8::from(*self).put(to);
     }
 
     #[inline]
-    fn take(from: &mut View<'_>) -> bool {
+    fn take(from: &mut PlainReader<'_>) -> bool {
         u8::take(from) != 0
     }
 }
 
 impl<T: Plain, const N: usize> Plain for [T; N] {
-    const EXTENT: Extent = {
+    const LAYOUT: PlainLayout = {
         assert!(N > 0, "IDL has no empty arrays, and elements without octets have no place");
-        T::EXTENT.times(N)
+        T::LAYOUT.times(N)
     };
 
     #[inline]
-    fn put(&self, to: &mut Window<'_>) {
+    fn put(&self, to: &mut PlainWriter<'_>) {
         self.iter().for_each(|element| element.put(to));
     }
 
     #[inline]
-    fn take(from: &mut View<'_>) -> [T; N] {
+    fn take(from: &mut PlainReader<'_>) -> [T; N] {
         std::array::from_fn(|_| T::take(from))
     }
 }
 
 #[inline]
 fn element<T: Plain>(octets: &[u8], foreign: bool, out_of_range: &mut bool) -> T {
-    let mut view = View { octets, at: 0, phase: T::EXTENT.phase(), foreign, out_of_range: false };
+    let mut view = PlainReader { octets, at: 0, phase: T::LAYOUT.phase(), foreign, out_of_range: false };
     let value = T::take(&mut view);
     *out_of_range |= view.out_of_range;
     value
@@ -187,65 +190,68 @@ impl Encoder<'_> {
     /// Writes elements of a sequence or an array, without a count.
     ///
     /// # Errors
-    /// Those of [`Cdr::encode`].
+    /// The errors of [`Cdr::encode`].
     pub fn write_plain<T: Plain>(&mut self, values: &[T]) -> Result<(), CdrError> {
         let Some((first, rest)) = values.split_first() else { return Ok(()) };
         first.encode(self)?;
-        let (stride, phase, foreign) = (T::EXTENT.stride(), T::EXTENT.phase(), self.is_foreign());
-        let room = self.room(rest.len() * stride);
+        let (stride, phase, foreign) = (T::LAYOUT.stride(), T::LAYOUT.phase(), self.swaps_bytes());
+        let room = self.extend_zeroed(rest.len() * stride);
         for (value, octets) in rest.iter().zip(room.chunks_exact_mut(stride)) {
-            value.put(&mut Window { octets, at: 0, phase, foreign });
+            value.put(&mut PlainWriter { octets, at: 0, phase, foreign });
         }
         Ok(())
     }
 }
 
 impl<'m> Decoder<'m> {
-    /// Reads `len` elements, at least one, that lie in one piece: the first, and the octets of the others.
+    /// Reads `len` contiguous elements, at least one: returns the first, and the bytes of the
+    /// others.
     #[inline]
     fn plain_octets<T: Plain>(&mut self, len: usize) -> Result<(T, &'m [u8]), CdrError> {
         let first = T::decode(self)?;
-        let octets = len.saturating_sub(1).checked_mul(T::EXTENT.stride()).ok_or(CdrError::Truncated)?;
+        let octets = len.saturating_sub(1).checked_mul(T::LAYOUT.stride()).ok_or(CdrError::Truncated)?;
         Ok((first, self.read_raw(octets)?))
     }
 
     /// Reads `len` elements into a vector; `len` comes from [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// Those of [`Cdr::decode`].
+    /// The errors of [`Cdr::decode`].
     pub fn read_plain_vec<T: Plain>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
         if len == 0 {
             return Ok(Vec::new());
         }
-        if self.is_in_pieces() {
+        self.charge_elements::<T>(len)?;
+        if self.may_be_split() {
             return (0..len).map(|_| T::decode(self)).collect();
         }
         let (first, octets) = self.plain_octets::<T>(len)?;
-        let (foreign, mut out_of_range) = (self.is_foreign(), false);
+        let (foreign, mut out_of_range) = (self.swaps_bytes(), false);
         let mut values = Vec::with_capacity(len);
         values.push(first);
-        let rest = octets.chunks_exact(T::EXTENT.stride());
+        let rest = octets.chunks_exact(T::LAYOUT.stride());
         values.extend(rest.map(|octets| element::<T>(octets, foreign, &mut out_of_range)));
-        if out_of_range { Err(CdrError::EnumRange) } else { Ok(values) }
+        if out_of_range { Err(CdrError::EnumOutOfRange) } else { Ok(values) }
     }
 
     /// Reads `len` elements into the arena; `len` comes from [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// Those of [`Cdr::decode`], and [`CdrError::NoScratch`].
+    /// The errors of [`Cdr::decode`], and [`CdrError::NoScratch`].
     pub fn read_plain<T: Plain>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
-        if len == 0 || self.is_in_pieces() {
+        if len == 0 || self.may_be_split() {
             return self.read_slice_with(len, T::decode);
         }
+        self.charge_elements::<T>(len)?;
         let bump = self.scratch().ok_or(CdrError::NoScratch)?.bump();
         let (first, octets) = self.plain_octets::<T>(len)?;
-        let (foreign, mut out_of_range) = (self.is_foreign(), false);
-        let mut rest = octets.chunks_exact(T::EXTENT.stride());
+        let (foreign, mut out_of_range) = (self.swaps_bytes(), false);
+        let mut rest = octets.chunks_exact(T::LAYOUT.stride());
         let values = bump.alloc_slice_fill_with(len, |index| {
             let octets = if index == 0 { None } else { rest.next() };
             octets.map_or(first, |octets| element(octets, foreign, &mut out_of_range))
         });
-        if out_of_range { Err(CdrError::EnumRange) } else { Ok(values) }
+        if out_of_range { Err(CdrError::EnumOutOfRange) } else { Ok(values) }
     }
 }
 
@@ -254,7 +260,7 @@ mod tests {
     use super::super::{Endian, Scratch};
     use super::*;
 
-    /// As generated code has it: a member of each kind, with gaps between them.
+    /// Structures like those of generated code: members of each kind, with padding between them.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Inner {
         flag: bool,
@@ -290,11 +296,11 @@ mod tests {
                 }
             }
             impl Plain for $name {
-                const EXTENT: Extent = Extent::EMPTY $(.then(<$ty as Plain>::EXTENT))*;
-                fn put(&self, to: &mut Window<'_>) {
+                const LAYOUT: PlainLayout = PlainLayout::EMPTY $(.then(<$ty as Plain>::LAYOUT))*;
+                fn put(&self, to: &mut PlainWriter<'_>) {
                     $(self.$field.put(to);)*
                 }
-                fn take(from: &mut View<'_>) -> Self {
+                fn take(from: &mut PlainReader<'_>) -> Self {
                     Self { $($field: Plain::take(from)),* }
                 }
             }
@@ -362,14 +368,14 @@ mod tests {
     }
 
     impl Plain for Colour {
-        const EXTENT: Extent = Extent::number(4);
-        fn put(&self, to: &mut Window<'_>) {
+        const LAYOUT: PlainLayout = PlainLayout::number(4);
+        fn put(&self, to: &mut PlainWriter<'_>) {
             self.0.put(to);
         }
-        fn take(from: &mut View<'_>) -> Self {
+        fn take(from: &mut PlainReader<'_>) -> Self {
             let position = u32::take(from);
             if position >= 3 {
-                from.out_of_range();
+                from.set_out_of_range();
             }
             Colour(position)
         }
@@ -386,20 +392,21 @@ mod tests {
             e.write_plain(&colours).unwrap();
             let octets = e.into_buffer();
             let d = Decoder::new(&octets, Endian::NATIVE).with_scratch(&scratch);
-            assert_eq!(d.clone().read_plain_vec::<Colour>(3), Err(CdrError::EnumRange));
-            assert_eq!(d.clone().read_plain::<Colour>(3), Err(CdrError::EnumRange));
+            assert_eq!(d.clone().read_plain_vec::<Colour>(3), Err(CdrError::EnumOutOfRange));
+            assert_eq!(d.clone().read_plain::<Colour>(3), Err(CdrError::EnumOutOfRange));
         }
     }
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // Two elements, the second in a fragment of its own, where alignment begins anew behind the header.
+        // Two elements, the second in a fragment of its own, whose alignment restarts after its
+        // header.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();
         message.extend([4, 0, 0, 0, 0, 0, 0, 5, 0, 6]);
         let breaks = [cut];
-        let mut d = Decoder::new(&message, Endian::Big).at(12).with_breaks(&breaks);
+        let mut d = Decoder::new(&message, Endian::Big).at(12).with_fragment_starts(&breaks);
         let read = d.read_plain_vec::<Mixed>(2).unwrap();
         assert_eq!(read, [Mixed { octet: 1, long: 2, short: 3 }, Mixed { octet: 4, long: 5, short: 6 }]);
     }

@@ -1,46 +1,46 @@
-//! Numbers that are the same in memory and on the wire, but for the order of their octets.
+//! Numbers that have the same form in memory and on the wire, except for their byte order.
 
 use bytemuck::Pod;
 
 mod sealed {
-    /// Only the numbers below are primitives.
+    /// Limits `Primitive` to the types below.
     pub trait Sealed {}
 }
 
-/// Numbers in a vector of their own, by their size.
+/// A vector of numbers, by the size of a number.
 #[derive(Debug)]
-pub enum Numbers {
-    /// Of one octet.
+pub enum NumberVec {
+    /// Numbers of one byte.
     Octets(Vec<u8>),
-    /// Of two.
+    /// Numbers of two bytes.
     Shorts(Vec<u16>),
-    /// Of four.
+    /// Numbers of four bytes.
     Longs(Vec<u32>),
-    /// Of eight.
+    /// Numbers of eight bytes.
     LongLongs(Vec<u64>),
 }
 
-impl Numbers {
+impl NumberVec {
     pub(super) fn as_octets(&self) -> &[u8] {
         match self {
-            Numbers::Octets(octets) => octets,
-            Numbers::Shorts(numbers) => bytemuck::cast_slice(numbers),
-            Numbers::Longs(numbers) => bytemuck::cast_slice(numbers),
-            Numbers::LongLongs(numbers) => bytemuck::cast_slice(numbers),
+            NumberVec::Octets(octets) => octets,
+            NumberVec::Shorts(numbers) => bytemuck::cast_slice(numbers),
+            NumberVec::Longs(numbers) => bytemuck::cast_slice(numbers),
+            NumberVec::LongLongs(numbers) => bytemuck::cast_slice(numbers),
         }
     }
 }
 
 /// A number whose sequences are written and read in bulk.
 pub trait Primitive: Pod + sealed::Sealed {
-    /// Octets, and the alignment on the wire.
+    /// Size in bytes, which is also the alignment on the wire.
     const SIZE: usize = size_of::<Self>();
 
-    /// The vector as it is, whatever its numbers.
+    /// Converts the vector without a copy.
     #[doc(hidden)]
-    fn keep(numbers: Vec<Self>) -> Numbers;
+    fn into_numbers(numbers: Vec<Self>) -> NumberVec;
 
-    /// The number with its octets in the other order.
+    /// Returns the number in the other byte order.
     #[must_use]
     fn swapped(self) -> Self;
 }
@@ -50,8 +50,8 @@ macro_rules! integers {
         impl sealed::Sealed for $integer {}
         impl Primitive for $integer {
             #[inline]
-            fn keep(numbers: Vec<$integer>) -> Numbers {
-                Numbers::$kept(bytemuck::cast_vec(numbers))
+            fn into_numbers(numbers: Vec<$integer>) -> NumberVec {
+                NumberVec::$kept(bytemuck::cast_vec(numbers))
             }
 
             #[inline]
@@ -71,8 +71,8 @@ macro_rules! floats {
         impl sealed::Sealed for $float {}
         impl Primitive for $float {
             #[inline]
-            fn keep(numbers: Vec<$float>) -> Numbers {
-                Numbers::$kept(bytemuck::cast_vec(numbers))
+            fn into_numbers(numbers: Vec<$float>) -> NumberVec {
+                NumberVec::$kept(bytemuck::cast_vec(numbers))
             }
 
             #[inline]

@@ -1,22 +1,24 @@
-//! The arena for what cannot be borrowed in place.
+//! The arena for data that cannot be borrowed from the message.
 
 use bumpalo::Bump;
 
-/// A reusable arena, one per thread: text and numbers that have to be converted, and fixed-size structs, live here while a
-/// request runs. It keeps its largest block over [`reset`](Scratch::reset), so that steady traffic allocates nothing.
+/// A reusable arena, one per thread. It holds converted text and numbers, and fixed-size structs,
+/// while a request runs. [`reset`](Scratch::reset) keeps the largest block, so that steady traffic
+/// allocates nothing.
 #[derive(Default)]
 pub struct Scratch {
     bump: Bump,
 }
 
 impl Scratch {
-    /// An arena that allocates nothing until it is used.
+    /// Creates an arena that allocates nothing until it is used.
     #[must_use]
     pub fn new() -> Scratch {
         Scratch::default()
     }
 
-    /// Frees all that was converted, and keeps the memory. The exclusive borrow proves that nobody looks at it any more.
+    /// Frees the contents and keeps the memory. The exclusive borrow proves that no reference to
+    /// the contents remains.
     #[inline]
     pub fn reset(&mut self) {
         #[inline(never)]
@@ -28,7 +30,7 @@ impl Scratch {
         }
     }
 
-    /// Octets that the arena holds from the allocator.
+    /// Returns the memory in bytes that the arena holds from the allocator.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.bump.allocated_bytes()

@@ -1,9 +1,10 @@
-//! Lists of numbered octet sequences, read where they are.
+//! Lists of numbered octet sequences, read in place.
 
 use super::{CdrError, Decoder, Encoder, Endian};
 
-/// A received list of pairs of number and octets: service contexts, tagged profiles, tagged components and policy values
-/// all have this form. It is walked over once, when it is parsed; after that, reading it cannot fail.
+/// A received list of pairs of number and octets: service contexts, tagged profiles, tagged
+/// components and policy values have this form. The list is checked once, when it is parsed;
+/// reading it afterwards cannot fail.
 ///
 /// ```text
 /// unsigned long count | count x { unsigned long number | sequence<octet> data }
@@ -12,23 +13,23 @@ use super::{CdrError, Decoder, Encoder, Endian};
 pub struct TaggedList<'m> {
     /// The message up to the end of the list.
     bytes: &'m [u8],
-    /// Where fragments of GIOP 1.1 begin in it.
+    /// Offsets in `bytes` where GIOP 1.1 fragments begin.
     breaks: &'m [usize],
-    /// Where the first pair begins.
+    /// Offset of the first pair in bytes.
     at: usize,
     count: u32,
     endian: Endian,
 }
 
 impl<'m> TaggedList<'m> {
-    /// No pairs.
+    /// The empty list.
     pub const EMPTY: TaggedList<'static> =
         TaggedList { bytes: &[], breaks: &[], at: 0, count: 0, endian: Endian::NATIVE };
 
-    /// Walks over the list that begins where the decoder is.
+    /// Parses and checks the list at the decoder's position.
     ///
     /// # Errors
-    /// [`CdrError::OverLimit`] if there are more than `limit` pairs, [`CdrError::Truncated`].
+    /// [`CdrError::LimitExceeded`] if there are more than `limit` pairs, [`CdrError::Truncated`].
     #[inline]
     pub fn parse(d: &mut Decoder<'m>, limit: u32) -> Result<TaggedList<'m>, CdrError> {
         let count = d.read_u32()?;
@@ -36,7 +37,7 @@ impl<'m> TaggedList<'m> {
             return Ok(TaggedList::EMPTY);
         }
         if count > limit {
-            return Err(CdrError::OverLimit);
+            return Err(CdrError::LimitExceeded);
         }
         let at = d.offset();
         for _ in 0..count {
@@ -44,34 +45,34 @@ impl<'m> TaggedList<'m> {
             let len = d.read_u32()?;
             d.skip(len as usize)?;
         }
-        let (whole, breaks) = d.whole();
+        let (whole, breaks) = d.whole_message();
         let bytes = whole.get(..d.offset()).unwrap_or_default();
         Ok(TaggedList { bytes, breaks, at, count, endian: d.endian() })
     }
 
-    /// How many pairs there are.
+    /// Returns the number of pairs.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no pairs.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Each pair, in order.
+    /// Returns an iterator over the pairs, in order.
     #[inline]
     #[must_use]
     pub fn iter(&self) -> TaggedIter<'m> {
-        let d = Decoder::new(self.bytes, self.endian).at(self.at).with_breaks(self.breaks);
+        let d = Decoder::new(self.bytes, self.endian).at(self.at).with_fragment_starts(self.breaks);
         TaggedIter { d, left: self.count }
     }
 
-    /// The data of the first pair with a number.
+    /// Returns the data of the first pair with this number.
     #[must_use]
     pub fn find(&self, number: u32) -> Option<&'m [u8]> {
         self.iter().find(|pair| pair.0 == number).map(|pair| pair.1)
@@ -87,7 +88,7 @@ impl<'m> IntoIterator for TaggedList<'m> {
     }
 }
 
-/// Two lists are equal if their pairs are; where they stand, in which order of octets and with which padding, is not looked at.
+/// Two lists are equal if their pairs are equal. Position, byte order and padding do not matter.
 impl PartialEq for TaggedList<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -102,7 +103,7 @@ impl std::fmt::Debug for TaggedList<'_> {
     }
 }
 
-/// The pairs of a [`TaggedList`].
+/// An iterator over the pairs of a [`TaggedList`].
 #[derive(Clone, Debug)]
 pub struct TaggedIter<'m> {
     d: Decoder<'m>,
@@ -120,7 +121,7 @@ impl<'m> Iterator for TaggedIter<'m> {
     }
 }
 
-/// Writes such a list.
+/// Writes a list in the form of a [`TaggedList`].
 #[inline]
 pub(crate) fn write_tagged<'p>(
     e: &mut Encoder<'_>,

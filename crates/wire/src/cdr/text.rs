@@ -1,4 +1,5 @@
-//! Characters and strings, narrow and wide, converted from and to the transmission code sets.
+//! Characters and strings, narrow and wide, and their conversion from and to transmission code
+//! sets.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ impl Encoder<'_> {
     /// Writes a char: one octet of the code set for char.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for a character that is not one octet there.
+    /// [`CdrError::NotInCodeSet`] for a character that is not one octet in that code set.
     pub fn write_char(&mut self, value: char) -> Result<(), CdrError> {
         let octet = u8::try_from(value).map_err(|_| CdrError::NotInCodeSet)?;
         if octet >= 0x80 && self.code_sets().char == CharSet::Utf8 {
@@ -26,25 +27,26 @@ impl Encoder<'_> {
     /// Writes a string in the code set for char.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::TooLong`].
+    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
     #[inline]
     pub fn write_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_bounded_str(value, u32::MAX)
     }
 
-    /// Writes a bounded string. The bound counts octets as sent, which in ISO 8859-1 are characters.
+    /// Writes a bounded string. The bound counts octets as sent, which in ISO 8859-1 are
+    /// characters.
     ///
     /// # Errors
-    /// [`CdrError::StringOverBound`], and those of [`write_str`](Encoder::write_str).
+    /// [`CdrError::StringOverBound`], and the errors of [`write_str`](Encoder::write_str).
     pub fn write_bounded_str(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
         self.write_narrow(value, bound, self.code_sets().char)
     }
 
-    /// Writes a string that is never converted: an operation name, a repository id, a host. Characters beyond
-    /// ISO 8859-1 are an error.
+    /// Writes a string that is never converted: an operation name, a repository id, a host. Its
+    /// characters must be in ISO 8859-1.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::TooLong`].
+    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
     pub fn write_latin1_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_narrow(value, u32::MAX, CharSet::Latin1)
     }
@@ -73,7 +75,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Writes text beyond ASCII in ISO 8859-1.
+    /// Writes non-ASCII text in ISO 8859-1.
     #[cold]
     fn write_converted(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
         let len = value.chars().count();
@@ -92,18 +94,18 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Whether wide data may be written here.
+    /// Checks that wide data may be written.
     fn check_wide(&self) -> Result<(), CdrError> {
         match (self.version(), self.code_sets().wchar, self.from_server()) {
-            (Version::GIOP_1_0, _, false) => Err(CdrError::WideFromClient),
-            (Version::GIOP_1_0, _, true) => Err(CdrError::WideFromServer),
-            (_, WideSet::None, false) => Err(CdrError::NoWideSetInReference),
-            (_, WideSet::None, true) => Err(CdrError::NoWideSet),
+            (Version::GIOP_1_0, _, false) => Err(CdrError::WideInGiop10Request),
+            (Version::GIOP_1_0, _, true) => Err(CdrError::WideInGiop10Reply),
+            (_, WideSet::None, false) => Err(CdrError::NoWideCodeSetInReference),
+            (_, WideSet::None, true) => Err(CdrError::NoWideCodeSet),
             (_, WideSet::Utf16, _) => Ok(()),
         }
     }
 
-    /// The order of UTF-16 in GIOP 1.2.
+    /// Returns the byte order of UTF-16 in GIOP 1.2.
     fn wide_order(&self) -> Endian {
         match self.code_sets().wide_order {
             WideOrder::Standard => Endian::Big,
@@ -114,9 +116,10 @@ impl Encoder<'_> {
     /// Writes a wchar.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for a character beyond the basic plane, which UTF-16 has as two; wide data that
-    /// cannot be sent: [`CdrError::WideFromClient`], [`CdrError::WideFromServer`], [`CdrError::NoWideSet`],
-    /// [`CdrError::NoWideSetInReference`].
+    /// [`CdrError::NotInCodeSet`] for a character beyond the basic plane, which takes two UTF-16
+    /// units. If wide data cannot be sent: [`CdrError::WideInGiop10Request`],
+    /// [`CdrError::WideInGiop10Reply`], [`CdrError::NoWideCodeSet`],
+    /// [`CdrError::NoWideCodeSetInReference`].
     pub fn write_wchar(&mut self, value: char) -> Result<(), CdrError> {
         self.check_wide()?;
         let unit = u16::try_from(u32::from(value)).map_err(|_| CdrError::NotInCodeSet)?;
@@ -132,16 +135,19 @@ impl Encoder<'_> {
     /// Writes a wstring.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::TooLong`], and for wide data that cannot be sent those of
-    /// [`write_wchar`](Encoder::write_wchar).
+    /// [`CdrError::NulInString`], [`CdrError::LengthOverflow`], and if wide data cannot be sent the
+    /// errors of [`write_wchar`](Encoder::write_wchar).
     pub fn write_wstr(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_bounded_wstr(value, u32::MAX)
     }
 
-    /// Writes a bounded wstring. The bound counts UTF-16 code units.
+    /// Writes a bounded wstring. The bound counts UTF-16 code units of the text.
+    ///
+    /// From GIOP 1.2 on, a byte-order mark precedes text that begins with a character like one, and
+    /// no other text: a reader removes the first mark.
     ///
     /// # Errors
-    /// [`CdrError::StringOverBound`], and those of [`write_wstr`](Encoder::write_wstr).
+    /// [`CdrError::StringOverBound`], and the errors of [`write_wstr`](Encoder::write_wstr).
     pub fn write_bounded_wstr(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
         self.check_wide()?;
         if value.as_bytes().contains(&0) {
@@ -151,7 +157,11 @@ impl Encoder<'_> {
         let order = if old { self.endian() } else { self.wide_order() };
         self.write_u32(0);
         let start = self.buffer_mut().len();
-        self.buffer_mut().reserve(value.len() * 2);
+        self.buffer_mut().reserve((value.len() + 1) * 2);
+        let marked = !old && value.starts_with(LIKE_MARKS);
+        if marked {
+            self.buffer_mut().extend_from_slice(&ordered(MARK, order));
+        }
         let mut units = 0usize;
         for unit in value.encode_utf16() {
             units += 1;
@@ -164,13 +174,14 @@ impl Encoder<'_> {
             self.write_raw(&[0; 2]);
             units + 1
         } else {
-            units * 2
+            (units + usize::from(marked)) * 2
         };
-        self.patch_at_buffer(start - 4, u32::try_from(count).map_err(|_| CdrError::TooLong)?);
+        self.patch_at_buffer(start - 4, u32::try_from(count).map_err(|_| CdrError::LengthOverflow)?);
         Ok(())
     }
 
-    /// Whether wide text has the same octets here as there: from GIOP 1.2 on it has no alignment, and says its order itself.
+    /// Returns true if wide text has the same bytes in this encoder as in `d`. From GIOP 1.2 on it
+    /// has no alignment and gives its own byte order.
     pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
         let (own, other) = (self.code_sets(), d.code_sets());
         let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
@@ -180,10 +191,11 @@ impl Encoder<'_> {
             && order
     }
 
-    /// Writes the wchar that stands in `d` as it is there, of which it [has the form](Encoder::has_wide_form_of).
+    /// Copies the wchar at `d` unchanged. Requires that [the forms
+    /// agree](Encoder::has_wide_form_of).
     ///
     /// # Errors
-    /// Those of [`Decoder::read_wchar`].
+    /// The errors of [`Decoder::read_wchar`].
     pub(crate) fn copy_wchar(&mut self, d: &mut Decoder<'_>) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.read_wchar()?;
@@ -193,10 +205,11 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Writes the wstring that stands in `d` as it is there, of which it [has the form](Encoder::has_wide_form_of).
+    /// Copies the wstring at `d` unchanged. Requires that [the forms
+    /// agree](Encoder::has_wide_form_of).
     ///
     /// # Errors
-    /// Those of [`Decoder::read_bounded_wstring`], but for what is in the text.
+    /// The errors of [`Decoder::read_bounded_wstring`], except those about the text's contents.
     pub(crate) fn copy_wstr(&mut self, d: &mut Decoder<'_>, bound: u32) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.wide_octets(bound)?;
@@ -206,6 +219,13 @@ impl Encoder<'_> {
         Ok(())
     }
 }
+
+/// The byte-order mark of UTF-16.
+const MARK: u16 = 0xfeff;
+
+/// The characters that a reader takes for a mark at the beginning of text. U+FFFE is U+FEFF in the
+/// other byte order.
+const LIKE_MARKS: [char; 2] = ['\u{feff}', '\u{fffe}'];
 
 #[inline]
 fn ordered(unit: u16, order: Endian) -> [u8; 2] {
@@ -219,7 +239,8 @@ impl<'m> Decoder<'m> {
     /// Reads a char.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for an octet that is no character there, [`CdrError::Truncated`].
+    /// [`CdrError::NotInCodeSet`] for an octet that is not a character of the code set,
+    /// [`CdrError::Truncated`].
     pub fn read_char(&mut self) -> Result<char, CdrError> {
         let octet = self.read_u8()?;
         if octet >= 0x80 && self.code_sets().char == CharSet::Utf8 {
@@ -228,17 +249,16 @@ impl<'m> Decoder<'m> {
         Ok(char::from(octet))
     }
 
-    /// Reads the octets of a string without its NUL, as they are.
-    ///
-    /// Length 0, which some ORBs send for an empty string, is taken as that.
+    /// Reads the octets of a string without its NUL, unconverted. Length 0, which some ORBs send
+    /// for an empty string, is accepted.
     ///
     /// # Errors
-    /// [`CdrError::StringNotTerminated`], [`CdrError::OverLimit`], [`CdrError::Truncated`].
+    /// [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`], [`CdrError::Truncated`].
     #[inline]
     pub fn read_str_octets(&mut self) -> Result<&'m [u8], CdrError> {
         let len = self.read_u32()?;
-        if len > self.limits().string_length {
-            return Err(CdrError::OverLimit);
+        if len > self.limits().max_string_length {
+            return Err(CdrError::LimitExceeded);
         }
         match self.read_raw(len as usize)? {
             [octets @ .., 0] => Ok(octets),
@@ -247,12 +267,13 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Reads a string: in place if its octets are UTF-8 already, which in ISO 8859-1 means ASCII, else converted into the
-    /// arena. NUL inside is taken as it is.
+    /// Reads a string. It is borrowed if its octets are UTF-8 already, which in ISO 8859-1 means
+    /// ASCII, else converted into the arena. NUL inside the string is kept.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for octets that are no text, [`CdrError::NoScratch`] if conversion is needed and there is
-    /// no arena, and those of [`read_str_octets`](Decoder::read_str_octets).
+    /// [`CdrError::NotInCodeSet`] for octets that are not text; [`CdrError::NoScratch`] if
+    /// conversion is needed and there is no arena; the errors of
+    /// [`read_str_octets`](Decoder::read_str_octets).
     #[inline]
     pub fn read_str(&mut self) -> Result<&'m str, CdrError> {
         let octets = self.read_str_octets()?;
@@ -262,38 +283,45 @@ impl<'m> Decoder<'m> {
     /// Reads a bounded string. The bound counts octets as sent.
     ///
     /// # Errors
-    /// [`CdrError::StringOverBound`], and those of [`read_str`](Decoder::read_str).
+    /// [`CdrError::StringOverBound`], and the errors of [`read_str`](Decoder::read_str).
     pub fn read_bounded_str(&mut self, bound: u32) -> Result<&'m str, CdrError> {
         let octets = self.bounded_octets(bound)?;
         self.borrowed_text(octets, self.code_sets().char)
     }
 
-    /// Reads a string to keep.
+    /// Reads a string into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`], and those of [`read_str_octets`](Decoder::read_str_octets).
+    /// [`CdrError::NotInCodeSet`], and the errors of [`read_str_octets`](Decoder::read_str_octets).
     #[inline]
     pub fn read_string(&mut self) -> Result<String, CdrError> {
         let octets = self.read_str_octets()?;
-        text(octets, self.code_sets().char).map(Cow::into_owned)
+        self.owned_text(octets, self.code_sets().char)
     }
 
-    /// Reads a bounded string to keep.
+    /// Reads a bounded string into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::StringOverBound`], and those of [`read_string`](Decoder::read_string).
+    /// [`CdrError::StringOverBound`], and the errors of [`read_string`](Decoder::read_string).
     pub fn read_bounded_string(&mut self, bound: u32) -> Result<String, CdrError> {
         let octets = self.bounded_octets(bound)?;
-        text(octets, self.code_sets().char).map(Cow::into_owned)
+        self.owned_text(octets, self.code_sets().char)
     }
 
-    /// Reads a string that is never converted (ISO 8859-1): a repository id, a host, the name of a TypeCode.
+    /// Reads a string that is never converted (ISO 8859-1): a repository id, a host, the name of a
+    /// TypeCode.
     ///
     /// # Errors
-    /// Those of [`read_str_octets`](Decoder::read_str_octets).
+    /// The errors of [`read_str_octets`](Decoder::read_str_octets).
     pub fn read_latin1_string(&mut self) -> Result<String, CdrError> {
         let octets = self.read_str_octets()?;
-        text(octets, CharSet::Latin1).map(Cow::into_owned)
+        self.owned_text(octets, CharSet::Latin1)
+    }
+
+    fn owned_text(&mut self, octets: &[u8], set: CharSet) -> Result<String, CdrError> {
+        // A non-ASCII octet of ISO 8859-1 becomes two bytes of UTF-8.
+        self.charge_block(if set == CharSet::Latin1 { octets.len().saturating_mul(2) } else { octets.len() })?;
+        text(octets, set).map(Cow::into_owned)
     }
 
     fn bounded_octets(&mut self, bound: u32) -> Result<&'m [u8], CdrError> {
@@ -302,17 +330,18 @@ impl<'m> Decoder<'m> {
     }
 
     #[inline]
-    fn borrowed_text(&self, octets: &'m [u8], set: CharSet) -> Result<&'m str, CdrError> {
+    fn borrowed_text(&mut self, octets: &'m [u8], set: CharSet) -> Result<&'m str, CdrError> {
         if set == CharSet::Latin1 && !octets.is_ascii() {
             return self.converted(octets);
         }
         std::str::from_utf8(octets).map_err(|_| CdrError::NotInCodeSet)
     }
 
-    /// ISO 8859-1 made UTF-8, in the arena from the start: nothing is allocated on the way.
+    /// Converts ISO 8859-1 to UTF-8 directly in the arena, without another allocation.
     #[cold]
-    fn converted(&self, octets: &[u8]) -> Result<&'m str, CdrError> {
+    fn converted(&mut self, octets: &[u8]) -> Result<&'m str, CdrError> {
         let beyond_ascii = octets.iter().filter(|octet| !octet.is_ascii()).count();
+        self.charge(octets.len() + beyond_ascii)?;
         let mut text = BumpString::with_capacity_in(octets.len() + beyond_ascii, self.bump()?);
         text.extend(octets.iter().map(|octet| char::from(*octet)));
         Ok(text.into_bump_str())
@@ -324,9 +353,9 @@ impl<'m> Decoder<'m> {
 
     fn check_wide(&self) -> Result<(), CdrError> {
         match (self.version(), self.code_sets().wchar, self.from_server()) {
-            (Version::GIOP_1_0, _, false) => Err(CdrError::WideFromClient),
-            (Version::GIOP_1_0, _, true) => Err(CdrError::WideFromServer),
-            (_, WideSet::None, _) => Err(CdrError::NoWideSet),
+            (Version::GIOP_1_0, _, false) => Err(CdrError::WideInGiop10Request),
+            (Version::GIOP_1_0, _, true) => Err(CdrError::WideInGiop10Reply),
+            (_, WideSet::None, _) => Err(CdrError::NoWideCodeSet),
             (_, WideSet::Utf16, _) => Ok(()),
         }
     }
@@ -334,9 +363,10 @@ impl<'m> Decoder<'m> {
     /// Reads a wchar.
     ///
     /// # Errors
-    /// [`CdrError::WideLength`] for a length that is none of one character, [`CdrError::NotInCodeSet`] for half of a
-    /// surrogate pair; [`CdrError::WideFromClient`], [`CdrError::WideFromServer`], [`CdrError::NoWideSet`] where none
-    /// may come; [`CdrError::Truncated`].
+    /// [`CdrError::BadWideLength`] for a length other than that of one character;
+    /// [`CdrError::NotInCodeSet`] for half of a surrogate pair; [`CdrError::WideInGiop10Request`],
+    /// [`CdrError::WideInGiop10Reply`], [`CdrError::NoWideCodeSet`] if wide data is not possible;
+    /// [`CdrError::Truncated`].
     pub fn read_wchar(&mut self) -> Result<char, CdrError> {
         self.check_wide()?;
         let unit = if self.version() == Version::GIOP_1_1 {
@@ -344,29 +374,39 @@ impl<'m> Decoder<'m> {
         } else {
             let len = self.read_u8()?;
             let octets = self.read_raw(usize::from(len))?;
-            let (octets, order) = self.without_mark(octets);
-            let unit: [u8; 2] = octets.try_into().map_err(|_| CdrError::WideLength)?;
+            // Two octets are a character; a mark only occurs in front of one.
+            let (octets, order) =
+                if octets.len() == 2 { (octets, self.wide_order()) } else { self.without_mark(octets) };
+            let unit: [u8; 2] = octets.try_into().map_err(|_| CdrError::BadWideLength)?;
             in_order(unit, order)
         };
         char::from_u32(u32::from(unit)).ok_or(CdrError::NotInCodeSet)
     }
 
-    /// The octets behind a byte-order mark, and their order.
+    /// Returns the octets after a byte-order mark, and their byte order.
     fn without_mark<'o>(&self, octets: &'o [u8]) -> (&'o [u8], Endian) {
-        match (octets, self.code_sets().wide_order) {
-            ([0xfe, 0xff, text @ ..], _) => (text, Endian::Big),
-            ([0xff, 0xfe, text @ ..], _) => (text, Endian::Little),
-            (text, WideOrder::Standard) => (text, Endian::Big),
-            (text, WideOrder::Sender) => (text, self.endian()),
+        match octets {
+            [0xfe, 0xff, text @ ..] => (text, Endian::Big),
+            [0xff, 0xfe, text @ ..] => (text, Endian::Little),
+            text => (text, self.wide_order()),
         }
     }
 
-    /// The code units of a wstring as octets, without mark and terminator, and their order.
+    /// Returns the byte order of UTF-16 without a mark in GIOP 1.2.
+    fn wide_order(&self) -> Endian {
+        match self.code_sets().wide_order {
+            WideOrder::Standard => Endian::Big,
+            WideOrder::Sender => self.endian(),
+        }
+    }
+
+    /// Returns the code units of a wstring as octets, without mark and terminator, and their byte
+    /// order.
     pub(crate) fn wide_octets(&mut self, bound: u32) -> Result<(&'m [u8], Endian), CdrError> {
         self.check_wide()?;
         let len = self.read_u32()?;
-        if len > self.limits().string_length {
-            return Err(CdrError::OverLimit);
+        if len > self.limits().max_string_length {
+            return Err(CdrError::LimitExceeded);
         }
         let (octets, order) = if self.version() == Version::GIOP_1_1 {
             let octets = self.read_raw(len as usize * 2)?;
@@ -380,7 +420,7 @@ impl<'m> Decoder<'m> {
             self.without_mark(octets)
         };
         if !octets.len().is_multiple_of(2) {
-            return Err(CdrError::WideLength);
+            return Err(CdrError::BadWideLength);
         }
         if octets.len() / 2 > bound as usize { Err(CdrError::StringOverBound) } else { Ok((octets, order)) }
     }
@@ -388,7 +428,7 @@ impl<'m> Decoder<'m> {
     /// Reads a wstring into the arena.
     ///
     /// # Errors
-    /// [`CdrError::NoScratch`], and those of [`read_wstring`](Decoder::read_wstring).
+    /// [`CdrError::NoScratch`], and the errors of [`read_wstring`](Decoder::read_wstring).
     pub fn read_wstr(&mut self) -> Result<&'m str, CdrError> {
         self.read_bounded_wstr(u32::MAX)
     }
@@ -396,32 +436,36 @@ impl<'m> Decoder<'m> {
     /// Reads a bounded wstring into the arena. The bound counts UTF-16 code units.
     ///
     /// # Errors
-    /// [`CdrError::StringOverBound`], and those of [`read_wstr`](Decoder::read_wstr).
+    /// [`CdrError::StringOverBound`], and the errors of [`read_wstr`](Decoder::read_wstr).
     pub fn read_bounded_wstr(&mut self, bound: u32) -> Result<&'m str, CdrError> {
         let (octets, order) = self.wide_octets(bound)?;
-        let mut text = BumpString::with_capacity_in(octets.len(), self.bump()?);
+        // Two octets of UTF-16 become at most three bytes of UTF-8.
+        self.charge(octets.len() / 2 * 3)?;
+        let mut text = BumpString::with_capacity_in(octets.len() / 2 * 3, self.bump()?);
         for character in characters(octets, order) {
             text.push(character?);
         }
         Ok(text.into_bump_str())
     }
 
-    /// Reads a wstring to keep.
+    /// Reads a wstring into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for octets that are not UTF-16, [`CdrError::WideLength`] for an odd number of them,
-    /// [`CdrError::StringNotTerminated`], [`CdrError::OverLimit`], [`CdrError::Truncated`]; where no wide data may come those
-    /// of [`read_wchar`](Decoder::read_wchar).
+    /// [`CdrError::NotInCodeSet`] for octets that are not UTF-16; [`CdrError::BadWideLength`] for
+    /// an odd number of them; [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`],
+    /// [`CdrError::Truncated`]; if wide data is not possible, the errors of
+    /// [`read_wchar`](Decoder::read_wchar).
     pub fn read_wstring(&mut self) -> Result<String, CdrError> {
         self.read_bounded_wstring(u32::MAX)
     }
 
-    /// Reads a bounded wstring to keep.
+    /// Reads a bounded wstring into a `String`. The bound counts UTF-16 code units.
     ///
     /// # Errors
-    /// [`CdrError::StringOverBound`], and those of [`read_wstring`](Decoder::read_wstring).
+    /// [`CdrError::StringOverBound`], and the errors of [`read_wstring`](Decoder::read_wstring).
     pub fn read_bounded_wstring(&mut self, bound: u32) -> Result<String, CdrError> {
         let (octets, order) = self.wide_octets(bound)?;
+        self.charge_block(octets.len() / 2 * 3)?;
         characters(octets, order).collect()
     }
 }
@@ -439,7 +483,7 @@ fn characters(octets: &[u8], order: Endian) -> impl Iterator<Item = Result<char,
     char::decode_utf16(units).map(|character| character.map_err(|_| CdrError::NotInCodeSet))
 }
 
-/// Octets of a code set as text, converted only where they are not UTF-8 already.
+/// Returns the text of octets in a code set, converted only if they are not UTF-8 already.
 #[inline]
 pub(crate) fn text(octets: &[u8], set: CharSet) -> Result<Cow<'_, str>, CdrError> {
     if set == CharSet::Latin1 && !octets.is_ascii() {
@@ -491,9 +535,9 @@ mod tests {
         assert_eq!(read(&[0, 0, 0, 9, b'a', 0]), Err(CdrError::Truncated));
         let utf8 = |octets| Decoder::new(octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16).read_string();
         assert_eq!(utf8(&[0, 0, 0, 2, 0xff, 0]), Err(CdrError::NotInCodeSet));
-        let limits = Limits { string_length: 1, ..Limits::default() };
+        let limits = Limits { max_string_length: 1, ..Limits::default() };
         let mut d = Decoder::new(&[0, 0, 0, 2, b'a', 0], Endian::Big).with_limits(&limits);
-        assert_eq!(d.read_str(), Err(CdrError::OverLimit));
+        assert_eq!(d.read_str(), Err(CdrError::LimitExceeded));
         let mut d = Decoder::new(&[0, 0, 0, 2, b'a', 0], Endian::Big);
         assert_eq!(d.read_bounded_str(0), Err(CdrError::StringOverBound));
     }
@@ -559,19 +603,19 @@ mod tests {
     #[test]
     fn wide_data_where_there_is_none() {
         let mut e = encoder(Version::GIOP_1_0, CodeSets::LATIN1_UTF16, Endian::Big);
-        assert_eq!(e.write_wchar('a'), Err(CdrError::WideFromClient));
+        assert_eq!(e.write_wchar('a'), Err(CdrError::WideInGiop10Request));
         e.set_from_server(true);
-        assert_eq!(e.write_wstr("a"), Err(CdrError::WideFromServer));
+        assert_eq!(e.write_wstr("a"), Err(CdrError::WideInGiop10Reply));
         e.set_version(Version::GIOP_1_2);
         e.set_code_sets(CodeSets::DEFAULT);
-        assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideSet));
+        assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideCodeSet));
         e.set_from_server(false);
-        assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideSetInReference));
-        assert_eq!(Decoder::new(&[0; 8], Endian::Big).read_wchar(), Err(CdrError::NoWideSet));
+        assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideCodeSetInReference));
+        assert_eq!(Decoder::new(&[0; 8], Endian::Big).read_wchar(), Err(CdrError::NoWideCodeSet));
         let read = |octets| Decoder::new(octets, Endian::Big).with_code_sets(CodeSets::LATIN1_UTF16);
-        assert_eq!(read(&[0, 0, 0, 1, 0]).read_wstring(), Err(CdrError::WideLength));
+        assert_eq!(read(&[0, 0, 0, 1, 0]).read_wstring(), Err(CdrError::BadWideLength));
         assert_eq!(read(&[0, 0, 0, 2, 0xd8, 0]).read_wstring(), Err(CdrError::NotInCodeSet));
-        assert_eq!(read(&[3, 0, 0, 2]).read_wchar(), Err(CdrError::WideLength));
+        assert_eq!(read(&[3, 0, 0, 2]).read_wchar(), Err(CdrError::BadWideLength));
         assert_eq!(read(&[0, 0, 0, 4, 0, 1, 0, 2]).read_bounded_wstring(1), Err(CdrError::StringOverBound));
     }
 }

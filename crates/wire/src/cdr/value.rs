@@ -1,43 +1,58 @@
-//! Types that know how they are encoded.
+//! The [`Cdr`] trait of types that encode and decode themselves.
 
-use super::{CdrError, Decoder, Encoder, Octets};
+use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
+
+/// Size in bytes of the elements that are reserved before the first one is read.
+const RESERVED_AT_ONCE: usize = 64 << 10;
 
 /// A type with one CDR form.
 ///
-/// `char` and `String` are what both the narrow and the wide IDL types map to; `String` here is the narrow string, and
-/// wide text and characters have their explicit calls on [`Encoder`] and [`Decoder`].
+/// Both the narrow and the wide IDL types map to `char` and `String`. This trait encodes `String`
+/// as the narrow string; wide text and characters have their own methods on [`Encoder`] and
+/// [`Decoder`].
 pub trait Cdr: Sized {
-    /// Octets that a value has at least, gaps not counted (for a struct the sum of its members'): what a count is checked
-    /// with before elements are read.
+    /// Minimum encoded size in bytes, without padding; for a struct the sum of its members' sizes.
+    /// A received count is checked with it before elements are read.
     const MIN_SIZE: usize;
 
     /// Writes the value.
     ///
     /// # Errors
-    /// Where the value has no CDR form: see [`CdrError`].
+    /// [`CdrError`] if the value has no CDR form.
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError>;
 
     /// Reads a value.
     ///
     /// # Errors
-    /// Where the octets are no value of this type: see [`CdrError`].
+    /// [`CdrError`] if the bytes are not a value of this type.
     fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError>;
 
-    /// Writes elements one after the other; numbers do it in bulk.
+    /// Writes consecutive elements; numbers do it in bulk.
     #[doc(hidden)]
     fn encode_all(values: &[Self], e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        values.iter().try_for_each(|value| value.encode(e))
+        let mut rest = values.iter();
+        rest.try_for_each(|value| value.encode(e)).inspect_err(|_| {
+            e.record_step(PathStep::Element(values.len() - rest.len() - 1));
+        })
     }
 
-    /// Reads that many elements, of which the count was checked; numbers do it in bulk.
+    /// Reads `len` elements, whose count was checked; numbers do it in bulk.
     #[doc(hidden)]
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
-        d.count_memory::<Self>(len)?;
+        d.charge_elements::<Self>(len)?;
         d.nested(|d| {
-            // Elements may be far larger in memory than on the wire: the vector grows as they come.
-            let mut values = Vec::with_capacity(len.min(1024));
+            // All elements are charged already, but a peer may announce elements that never arrive.
+            // Reserve memory only as they arrive: where a process locks its memory, reserving
+            // occupies it.
+            let mut values = Vec::new();
             for _ in 0..len {
-                values.push(Self::decode(d)?);
+                if values.len() == values.capacity() {
+                    let step = values.len().max(RESERVED_AT_ONCE / size_of::<Self>().max(1)).max(1);
+                    values
+                        .try_reserve_exact(step.min(len - values.len()))
+                        .map_err(|_| CdrError::MemoryBudgetExceeded)?;
+                }
+                values.push(Self::decode(d).inspect_err(|_| d.record_step(PathStep::Element(values.len())))?);
             }
             Ok(values)
         })
@@ -47,9 +62,10 @@ pub trait Cdr: Sized {
     #[doc(hidden)]
     fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[Self; N], CdrError> {
         let mut failure = Ok(());
-        let values: [Option<Self>; N] = std::array::from_fn(|_| {
+        let values: [Option<Self>; N] = std::array::from_fn(|index| {
             failure.ok()?;
-            Self::decode(d).map_err(|error| failure = Err(error)).ok()
+            let value = Self::decode(d);
+            value.inspect_err(|_| d.record_step(PathStep::Element(index))).map_err(|error| failure = Err(error)).ok()
         });
         failure?;
         Ok(values.map(|value| match value {
@@ -127,7 +143,9 @@ impl Cdr for bool {
     }
 
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<bool>, CdrError> {
-        Ok(d.read_raw(len)?.iter().map(|octet| *octet != 0).collect())
+        let octets = d.read_raw(len)?;
+        d.charge(len)?;
+        Ok(octets.iter().map(|octet| *octet != 0).collect())
     }
 }
 
@@ -145,7 +163,7 @@ impl Cdr for String {
     }
 }
 
-/// Large octets go beside the encoder's buffer as a shared clone; small ones are copied.
+/// Large octets become a segment of the encoder as a shared clone; small ones are copied.
 impl Cdr for Octets {
     const MIN_SIZE: usize = 4;
 
@@ -244,7 +262,7 @@ mod tests {
     #[test]
     fn a_count_far_beyond_the_message_allocates_nothing() {
         let octets = [0xff; 64];
-        assert_eq!(Vec::<String>::decode(&mut Decoder::new(&octets, Endian::Big)), Err(CdrError::CountOverRest));
+        assert_eq!(Vec::<String>::decode(&mut Decoder::new(&octets, Endian::Big)), Err(CdrError::CountExceedsInput));
         assert_eq!(Box::<[u64; 1 << 24]>::decode(&mut Decoder::new(&octets, Endian::Big)), Err(CdrError::Truncated));
     }
 
@@ -262,6 +280,6 @@ mod tests {
             }
         }
         let octets = [0, 0, 0, 1].repeat(1 << 16);
-        assert_eq!(Node::decode(&mut Decoder::new(&octets, Endian::Big)).unwrap_err(), CdrError::TooDeep);
+        assert_eq!(Node::decode(&mut Decoder::new(&octets, Endian::Big)).unwrap_err(), CdrError::NestingTooDeep);
     }
 }

@@ -1,9 +1,9 @@
-//! The service context that tells a server which code sets a connection uses.
+//! The service context that tells a server the code sets of a connection.
 
 use super::{CharSet, CodeSets, WideOrder, WideSet};
 use crate::cdr::{CdrError, Decoder, Encoder};
 
-/// What the first request of a connection says in its CodeSets context (id 1, CORBA 3.0.3 section 13.10.2.5).
+/// The CodeSets context in the first request of a connection (id 1, CORBA 3.0.3 section 13.10.2.5).
 ///
 /// ```text
 /// context_data, an encapsulation:
@@ -11,17 +11,17 @@ use crate::cdr::{CdrError, Decoder, Encoder};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeSetContext {
-    /// Number of the set for char.
+    /// The number of the code set for char.
     pub char_data: u32,
-    /// Number of the set for wchar, 0 for none.
+    /// The number of the code set for wchar; 0 for none.
     pub wchar_data: u32,
 }
 
 impl CodeSetContext {
-    /// Octets of the context's data.
+    /// Length of the context's data in bytes.
     pub const LEN: usize = 12;
 
-    /// Reads the context's data.
+    /// Parses the context's data.
     ///
     /// # Errors
     /// [`CdrError::Truncated`], [`CdrError::EmptyEncapsulation`].
@@ -30,7 +30,7 @@ impl CodeSetContext {
         Ok(CodeSetContext { char_data: d.read_u32()?, wchar_data: d.read_u32()? })
     }
 
-    /// The context's data, in the order of this machine.
+    /// Returns the context's data, in the byte order of this machine.
     #[must_use]
     pub fn data(self) -> [u8; CodeSetContext::LEN] {
         let mut e = Encoder::new();
@@ -44,7 +44,7 @@ impl CodeSetContext {
         data
     }
 
-    /// The sets that it names; `None` if one of them is not supported here, which a server answers with
+    /// Returns the code sets. `None` if one of them is not supported, which a server answers with
     /// CODESET_INCOMPATIBLE minor 2.
     #[must_use]
     pub fn code_sets(self, wide_order: WideOrder) -> Option<CodeSets> {

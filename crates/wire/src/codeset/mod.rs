@@ -1,4 +1,4 @@
-//! Transmission code sets: which octets carry the characters of a connection (CORBA 3.0.3 section 13.10).
+//! Transmission code sets: the encoding of characters on a connection (CORBA 3.0.3 section 13.10).
 //!
 //! | | GIOP 1.0 | GIOP 1.1 | GIOP 1.2 |
 //! |---|---|---|---|
@@ -7,17 +7,20 @@
 //! | wchar | none | UTF-16: aligned unsigned short in the order of the message | octet n, n octets |
 //! | wstring | none | unsigned long count of code units and the NUL, units, NUL | unsigned long n, n octets, no NUL |
 //!
-//! UTF-16 in GIOP 1.2 that begins with a byte-order mark (FE FF or FF FE) follows it; without one it is big-endian,
-//! whatever the order of the message, unless the peer is known to break this rule ([`WideOrder::Sender`]). What is
-//! written here has no mark and is big-endian, which every peer reads.
+//! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its order.
+//! Without a mark it is big-endian, whatever the byte order of the message, unless the peer is
+//! known to break this rule ([`WideOrder::Sender`]). The encoder writes big-endian, which every
+//! peer reads, without a mark. If the text itself begins like a mark (U+FEFF, U+FFFE), it adds one,
+//! because a reader removes the first mark. A wchar of two octets is always a character; a mark
+//! precedes two others.
 
 mod context;
 mod negotiate;
 
 pub use context::CodeSetContext;
-pub use negotiate::{CodeSetComponent, CodeSetInfo, Incompatible, negotiate};
+pub use negotiate::{CodeSetComponent, CodeSetInfo, NoCommonCodeSet, negotiate};
 
-/// Numbers of code sets in the OSF registry.
+/// The numbers of code sets in the OSF registry.
 pub mod id {
     /// ISO 8859-1.
     pub const ISO_8859_1: u32 = 0x0001_0001;
@@ -34,7 +37,7 @@ pub mod id {
 /// A transmission code set for char and string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CharSet {
-    /// ISO 8859-1: what holds without negotiation.
+    /// ISO 8859-1, which applies without negotiation.
     #[default]
     Latin1,
     /// UTF-8.
@@ -42,7 +45,7 @@ pub enum CharSet {
 }
 
 impl CharSet {
-    /// The number in the registry.
+    /// Returns the number in the registry.
     #[must_use]
     pub const fn id(self) -> u32 {
         match self {
@@ -51,7 +54,8 @@ impl CharSet {
         }
     }
 
-    /// The set with a number; ASCII is a part of both and read as UTF-8. `None` if it is not supported here.
+    /// Returns the set with this number; `None` if it is not supported. ASCII is a part of both
+    /// sets and is read as UTF-8.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<CharSet> {
         match number {
@@ -65,7 +69,7 @@ impl CharSet {
 /// A transmission code set for wchar and wstring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum WideSet {
-    /// None: what holds without negotiation.
+    /// No wide characters, which applies without negotiation.
     #[default]
     None,
     /// UTF-16.
@@ -73,7 +77,7 @@ pub enum WideSet {
 }
 
 impl WideSet {
-    /// The number in the registry, 0 for none.
+    /// Returns the number in the registry; 0 for none.
     #[must_use]
     pub const fn id(self) -> u32 {
         match self {
@@ -82,7 +86,7 @@ impl WideSet {
         }
     }
 
-    /// The set with a number. `None` if it is not supported here.
+    /// Returns the set with this number; `None` if it is not supported.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<WideSet> {
         match number {
@@ -93,32 +97,33 @@ impl WideSet {
     }
 }
 
-/// The order of UTF-16 octets without a byte-order mark.
+/// The byte order of UTF-16 without a byte-order mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum WideOrder {
-    /// Big-endian in GIOP 1.2, the order of the message in GIOP 1.1: as the specification says.
+    /// The specification's: big-endian in GIOP 1.2, the order of the message in GIOP 1.1.
     #[default]
     Standard,
-    /// The order of the message in GIOP 1.2 too: what a TAO without its code set library sends and expects.
+    /// The order of the message in GIOP 1.2 too, as TAO without its code set library sends and
+    /// expects.
     Sender,
 }
 
 /// The transmission code sets of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct CodeSets {
-    /// For char and string.
+    /// The code set for char and string.
     pub char: CharSet,
-    /// For wchar and wstring.
+    /// The code set for wchar and wstring.
     pub wchar: WideSet,
-    /// How this peer orders wide octets.
+    /// The peer's byte order of wide characters.
     pub wide_order: WideOrder,
 }
 
 impl CodeSets {
-    /// What holds without negotiation: ISO 8859-1 and nothing wide.
+    /// The sets without negotiation: ISO 8859-1, and none for wide characters.
     pub const DEFAULT: CodeSets =
         CodeSets { char: CharSet::Latin1, wchar: WideSet::None, wide_order: WideOrder::Standard };
-    /// ISO 8859-1 and UTF-16, the most usual pair.
+    /// ISO 8859-1 and UTF-16, the most common pair.
     pub const LATIN1_UTF16: CodeSets = CodeSets { wchar: WideSet::Utf16, ..CodeSets::DEFAULT };
     /// UTF-8 and UTF-16.
     pub const UTF8_UTF16: CodeSets = CodeSets { char: CharSet::Utf8, ..CodeSets::LATIN1_UTF16 };

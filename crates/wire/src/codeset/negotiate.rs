@@ -3,16 +3,17 @@
 use super::{CharSet, CodeSets, WideOrder, WideSet, id};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
-/// What one side knows for char, or for wchar: its own code set and those that it converts from and to.
+/// The code sets of one side for char, or for wchar: its own and those that it converts from and
+/// to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct CodeSetComponent {
-    /// Number of the native code set, 0 for none.
+    /// The number of the native code set; 0 for none.
     pub native: u32,
-    /// Numbers of the conversion code sets, best first.
+    /// The numbers of the conversion code sets, the preferred first.
     pub conversion: Vec<u32>,
 }
 
-/// What one side knows: the content of TAG_CODE_SETS (component 1).
+/// The code sets of one side: the content of TAG_CODE_SETS (component 1).
 ///
 /// ```text
 /// component_data, an encapsulation:
@@ -21,16 +22,17 @@ pub struct CodeSetComponent {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct CodeSetInfo {
-    /// For char and string.
+    /// The code sets for char and string.
     pub char: CodeSetComponent,
-    /// For wchar and wstring.
+    /// The code sets for wchar and wstring.
     pub wchar: CodeSetComponent,
 }
 
 impl CodeSetInfo {
-    /// What this ORB knows: `native` and the other of ISO 8859-1 and UTF-8 for char, UTF-16 for wchar.
+    /// Returns Corelane's code sets: for char `native` and the other of ISO 8859-1 and UTF-8, for
+    /// wchar UTF-16.
     #[must_use]
-    pub fn own(native: CharSet) -> CodeSetInfo {
+    pub fn for_native(native: CharSet) -> CodeSetInfo {
         let other = match native {
             CharSet::Latin1 => CharSet::Utf8,
             CharSet::Utf8 => CharSet::Latin1,
@@ -41,10 +43,10 @@ impl CodeSetInfo {
         }
     }
 
-    /// Reads the component's data.
+    /// Parses the component's data.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed.
+    /// [`CdrError`] if it is malformed.
     pub fn parse(data: &[u8]) -> Result<CodeSetInfo, CdrError> {
         CodeSetInfo::decode(&mut Decoder::for_encapsulation(data)?)
     }
@@ -76,22 +78,34 @@ impl Cdr for CodeSetInfo {
     }
 }
 
-/// No transmission code set for char can be agreed on: CODESET_INCOMPATIBLE minor 1.
+/// The failure to agree on a code set for char: CODESET_INCOMPATIBLE minor 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Incompatible;
+pub struct NoCommonCodeSet;
 
-/// The transmission code sets of a new connection, as the client chooses them from what it is and what the server's
-/// reference says. For each kind, in this order: the native set of both; the server's native set, if the client converts;
-/// the client's native set, if the server converts; the first of the server's conversion sets that the client has; UTF-8, or
-/// UTF-16, which everybody must be able to fall back to. A server without sets for wchar gets none.
+/// Chooses the transmission code sets of a new connection from the client's own code sets and those
+/// in the server's reference. For char and for wchar, the first of these applies:
 ///
-/// Native sets count as compatible (the condition of the fall-back) unless the server names none for char: whether their
-/// characters overlap is not in the reference, and a server that cannot fall back refuses with CODESET_INCOMPATIBLE minor 2.
+/// 1. the native set of both;
+/// 2. the server's native set, if the client converts;
+/// 3. the client's native set, if the server converts;
+/// 4. the first of the server's conversion sets that the client has;
+/// 5. the fallback that every ORB must support: UTF-8, or UTF-16 for wchar.
+///
+/// A server without sets for wchar gets none.
+///
+/// The fallback requires compatible native sets. They count as compatible unless the server names
+/// none for char: the reference does not say whether their characters overlap. A server that does
+/// not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
 ///
 /// # Errors
-/// [`Incompatible`] if the server names no set at all for char.
-pub fn negotiate(client: &CodeSetInfo, server: &CodeSetInfo, wide_order: WideOrder) -> Result<CodeSets, Incompatible> {
-    let char = choose(&client.char, &server.char, id::UTF_8).and_then(CharSet::from_id).ok_or(Incompatible)?;
+/// [`NoCommonCodeSet`] if the server names no set for char, the client has no native one, or the
+/// chosen set is not supported.
+pub fn negotiate(
+    client: &CodeSetInfo,
+    server: &CodeSetInfo,
+    wide_order: WideOrder,
+) -> Result<CodeSets, NoCommonCodeSet> {
+    let char = choose(&client.char, &server.char, id::UTF_8).and_then(CharSet::from_id).ok_or(NoCommonCodeSet)?;
     let wchar = choose(&client.wchar, &server.wchar, id::UTF_16).and_then(WideSet::from_id).unwrap_or(WideSet::None);
     Ok(CodeSets { char, wchar, wide_order })
 }
@@ -124,7 +138,7 @@ mod tests {
     #[test]
     fn the_six_steps() {
         let chosen = |native, server: &CodeSetInfo| {
-            negotiate(&CodeSetInfo::own(native), server, WideOrder::Standard).map(|sets| sets.char)
+            negotiate(&CodeSetInfo::for_native(native), server, WideOrder::Standard).map(|sets| sets.char)
         };
         let latin1 = info(id::ISO_8859_1, &[], id::UTF_16);
         let both = info(id::ISO_8859_1, &[id::UTF_8], id::UTF_16);
@@ -135,16 +149,16 @@ mod tests {
         assert_eq!(chosen(CharSet::Latin1, &others), Ok(CharSet::Latin1));
         assert_eq!(chosen(CharSet::Utf8, &others), Ok(CharSet::Latin1));
         assert_eq!(chosen(CharSet::Latin1, &info(0x0001_000f, &[], 0)), Ok(CharSet::Utf8));
-        assert_eq!(chosen(CharSet::Latin1, &info(0, &[], 0)), Err(Incompatible));
+        assert_eq!(chosen(CharSet::Latin1, &info(0, &[], 0)), Err(NoCommonCodeSet));
     }
 
     #[test]
     fn wide_sets() {
-        let own = CodeSetInfo::own(CharSet::Utf8);
+        let own = CodeSetInfo::for_native(CharSet::Utf8);
         let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideOrder::Sender).unwrap();
         assert_eq!(chosen(0).wchar, WideSet::None);
         assert_eq!(chosen(id::UTF_16).wchar, WideSet::Utf16);
-        // UCS-4, the native set of C++ on Linux: UTF-16 is what both fall back to.
+        // UCS-4, the native set of C++ on Linux: both sides fall back to UTF-16.
         assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideOrder::Sender, ..CodeSets::UTF8_UTF16 });
     }
 

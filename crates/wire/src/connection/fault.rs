@@ -1,54 +1,55 @@
-//! What a peer can do wrong.
+//! The protocol faults of a peer.
 
 use std::fmt;
 
 use crate::giop::{HeaderError, MessageKind};
 
-/// A breach of the protocol by the peer. The connection is of no use after it.
+/// A breach of the protocol by the peer. The connection cannot be used after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolFault {
-    /// The octets are not the header of a message that is understood here.
+    /// The bytes are not the header of a supported message.
     Header(HeaderError),
-    /// The message, its fragments put together, is larger than the limit.
+    /// The message, with all its fragments, is larger than the limit.
     TooLarge {
-        /// Octets announced or received so far.
+        /// Size in bytes, announced or received so far.
         size: u64,
-        /// [`Limits::message_size`](crate::Limits::message_size).
+        /// [`Limits::max_message_size`](crate::Limits::max_message_size).
         limit: u32,
     },
-    /// The unfinished messages of the connection together are larger than the limit.
-    TooMuchPending {
-        /// Octets that they would have.
+    /// The partial messages of the connection together are larger than the limit.
+    PartialMessagesTooLarge {
+        /// The size in bytes that they would have.
         size: u64,
-        /// [`Limits::pending_octets`](crate::Limits::pending_octets).
+        /// [`Limits::max_partial_bytes`](crate::Limits::max_partial_bytes).
         limit: u32,
     },
-    /// More unfinished messages than the limit.
-    TooManyPending {
-        /// [`Limits::pending_fragmented`](crate::Limits::pending_fragmented).
+    /// The peer has begun more fragmented messages than the limit without finishing them.
+    TooManyPartialMessages {
+        /// [`Limits::max_partial_messages`](crate::Limits::max_partial_messages).
         limit: u32,
     },
-    /// A message in more fragments than the limit.
+    /// A message has more fragments than the limit.
     TooManyFragments {
-        /// [`Limits::fragments`](crate::Limits::fragments).
+        /// [`Limits::max_fragments`](crate::Limits::max_fragments).
         limit: u32,
     },
-    /// A Fragment of a message that did not begin.
+    /// A Fragment belongs to no message that has begun.
     UnexpectedFragment {
-        /// The request that it names; GIOP 1.1 names none.
+        /// The request id in the Fragment; `None` in GIOP 1.1.
         request_id: Option<u32>,
     },
-    /// A Fragment whose version or byte order is not that of the message that it continues.
+    /// The version or byte order of a Fragment differs from that of its message.
     FragmentMismatch,
-    /// A message that cannot have fragments announces one.
+    /// A message that GIOP does not permit to be fragmented announces fragments.
     NotFragmentable {
-        /// Its type.
+        /// The type of the message.
         kind: MessageKind,
     },
-    /// A second message begins before the last fragment of the first, with the same request id or in GIOP 1.1 without any.
+    /// A second message begins before the last fragment of the first. In GIOP 1.2 both have the
+    /// same request id; in GIOP 1.1 messages have none.
     Interleaved,
-    /// A message that is too short to have a request id.
+    /// The message is too short for a request id.
     NoRequestId,
 }
 
@@ -65,10 +66,10 @@ impl fmt::Display for ProtocolFault {
             ProtocolFault::TooLarge { size, limit } => {
                 write!(f, "expected a message of at most {limit} octets, got {size}")
             }
-            ProtocolFault::TooMuchPending { size, limit } => {
+            ProtocolFault::PartialMessagesTooLarge { size, limit } => {
                 write!(f, "expected unfinished messages of at most {limit} octets together, got {size}")
             }
-            ProtocolFault::TooManyPending { limit } => {
+            ProtocolFault::TooManyPartialMessages { limit } => {
                 write!(f, "expected at most {limit} unfinished messages, got one more")
             }
             ProtocolFault::TooManyFragments { limit } => {
@@ -95,3 +96,33 @@ impl fmt::Display for ProtocolFault {
 }
 
 impl std::error::Error for ProtocolFault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts of all faults differ and contain the fault's numbers.
+    #[test]
+    fn every_fault_says_something_else() {
+        let faults = [
+            ProtocolFault::from(HeaderError::Compressed),
+            ProtocolFault::TooLarge { size: 4711, limit: 815 },
+            ProtocolFault::PartialMessagesTooLarge { size: 4711, limit: 815 },
+            ProtocolFault::TooManyPartialMessages { limit: 815 },
+            ProtocolFault::TooManyFragments { limit: 815 },
+            ProtocolFault::UnexpectedFragment { request_id: Some(4711) },
+            ProtocolFault::UnexpectedFragment { request_id: None },
+            ProtocolFault::FragmentMismatch,
+            ProtocolFault::NotFragmentable { kind: MessageKind::CancelRequest },
+            ProtocolFault::Interleaved,
+            ProtocolFault::NoRequestId,
+        ];
+        let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        for (index, (fault, text)) in faults.iter().zip(&texts).enumerate() {
+            assert!(!text.is_empty() && !texts[..index].contains(text), "{text:?}");
+            for part in ["4711", "815", "CancelRequest"] {
+                assert_eq!(text.contains(part), format!("{fault:?}").contains(part), "{part} in {text:?}");
+            }
+        }
+    }
+}

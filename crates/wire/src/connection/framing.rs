@@ -1,132 +1,158 @@
-//! Whole messages out of a stream of octets, fragments put together (CORBA 3.0.3 section 15.4.9).
+//! Splits a byte stream into messages and assembles fragments (CORBA 3.0.3 section 15.4.9).
 //!
 //! ```text
 //! Fragment 1.1  header | data             of the last Request or Reply that announced fragments
 //! Fragment 1.2  header | unsigned long id | data
 //! ```
 //!
-//! Data of GIOP 1.2 is aligned as in the message that was never cut. Data of GIOP 1.1 is aligned from the header of its own
-//! fragment, so an assembled message comes with the places where it was cut, for
-//! [`Decoder::with_breaks`](crate::Decoder::with_breaks).
+//! GIOP 1.2 data is aligned as in the message before it was cut. GIOP 1.1 data is aligned from the
+//! header of its own fragment. An assembled GIOP 1.1 message therefore comes with the offsets where
+//! it was cut, for [`Decoder::with_fragment_starts`](crate::Decoder::with_fragment_starts).
 
 use super::ProtocolFault;
 use crate::cdr::{Decoder, Endian};
 use crate::giop::{Header, MessageKind, Version};
 use crate::limits::Limits;
 
-/// What the unread octets of a connection are.
+/// The meaning of the unread bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Too few: that many octets, from the start of the unread ones, are needed to go on.
+pub enum FramingStep {
+    /// More input is needed: at least this many bytes, counted from the first unread byte.
     NeedMore(usize),
-    /// The first `len` octets are one whole message, read in place.
+    /// The first `len` bytes are one whole message, read in place.
     Message {
-        /// Its header.
+        /// The header of the message.
         header: Header,
-        /// Octets of it, header included.
+        /// Length of the message in bytes, header included.
         len: usize,
     },
-    /// The first so many octets are a part of a message that is not complete; they were copied.
-    Absorbed(usize),
-    /// The first `len` octets were the last fragment of a message.
+    /// This many bytes at the front are a fragment of an incomplete message; they were copied.
+    FragmentBuffered(usize),
+    /// The first `len` bytes were the last fragment of a message.
     Assembled {
-        /// The message as if it had never been cut.
+        /// The message as it was before it was cut.
         message: Vec<u8>,
-        /// Its header.
+        /// The header of the assembled message.
         header: Header,
-        /// Where fragments of GIOP 1.1 begin in it; empty in GIOP 1.2.
-        breaks: Vec<usize>,
-        /// Octets of the fragment.
+        /// Offsets in the message where GIOP 1.1 fragments begin; empty in GIOP 1.2.
+        fragment_starts: Vec<usize>,
+        /// Length of the last fragment in bytes, header included.
         len: usize,
     },
 }
 
-/// Cuts the octets that one side of a connection receives into messages.
+/// Splits the bytes that one side of a connection receives into messages.
 ///
-/// Call [`next`](Framer::next) with the octets that were not consumed yet, and consume what it says: nothing for
-/// [`Step::NeedMore`], the length in the result for the others. After a fault the connection must end.
+/// Call [`next`](Framer::next) with the bytes that are not consumed yet. Then consume nothing for
+/// [`FramingStep::NeedMore`], and the length in the result otherwise. After a fault the connection
+/// must be closed.
 #[derive(Debug, Default)]
 pub struct Framer {
-    /// The oldest first.
-    pending: Vec<Partial>,
-    octets: usize,
+    /// Partial messages, the oldest first.
+    partial_messages: Vec<PartialMessage>,
+    partial_bytes: usize,
     /// Messages that came in fragments so far.
-    begun: u64,
+    messages_started: u64,
 }
 
-/// A message of which the last fragment has not come.
+/// A message whose last fragment has not arrived.
 #[derive(Debug)]
-struct Partial {
+struct PartialMessage {
     number: u64,
-    /// GIOP 1.1 fragments name no request.
+    /// `None` in GIOP 1.1, whose fragments name no request.
     request_id: Option<u32>,
     header: Header,
     message: Vec<u8>,
-    breaks: Vec<usize>,
+    fragment_starts: Vec<usize>,
     fragments: u32,
 }
 
 impl Framer {
-    /// A framer for a new connection.
+    /// Creates a framer for a new connection.
     #[must_use]
     pub fn new() -> Framer {
         Framer::default()
     }
 
-    /// Messages of which the last fragment has not come.
+    /// Returns the number of messages whose last fragment has not arrived.
     #[must_use]
-    pub fn pending(&self) -> usize {
-        self.pending.len()
+    pub fn partial_count(&self) -> usize {
+        self.partial_messages.len()
     }
 
-    /// Of those that are pending the one whose first fragment came first: its number, counted from the connection's beginning, and
-    /// its octets.
+    /// Returns the number and the length in bytes of the oldest partial message. Numbers count the
+    /// fragmented messages since the connection was opened.
     #[must_use]
-    pub fn oldest_pending(&self) -> Option<(u64, usize)> {
-        self.pending.first().map(|partial| (partial.number, partial.message.len()))
+    pub fn oldest_partial(&self) -> Option<(u64, usize)> {
+        self.partial_messages.first().map(|partial| (partial.number, partial.message.len()))
     }
 
-    /// Octets that are held for them.
+    /// Returns true if a part of the reply to request `request_id` has arrived. In GIOP 1.1 any
+    /// partial reply counts, because its fragments name no request.
     #[must_use]
-    pub fn pending_octets(&self) -> usize {
-        self.octets
+    pub fn has_partial_reply(&self, request_id: u32) -> bool {
+        let is_reply = |kind| matches!(kind, MessageKind::Reply | MessageKind::LocateReply);
+        self.partial_messages
+            .iter()
+            .any(|partial| is_reply(partial.header.kind) && partial.request_id.is_none_or(|id| id == request_id))
     }
 
-    /// Looks at the unread octets.
+    /// Returns the start of the message in which a fault was found at the front of `unread`. If a
+    /// Fragment is there, this is the buffered part of its message, else `unread`.
+    #[must_use]
+    pub fn faulty_message<'o>(&'o self, unread: &'o [u8]) -> &'o [u8] {
+        let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return unread };
+        if header.kind != MessageKind::Fragment {
+            return unread;
+        }
+        let id = if header.version == Version::GIOP_1_2 { request_id(&header, unread).ok() } else { None };
+        self.find_partial(id)
+            .and_then(|index| self.partial_messages.get(index))
+            .map_or(unread, |partial| &partial.message)
+    }
+
+    /// Returns the bytes that are held for partial messages.
+    #[must_use]
+    pub fn partial_bytes(&self) -> usize {
+        self.partial_bytes
+    }
+
+    /// Examines the unread bytes and says what to do with them.
     ///
     /// # Errors
-    /// [`ProtocolFault`], also where the octets are too few for a header but cannot become one any more.
+    /// [`ProtocolFault`], also where the bytes are fewer than a header and can no longer become
+    /// one.
     #[inline]
-    pub fn next(&mut self, unread: &[u8], limits: &Limits) -> Result<Step, ProtocolFault> {
+    pub fn next(&mut self, unread: &[u8], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
         let Some(octets) = unread.first_chunk() else {
-            return if unread.is_empty() { Ok(Step::NeedMore(Header::LEN)) } else { too_few(unread) };
+            return if unread.is_empty() { Ok(FramingStep::NeedMore(Header::LEN)) } else { check_short_header(unread) };
         };
         let header = Header::parse(octets)?;
-        if header.size > limits.message_size {
-            return Err(ProtocolFault::TooLarge { size: u64::from(header.size), limit: limits.message_size });
+        if header.size > limits.max_message_size {
+            return Err(ProtocolFault::TooLarge { size: u64::from(header.size), limit: limits.max_message_size });
         }
-        let len = header.total();
-        let Some(message) = unread.get(..len) else { return Ok(Step::NeedMore(len)) };
+        let len = header.total_len();
+        let Some(message) = unread.get(..len) else { return Ok(FramingStep::NeedMore(len)) };
         if header.more_fragments || header.kind == MessageKind::Fragment {
-            return self.part(header, message, limits);
+            return self.take_fragment(header, message, limits);
         }
-        if header.kind == MessageKind::CancelRequest && !self.pending.is_empty() {
-            self.cancel(&header, message);
+        if header.kind == MessageKind::CancelRequest && !self.partial_messages.is_empty() {
+            self.drop_cancelled(&header, message);
         }
-        Ok(Step::Message { header, len })
+        Ok(FramingStep::Message { header, len })
     }
 
     #[cold]
-    fn part(&mut self, header: Header, message: &[u8], limits: &Limits) -> Result<Step, ProtocolFault> {
+    fn take_fragment(&mut self, header: Header, message: &[u8], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
         if header.kind == MessageKind::Fragment {
-            self.go_on(header, message, limits)
+            self.continue_message(header, message, limits)
         } else {
-            self.begin(header, message, limits)
+            self.start_message(header, message, limits)
         }
     }
 
-    /// The first part of a message.
-    fn begin(&mut self, header: Header, message: &[u8], limits: &Limits) -> Result<Step, ProtocolFault> {
+    /// Buffers the first fragment of a message.
+    fn start_message(&mut self, header: Header, message: &[u8], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};
         let v1_2 = header.version == Version::GIOP_1_2;
         let fragmentable = match header.kind {
@@ -138,103 +164,112 @@ impl Framer {
             return Err(ProtocolFault::NotFragmentable { kind: header.kind });
         }
         let request_id = if v1_2 { Some(request_id(&header, message)?) } else { None };
-        if self.find(request_id).is_some() {
+        if self.find_partial(request_id).is_some() {
             return Err(ProtocolFault::Interleaved);
         }
-        if self.pending.len() >= limits.pending_fragmented as usize {
-            return Err(ProtocolFault::TooManyPending { limit: limits.pending_fragmented });
+        if self.partial_messages.len() >= limits.max_partial_messages as usize {
+            return Err(ProtocolFault::TooManyPartialMessages { limit: limits.max_partial_messages });
         }
-        self.reserve(message.len(), limits)?;
+        self.reserve_bytes(message.len(), limits)?;
         let message = message.to_vec();
-        self.begun += 1;
-        self.pending.push(Partial {
-            number: self.begun,
+        self.messages_started += 1;
+        self.partial_messages.push(PartialMessage {
+            number: self.messages_started,
             request_id,
             header,
             message,
-            breaks: Vec::new(),
+            fragment_starts: Vec::new(),
             fragments: 1,
         });
-        Ok(Step::Absorbed(header.total()))
+        Ok(FramingStep::FragmentBuffered(header.total_len()))
     }
 
-    /// A further part.
-    fn go_on(&mut self, header: Header, message: &[u8], limits: &Limits) -> Result<Step, ProtocolFault> {
+    /// Appends a further fragment to its message.
+    fn continue_message(
+        &mut self,
+        header: Header,
+        message: &[u8],
+        limits: &Limits,
+    ) -> Result<FramingStep, ProtocolFault> {
         let v1_2 = header.version == Version::GIOP_1_2;
         let request_id = if v1_2 { Some(request_id(&header, message)?) } else { None };
-        let index = self.find(request_id).ok_or(ProtocolFault::UnexpectedFragment { request_id })?;
+        let index = self.find_partial(request_id).ok_or(ProtocolFault::UnexpectedFragment { request_id })?;
         let data = message.get(Header::LEN + if v1_2 { 4 } else { 0 }..).unwrap_or_default();
-        self.reserve(data.len(), limits)?;
-        let Some(partial) = self.pending.get_mut(index) else {
+        self.reserve_bytes(data.len(), limits)?;
+        let Some(partial) = self.partial_messages.get_mut(index) else {
             return Err(ProtocolFault::UnexpectedFragment { request_id });
         };
         if (partial.header.version, partial.header.endian) != (header.version, header.endian) {
             return Err(ProtocolFault::FragmentMismatch);
         }
         partial.fragments += 1;
-        if partial.fragments > limits.fragments {
-            return Err(ProtocolFault::TooManyFragments { limit: limits.fragments });
+        if partial.fragments > limits.max_fragments {
+            return Err(ProtocolFault::TooManyFragments { limit: limits.max_fragments });
         }
         let size = partial.message.len() - Header::LEN + data.len();
         match u32::try_from(size) {
-            Ok(size) if size <= limits.message_size => partial.header.size = size,
+            Ok(size) if size <= limits.max_message_size => partial.header.size = size,
             _ => {
                 let size = u64::try_from(size).unwrap_or(u64::MAX);
-                return Err(ProtocolFault::TooLarge { size, limit: limits.message_size });
+                return Err(ProtocolFault::TooLarge { size, limit: limits.max_message_size });
             }
         }
         if !v1_2 {
-            partial.breaks.push(partial.message.len());
+            partial.fragment_starts.push(partial.message.len());
         }
         partial.message.extend_from_slice(data);
         if header.more_fragments {
-            return Ok(Step::Absorbed(header.total()));
+            return Ok(FramingStep::FragmentBuffered(header.total_len()));
         }
-        let Partial { header: mut whole, mut message, breaks, .. } = self.pending.remove(index);
-        self.octets -= message.len();
+        let PartialMessage { header: mut whole, mut message, fragment_starts: breaks, .. } =
+            self.partial_messages.remove(index);
+        self.partial_bytes -= message.len();
         whole.more_fragments = false;
-        message.iter_mut().zip(whole.octets()).for_each(|(to, from)| *to = from);
-        Ok(Step::Assembled { message, header: whole, breaks, len: header.total() })
+        message.iter_mut().zip(whole.to_bytes()).for_each(|(to, from)| *to = from);
+        Ok(FramingStep::Assembled { message, header: whole, fragment_starts: breaks, len: header.total_len() })
     }
 
-    /// A CancelRequest may take the place of the fragments that have not come.
+    /// Drops the partial message that a CancelRequest names: it may replace the remaining
+    /// fragments.
     #[cold]
-    fn cancel(&mut self, header: &Header, message: &[u8]) {
+    fn drop_cancelled(&mut self, header: &Header, message: &[u8]) {
         if let Ok(request_id) = request_id(header, message)
-            && let Some(index) = self.find(Some(request_id))
+            && let Some(index) = self.find_partial(Some(request_id))
         {
-            self.octets -= self.pending.remove(index).message.len();
+            self.partial_bytes -= self.partial_messages.remove(index).message.len();
         }
     }
 
-    fn find(&self, request_id: Option<u32>) -> Option<usize> {
-        self.pending.iter().position(|partial| partial.request_id == request_id)
+    fn find_partial(&self, request_id: Option<u32>) -> Option<usize> {
+        self.partial_messages.iter().position(|partial| partial.request_id == request_id)
     }
 
-    fn reserve(&mut self, len: usize, limits: &Limits) -> Result<(), ProtocolFault> {
-        let octets = self.octets + len;
-        if octets > limits.pending_octets as usize + Header::LEN {
+    fn reserve_bytes(&mut self, len: usize, limits: &Limits) -> Result<(), ProtocolFault> {
+        let octets = self.partial_bytes + len;
+        if octets > limits.max_partial_bytes as usize + Header::LEN {
             let size = u64::try_from(octets).unwrap_or(u64::MAX);
-            return Err(ProtocolFault::TooMuchPending { size, limit: limits.pending_octets });
+            return Err(ProtocolFault::PartialMessagesTooLarge { size, limit: limits.max_partial_bytes });
         }
-        self.octets = octets;
+        self.partial_bytes = octets;
         Ok(())
     }
 }
 
-/// The request id, which is the first thing in all messages of GIOP 1.2 that may be cut, and in every CancelRequest.
+/// Reads the request id, which comes first in every GIOP 1.2 message that may be fragmented, and in
+/// every CancelRequest.
 fn request_id(header: &Header, message: &[u8]) -> Result<u32, ProtocolFault> {
     let endian: Endian = header.endian;
     Decoder::new(message, endian).at(Header::LEN).read_u32().map_err(|_| ProtocolFault::NoRequestId)
 }
 
-/// Fewer octets than a header: a peer that does not speak GIOP is told so before it sends more.
+/// Checks fewer bytes than a header, so that a peer that does not speak GIOP is refused before it
+/// sends more.
 #[cold]
-fn too_few(unread: &[u8]) -> Result<Step, ProtocolFault> {
+fn check_short_header(unread: &[u8]) -> Result<FramingStep, ProtocolFault> {
     let mut octets = *b"GIOP\x01\x02\x00\x00\x00\x00\x00\x00";
     octets.iter_mut().zip(unread).for_each(|(to, from)| *to = *from);
     Header::parse(&octets)?;
-    Ok(Step::NeedMore(Header::LEN))
+    Ok(FramingStep::NeedMore(Header::LEN))
 }
 
 #[cfg(test)]
@@ -246,11 +281,11 @@ mod tests {
         let version = Version { major: 1, minor };
         let size = u32::try_from(body.len()).unwrap();
         let header = Header { version, endian: Endian::Big, more_fragments: more, kind, size };
-        [&header.octets(), body].concat()
+        [&header.to_bytes(), body].concat()
     }
 
-    fn steps(framer: &mut Framer, messages: &[Vec<u8>], limits: &Limits) -> Result<Step, ProtocolFault> {
-        let mut last = Ok(Step::NeedMore(0));
+    fn steps(framer: &mut Framer, messages: &[Vec<u8>], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
+        let mut last = Ok(FramingStep::NeedMore(0));
         for message in messages {
             last = framer.next(message, limits);
         }
@@ -263,12 +298,12 @@ mod tests {
         let limits = Limits::default();
         let mut framer = Framer::new();
         for len in 0..12 {
-            assert_eq!(framer.next(&message[..len], &limits), Ok(Step::NeedMore(12)));
+            assert_eq!(framer.next(&message[..len], &limits), Ok(FramingStep::NeedMore(12)));
         }
-        let Ok(Step::Message { header, len: 12 }) = framer.next(message, &limits) else { panic!() };
+        let Ok(FramingStep::Message { header, len: 12 }) = framer.next(message, &limits) else { panic!() };
         assert_eq!(header.kind, MessageKind::CloseConnection);
-        assert_eq!(framer.next(&message[12..26], &limits), Ok(Step::NeedMore(16)));
-        let Ok(Step::Message { header, len: 16 }) = framer.next(&message[12..], &limits) else { panic!() };
+        assert_eq!(framer.next(&message[12..26], &limits), Ok(FramingStep::NeedMore(16)));
+        let Ok(FramingStep::Message { header, len: 16 }) = framer.next(&message[12..], &limits) else { panic!() };
         assert_eq!((header.kind, header.size), (MessageKind::CancelRequest, 4));
     }
 
@@ -296,17 +331,18 @@ mod tests {
             message(2, Request, false, &[0, 0, 0, 9]),
             message(2, Fragment, false, &[0, 0, 0, 2]),
         ];
-        let Ok(Step::Assembled { message: whole, header, breaks, len: 16 }) = steps(&mut framer, &parts, &limits)
+        let Ok(FramingStep::Assembled { message: whole, header, fragment_starts: breaks, len: 16 }) =
+            steps(&mut framer, &parts, &limits)
         else {
             panic!()
         };
         assert_eq!(whole, message(2, LocateReply, false, &[0, 0, 0, 2, 20]));
-        assert_eq!((header.kind, header.size, breaks.len(), framer.pending()), (LocateReply, 5, 0, 1));
-        assert_eq!(framer.oldest_pending(), Some((1, 21)));
+        assert_eq!((header.kind, header.size, breaks.len(), framer.partial_count()), (LocateReply, 5, 0, 1));
+        assert_eq!(framer.oldest_partial(), Some((1, 21)));
         let last = [message(2, Fragment, false, &[0, 0, 0, 1, 15, 16])];
-        let Ok(Step::Assembled { message: whole, .. }) = steps(&mut framer, &last, &limits) else { panic!() };
+        let Ok(FramingStep::Assembled { message: whole, .. }) = steps(&mut framer, &last, &limits) else { panic!() };
         assert_eq!(whole, message(2, Request, false, &[0, 0, 0, 1, 10, 11, 12, 13, 14, 15, 16]));
-        assert_eq!((framer.pending(), framer.pending_octets()), (0, 0));
+        assert_eq!((framer.partial_count(), framer.partial_bytes()), (0, 0));
     }
 
     #[test]
@@ -319,7 +355,7 @@ mod tests {
             message(1, Fragment, false, &[6, 7]),
         ];
         let step = steps(&mut Framer::new(), &parts, &Limits::default());
-        let Ok(Step::Assembled { message: whole, breaks, .. }) = step else { panic!() };
+        let Ok(FramingStep::Assembled { message: whole, fragment_starts: breaks, .. }) = step else { panic!() };
         assert_eq!((whole, breaks), (message(1, Reply, false, &[1, 2, 3, 4, 5, 6, 7]), vec![16, 17]));
     }
 
@@ -330,11 +366,11 @@ mod tests {
         let limits = Limits::default();
         let first = message(2, Request, true, &[0, 0, 0, 1]);
         let parts = [first.clone(), message(2, CancelRequest, false, &[0, 0, 0, 1])];
-        assert!(matches!(steps(&mut framer, &parts, &limits), Ok(Step::Message { .. })));
-        assert_eq!((framer.pending(), framer.pending_octets()), (0, 0));
-        assert_eq!(framer.oldest_pending(), None);
-        assert_eq!(framer.next(&first, &limits), Ok(Step::Absorbed(16)));
-        assert_eq!(framer.oldest_pending(), Some((2, 16)));
+        assert!(matches!(steps(&mut framer, &parts, &limits), Ok(FramingStep::Message { .. })));
+        assert_eq!((framer.partial_count(), framer.partial_bytes()), (0, 0));
+        assert_eq!(framer.oldest_partial(), None);
+        assert_eq!(framer.next(&first, &limits), Ok(FramingStep::FragmentBuffered(16)));
+        assert_eq!(framer.oldest_partial(), Some((2, 16)));
     }
 
     #[test]
@@ -370,16 +406,101 @@ mod tests {
     #[test]
     fn limits_on_what_is_unfinished() {
         use MessageKind::{Fragment, Request};
-        let limits =
-            Limits { message_size: 32, pending_fragmented: 2, pending_octets: 80, fragments: 3, ..Limits::default() };
+        let limits = Limits {
+            max_message_size: 32,
+            max_partial_messages: 2,
+            max_partial_bytes: 80,
+            max_fragments: 3,
+            ..Limits::default()
+        };
         let first = |id| message(2, Request, true, &[[0, 0, 0, id].as_slice(), &[0; 20]].concat());
         let more = |id, len| message(2, Fragment, true, &[&[0, 0, 0, id], vec![0; len].as_slice()].concat());
         let refused = |parts: &[Vec<u8>]| steps(&mut Framer::new(), parts, &limits).unwrap_err();
-        assert_eq!(refused(&[first(1), first(2), first(3)]), ProtocolFault::TooManyPending { limit: 2 });
-        let size = ProtocolFault::TooMuchPending { size: 93, limit: 80 };
+        assert_eq!(refused(&[first(1), first(2), first(3)]), ProtocolFault::TooManyPartialMessages { limit: 2 });
+        let size = ProtocolFault::PartialMessagesTooLarge { size: 93, limit: 80 };
         assert_eq!(refused(&[first(1), first(2), more(1, 8), more(2, 13)]), size);
         assert_eq!(refused(&[first(1), more(1, 9)]), ProtocolFault::TooLarge { size: 33, limit: 32 });
         let empty = [first(1), more(1, 0), more(1, 0), more(1, 0)];
         assert_eq!(refused(&empty), ProtocolFault::TooManyFragments { limit: 3 });
+    }
+
+    /// The server's memory budget counts partial messages only, without the headers of later
+    /// fragments.
+    #[test]
+    fn the_octets_that_are_held_are_those_of_unfinished_messages() {
+        use MessageKind::{CancelRequest, Fragment, Reply, Request};
+        let limits = Limits::default();
+        let mut framer = Framer::new();
+        let steps = [
+            (message(2, Request, true, &[0, 0, 0, 1, 9, 9]), 1, 18),
+            // A whole message with the same id: only a CancelRequest ends the partial message.
+            (message(2, Request, false, &[0, 0, 0, 1, 7, 7]), 1, 18),
+            (message(1, Reply, true, &[1, 2, 3]), 2, 33),
+            (message(2, Fragment, true, &[0, 0, 0, 1, 9, 9, 9, 9, 9]), 2, 38),
+            (message(1, Fragment, true, &[4, 5]), 2, 40),
+            (message(2, Request, true, &[0, 0, 0, 2]), 3, 56),
+            (message(2, CancelRequest, false, &[0, 0, 0, 2]), 2, 40),
+            (message(2, CancelRequest, false, &[0, 0, 0, 3]), 2, 40),
+            (message(1, Fragment, false, &[6]), 1, 23),
+            (message(2, Fragment, false, &[0, 0, 0, 1, 9]), 0, 0),
+        ];
+        for (index, (octets, pending, held)) in steps.into_iter().enumerate() {
+            framer.next(&octets, &limits).unwrap();
+            assert_eq!((framer.partial_count(), framer.partial_bytes()), (pending, held), "after step {index}");
+        }
+    }
+
+    /// Each limit at its last permitted value and at the first forbidden one.
+    #[test]
+    fn limits_hold_to_the_octet() {
+        use MessageKind::{Fragment, Request};
+        let limits = Limits {
+            max_message_size: 32,
+            max_partial_messages: 2,
+            max_partial_bytes: 80,
+            max_fragments: 3,
+            ..Limits::default()
+        };
+        let first = |id, len| message(2, Request, true, &[&[0, 0, 0, id], vec![0; len].as_slice()].concat());
+        let more = |id, len| message(2, Fragment, true, &[&[0, 0, 0, id], vec![0; len].as_slice()].concat());
+        let last = |parts: &[Vec<u8>]| steps(&mut Framer::new(), parts, &limits).map(drop);
+        let taken = Ok(());
+        // The size of one message, whole or assembled.
+        let whole = |size| message(2, Request, false, &vec![0; size]);
+        assert_eq!(last(&[whole(32)]), taken);
+        assert_eq!(last(&[whole(33)]), Err(ProtocolFault::TooLarge { size: 33, limit: 32 }));
+        assert_eq!(last(&[first(1, 20), more(1, 8)]), taken);
+        assert_eq!(last(&[first(1, 20), more(1, 9)]), Err(ProtocolFault::TooLarge { size: 33, limit: 32 }));
+        // The number of partial messages.
+        assert_eq!(last(&[first(1, 0), first(2, 0)]), taken);
+        assert_eq!(
+            last(&[first(1, 0), first(2, 0), first(3, 0)]),
+            Err(ProtocolFault::TooManyPartialMessages { limit: 2 })
+        );
+        // The bytes of partial messages: the limit permits one message header in addition.
+        assert_eq!(last(&[first(1, 28), first(2, 28), more(2, 0)]), taken);
+        let wide = Limits { max_partial_messages: 3, ..limits.clone() };
+        let third = |len| steps(&mut Framer::new(), &[first(1, 20), first(2, 20), first(3, len)], &wide);
+        assert_eq!(third(4), Ok(FramingStep::FragmentBuffered(20)));
+        assert_eq!(third(5), Err(ProtocolFault::PartialMessagesTooLarge { size: 93, limit: 80 }));
+        // The number of fragments of one message, the first included.
+        assert_eq!(last(&[first(1, 0), more(1, 0), more(1, 0)]), taken);
+        let fourth = last(&[first(1, 0), more(1, 0), more(1, 0), more(1, 0)]);
+        assert_eq!(fourth, Err(ProtocolFault::TooManyFragments { limit: 3 }));
+    }
+
+    #[test]
+    fn fragments_have_the_version_and_order_of_their_message() {
+        use MessageKind::{Fragment, Reply};
+        let limits = Limits::default();
+        let mut other_version = message(1, Fragment, false, &[5]);
+        other_version[5] = 0;
+        assert!(Framer::new().next(&other_version, &limits).is_err(), "GIOP 1.0 has no fragments");
+        let parts = [message(1, Reply, true, &[1]), {
+            let mut other_order = message(1, Fragment, false, &[5]);
+            (other_order[6], other_order[8], other_order[11]) = (1, 1, 0);
+            other_order
+        }];
+        assert_eq!(steps(&mut Framer::new(), &parts, &limits), Err(ProtocolFault::FragmentMismatch));
     }
 }

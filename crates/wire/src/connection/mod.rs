@@ -1,14 +1,14 @@
-//! The protocol state of one connection, without input or output: received octets and decisions are arguments, what is to be
-//! done is the result.
+//! The protocol state of one connection, without input or output. Received bytes and decisions are
+//! arguments, and the result says what to do.
 //!
-//! | type | what it knows |
+//! | type | contents |
 //! |---|---|
-//! | [`Framer`] | messages in the stream of received octets, fragments put together |
-//! | [`FragmentPlan`] | how a large message is sent in fragments |
-//! | [`RequestTable`] | requests of this side that wait for their reply |
+//! | [`Framer`] | the messages in the received byte stream, with fragments assembled |
+//! | [`FragmentPlan`] | the fragments in which a large message is sent |
+//! | [`RequestTable`] | the requests of this side that wait for their replies |
 //!
-//! What a server takes in, and how its connections end, is decided by machines of the same kind in the ORB, which know its bounds
-//! and its clock.
+//! Similar state machines in the ORB, which know its bounds and its clock, decide what a server
+//! accepts and how its connections end.
 
 mod fault;
 mod framing;
@@ -16,6 +16,6 @@ mod plan;
 mod table;
 
 pub use fault::ProtocolFault;
-pub use framing::{Framer, Step};
-pub use plan::{FragmentPiece, FragmentPlan};
-pub use table::{Answered, Initiative, RequestTable};
+pub use framing::{Framer, FramingStep};
+pub use plan::{FragmentPlan, PlannedFragment};
+pub use table::{ConnectionSide, ReplyMatch, RequestTable};

@@ -1,39 +1,40 @@
-//! How a large message is cut into fragments for sending.
+//! The cutting of a large message into fragments for sending.
 
 use std::ops::Range;
 
 use crate::giop::{Header, MessageKind, Version};
 
-/// The pieces of a message that is larger than a threshold: an iterator of headers and ranges of the message.
+/// An iterator over the fragments of a message: the header and the byte range of each.
 ///
-/// In GIOP 1.2 every piece but the last has a multiple of 8 octets, so that no number is cut and the data of a fragment, which begins
-/// at its octet 16, is aligned as in the whole message.
+/// In GIOP 1.2 the length of every fragment but the last is a multiple of 8. No number is cut then,
+/// and the data of a fragment, which begins at its byte 16, is aligned as in the whole message.
 ///
-/// A message of GIOP 1.1 is one piece: the data of its fragments would be aligned from their own headers, peers disagree on how to go
-/// on inside arrays and structures, and JacORB takes no fragments in that version at all (docs/decisions/0005).
+/// A GIOP 1.1 message is not cut. The data of its fragments would be aligned from their own
+/// headers, and peers disagree on how to continue inside arrays and structures. JacORB accepts no
+/// GIOP 1.1 fragments at all (docs/decisions/0005).
 ///
-/// Messages that may not be cut are one piece.
+/// Messages that GIOP does not permit to be fragmented are one piece.
 #[derive(Clone, Debug)]
 pub struct FragmentPlan {
     header: Header,
     request_id: u32,
-    /// Octets of a piece with its header; 0 if there is one piece only.
-    piece: usize,
-    /// Octets of the message that are in pieces already.
-    done: usize,
+    /// Maximum size of a fragment in bytes, its header included; 0 if the message is not cut.
+    max_data: usize,
+    /// Bytes of the message that are already in a fragment.
+    planned: usize,
 }
 
-/// One piece of a message.
+/// One fragment of a message, or the whole message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FragmentPiece {
+pub struct PlannedFragment {
     head: [u8; 16],
     head_len: u8,
-    /// Which octets of the message follow its header.
+    /// The byte range of the message that follows this piece's header.
     pub octets: Range<usize>,
 }
 
-impl FragmentPiece {
-    /// The header that this piece begins with.
+impl PlannedFragment {
+    /// Returns the header that this piece begins with.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.head.get(..usize::from(self.head_len)).unwrap_or_default()
@@ -41,45 +42,47 @@ impl FragmentPiece {
 }
 
 impl FragmentPlan {
-    /// The smallest useful threshold: below it, fragments would hold more headers than data.
+    /// The smallest useful threshold in bytes: below it, fragments would hold more headers than
+    /// data.
     pub const MIN_THRESHOLD: usize = 64;
 
-    /// Plans a message with this header and request id so that no piece has more than `threshold` octets.
+    /// Plans the message with this header and request id so that no piece exceeds `threshold`
+    /// bytes.
     #[must_use]
     pub fn new(header: &Header, request_id: u32, threshold: usize) -> Self {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};
         let may_be_cut = matches!(header.kind, Request | Reply | LocateRequest | LocateReply);
         let threshold = threshold.max(Self::MIN_THRESHOLD) & !7;
-        let cut = may_be_cut && header.version == Version::GIOP_1_2 && header.total() > threshold;
-        FragmentPlan { header: *header, request_id, piece: if cut { threshold } else { 0 }, done: 0 }
+        let cut = may_be_cut && header.version == Version::GIOP_1_2 && header.total_len() > threshold;
+        FragmentPlan { header: *header, request_id, max_data: if cut { threshold } else { 0 }, planned: 0 }
     }
 
-    /// Whether there is more than one piece.
+    /// Returns true if there is more than one piece.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.piece != 0
+    pub fn is_fragmented(&self) -> bool {
+        self.max_data != 0
     }
 }
 
 impl Iterator for FragmentPlan {
-    type Item = FragmentPiece;
+    type Item = PlannedFragment;
 
-    fn next(&mut self) -> Option<FragmentPiece> {
-        let total = self.header.total();
-        if self.done >= total {
+    fn next(&mut self) -> Option<PlannedFragment> {
+        let total = self.header.total_len();
+        if self.planned >= total {
             return None;
         }
-        let first = self.done == 0;
+        let first = self.planned == 0;
         let head_len = if first { 12u8 } else { 16 };
-        let start = self.done.max(Header::LEN);
-        let end = match self.piece {
+        let start = self.planned.max(Header::LEN);
+        let end = match self.max_data {
             0 => total,
             piece => (start + piece - usize::from(head_len)).min(total),
         };
         let size = end - start + usize::from(head_len) - Header::LEN;
         let mut header = self.header;
         header.more_fragments = end < total;
-        // Never above the size of the message, which fits.
+        // The size is never above that of the message, which fits.
         header.size = u32::try_from(size).unwrap_or(u32::MAX);
         if !first {
             header.kind = MessageKind::Fragment;
@@ -89,22 +92,22 @@ impl Iterator for FragmentPlan {
             crate::Endian::Big => self.request_id.to_be_bytes(),
             crate::Endian::Little => self.request_id.to_le_bytes(),
         };
-        head.iter_mut().zip(header.octets().into_iter().chain(id)).for_each(|(to, from)| *to = from);
-        self.done = end;
-        Some(FragmentPiece { head, head_len, octets: start..end })
+        head.iter_mut().zip(header.to_bytes().into_iter().chain(id)).for_each(|(to, from)| *to = from);
+        self.planned = end;
+        Some(PlannedFragment { head, head_len, octets: start..end })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::{Framer, Step};
+    use crate::connection::{Framer, FramingStep};
     use crate::{Endian, Limits};
 
     fn whole(version: Version, kind: MessageKind, body: usize) -> (Header, Vec<u8>) {
         let size = u32::try_from(body).unwrap();
         let header = Header { version, endian: Endian::Little, more_fragments: false, kind, size };
-        let mut message = header.octets().to_vec();
+        let mut message = header.to_bytes().to_vec();
         message.extend((0..size).map(|index| index.to_le_bytes()[0]));
         (header, message)
     }
@@ -115,22 +118,24 @@ mod tests {
             let (header, message) = whole(Version::GIOP_1_2, MessageKind::Reply, body);
             let request_id = u32::from_le_bytes(*message[12..].first_chunk().unwrap());
             let plan = FragmentPlan::new(&header, request_id, 70);
-            assert_eq!(plan.is_cut(), body > 52);
+            assert_eq!(plan.is_fragmented(), body > 52);
             let mut framer = Framer::new();
-            let pieces: Vec<FragmentPiece> = plan.collect();
+            let pieces: Vec<PlannedFragment> = plan.collect();
             for (index, piece) in pieces.iter().enumerate() {
                 let sent = [piece.header(), &message[piece.octets.clone()]].concat();
                 assert!(sent.len() <= 64 && (index + 1 == pieces.len() || sent.len() == 64));
                 match framer.next(&sent, &Limits::DEFAULT).unwrap() {
-                    Step::Message { len, .. } => assert_eq!((pieces.len(), len, &sent), (1, message.len(), &message)),
-                    Step::Absorbed(len) => assert_eq!(len, sent.len()),
-                    Step::Assembled { message: again, .. } => {
+                    FramingStep::Message { len, .. } => {
+                        assert_eq!((pieces.len(), len, &sent), (1, message.len(), &message))
+                    }
+                    FramingStep::FragmentBuffered(len) => assert_eq!(len, sent.len()),
+                    FramingStep::Assembled { message: again, .. } => {
                         assert_eq!((index + 1, again), (pieces.len(), message.clone()))
                     }
-                    Step::NeedMore(_) => panic!(),
+                    FramingStep::NeedMore(_) => panic!(),
                 }
             }
-            assert_eq!(framer.pending(), 0);
+            assert_eq!(framer.partial_count(), 0);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::transfer::{Met, normalize};
+use super::transfer::{ComparedTypeCode, Findings, normalize};
 use super::{Value, transfer};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueSpace, ValueTypes};
 use crate::codeset::CodeSets;
@@ -11,7 +11,7 @@ use crate::giop::Version;
 use crate::limits::Limits;
 use crate::typecode::{Kind, TypeCode, View};
 
-/// An `any`: a TypeCode and a value in the form in which it came or was written.
+/// An `any`: a TypeCode and an encoded value in the form in which it was received or written.
 ///
 /// ```
 /// use corelane_wire::{AnyValue, TypeCode};
@@ -22,46 +22,52 @@ use crate::typecode::{Kind, TypeCode, View};
 #[derive(Clone)]
 pub struct AnyValue {
     type_code: TypeCode,
-    /// The value, from a multiple of 8 of the message on, so that it is aligned as it was.
+    /// The encoded value, from a multiple of 8 in the message on, so that its alignment is kept.
     octets: Octets,
-    /// Where the value begins in the octets, less than 8.
+    /// Offset of the value in `octets`, in bytes, less than 8.
     start: u8,
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
-    /// Whether there are values (IDL `valuetype`) in it: they refer to each other by distances, and are written anew.
+    /// True if it contains values (IDL `valuetype`). These refer to each other by distances, so the
+    /// octets cannot be copied unchanged.
     values: bool,
-    /// Whether one of them was more than is known here.
+    /// True if a value in it was truncated to a known type.
     truncated: bool,
-    /// Types of values in it that its TypeCode does not tell.
+    /// The types of values in it that its TypeCode does not name.
     types: Option<ValueTypes>,
 }
 
-/// Lengths were compared with the limits of the connection when the value came.
-static KEPT: Limits = Limits { string_length: u32::MAX, sequence_length: u32::MAX, ..Limits::DEFAULT };
+/// The limits on reading a stored value. Lengths are unlimited, because they were checked against
+/// the connection's limits on arrival.
+static STORED_LIMITS: Limits = Limits { max_string_length: u32::MAX, max_sequence_length: u32::MAX, ..Limits::DEFAULT };
 
 impl AnyValue {
-    /// An `any` of type null, without a value.
+    /// Creates an `any` of type null, without a value.
     #[must_use]
     pub fn null() -> AnyValue {
-        AnyValue::of(TypeCode::NULL, Octets::new(), Form::LOCAL, false)
+        AnyValue::of(TypeCode::NULL, Octets::new(), CdrForm::LOCAL, false)
     }
 
-    fn of(type_code: TypeCode, octets: Octets, form: Form, values: bool) -> AnyValue {
-        let Form { start, endian, version, code_sets } = form;
+    fn of(type_code: TypeCode, octets: Octets, form: CdrForm, values: bool) -> AnyValue {
+        let CdrForm { start, endian, version, code_sets } = form;
         AnyValue { type_code, octets, start, endian, version, code_sets, values, truncated: false, types: None }
     }
 
-    /// A value that `write` writes; it may be asked twice. That it is of the type is not looked at.
+    /// Creates an `any` from the output of `write`, which may be called twice. The output is not
+    /// checked against the type.
     ///
     /// # Errors
-    /// Those of `write`: text with characters that neither UTF-8 nor, where there are single ones, ISO 8859-1 has.
+    /// The errors of `write`, and an error for text with characters that are neither in UTF-8 nor,
+    /// for single characters, in ISO 8859-1.
     pub fn write(
         type_code: &TypeCode,
         mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
-        let mut attempt = |code_sets| AnyValue::write_as(type_code, Form { code_sets, ..Form::LOCAL }, &mut write);
-        // A char beyond ASCII is one octet in ISO 8859-1 alone, which has no others: no connection can have both.
+        let mut attempt =
+            |code_sets| AnyValue::write_as(type_code, CdrForm { code_sets, ..CdrForm::LOCAL }, &mut write);
+        // A non-ASCII char is one octet in ISO 8859-1 only, which lacks other characters. No
+        // connection can have both.
         match attempt(CodeSets::UTF8_UTF16) {
             Err(CdrError::NotInCodeSet) => attempt(CodeSets::LATIN1_UTF16),
             result => result,
@@ -70,7 +76,7 @@ impl AnyValue {
 
     fn write_as(
         type_code: &TypeCode,
-        form: Form,
+        form: CdrForm,
         write: &mut dyn FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
         let mut e = Encoder::new();
@@ -82,45 +88,46 @@ impl AnyValue {
         Ok(AnyValue::of(type_code.clone(), octets, form, e.has_values()))
     }
 
-    /// What `write` writes again of what stands at `from`: in the form of this machine, or in that in which it came where there are custom
-    /// values in it, of which nobody here knows another.
-    fn write_again(
+    /// Creates an `any` from the output of `write`, which copies the value at `from`. The copy has
+    /// this machine's form. If the value contains custom values without a known converter, it keeps
+    /// the received form.
+    fn rewrite(
         type_code: &TypeCode,
         from: &Decoder<'_>,
         mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
         match AnyValue::write(type_code, &mut write) {
-            Err(CdrError::CustomValue) => AnyValue::write_as(type_code, Form::of(from, 0), &mut write),
+            Err(CdrError::CustomValue) => AnyValue::write_as(type_code, CdrForm::of(from, 0), &mut write),
             result => result,
         }
     }
 
-    /// A value of any type.
+    /// Creates an `any` of any type.
     ///
     /// # Errors
-    /// [`CdrError::NotOfType`], and whatever else a value cannot be written for.
+    /// [`CdrError::TypeMismatch`], and the other errors of writing a value.
     pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<AnyValue, CdrError> {
         let mut types = Vec::new();
         let written = AnyValue::write(type_code, |e| {
-            types = value.encode_telling(type_code, e)?;
+            types = value.encode_with_types(type_code, e)?;
             Ok(())
         });
         Ok(written?.with_value_types(types))
     }
 
-    /// The type.
+    /// Returns the type.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         &self.type_code
     }
 
-    /// The same value with an equivalent type, such as an alias.
+    /// Returns the value with an equivalent type, such as an alias.
     ///
     /// # Errors
-    /// [`CdrError::NotOfType`] if it is not equivalent.
+    /// [`CdrError::TypeMismatch`] if the type is not equivalent.
     pub fn with_type(mut self, type_code: &TypeCode) -> Result<AnyValue, CdrError> {
         if !self.type_code.equivalent(type_code) {
-            return Err(CdrError::NotOfType);
+            return Err(CdrError::TypeMismatch);
         }
         self.type_code = type_code.clone();
         Ok(self)
@@ -129,19 +136,21 @@ impl AnyValue {
     /// Reads the value with `read`, which knows its type.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn read<T>(&self, read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>) -> Result<T, CdrError> {
         let values = self.value_space();
         read(&mut self.decoder().with_values(&values))
     }
 
-    /// Where the values (IDL `valuetype`) in it are remembered while it is read.
+    /// Creates the table of values (IDL `valuetype`) for one read of this `any`. Each read needs a
+    /// new one.
     #[must_use]
     pub fn value_space(&self) -> ValueSpace {
-        ValueSpace::knowing(self.types.clone())
+        ValueSpace::with_known_types(self.types.clone())
     }
 
-    /// Remembers types of values in it, by their repository ids: of those that inherit from the types that its TypeCode tells.
+    /// Sets the types of values in it, by their repository ids, that inherit from types in its
+    /// TypeCode.
     #[must_use]
     pub fn with_value_types(mut self, types: Vec<(Box<str>, TypeCode)>) -> AnyValue {
         if !types.is_empty() {
@@ -150,18 +159,20 @@ impl AnyValue {
         self
     }
 
-    /// Whether a value (IDL `valuetype`) that came in it was of a type that is not known here, and was cut down to one that is.
+    /// Returns true if a received value (IDL `valuetype`) in it had an unknown type and was
+    /// truncated to a known one.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// See [`with_value_types`](AnyValue::with_value_types).
+    /// Returns the types that [`with_value_types`](AnyValue::with_value_types) set.
     pub fn value_types(&self) -> impl Iterator<Item = &(Box<str>, TypeCode)> {
         self.types.iter().flat_map(|types| types.iter())
     }
 
-    /// A decoder at the value; it needs a [`value_space`](AnyValue::value_space) where there may be values (IDL `valuetype`) in it.
+    /// Returns a decoder at the value. If the value may contain values (IDL `valuetype`), the
+    /// decoder needs a [`value_space`](AnyValue::value_space).
     #[must_use]
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(&self.octets, self.endian)
@@ -169,74 +180,81 @@ impl AnyValue {
             .with_version(self.version)
             .with_code_sets(self.code_sets)
             .with_owner(&self.octets)
-            .with_limits(&KEPT)
+            .with_limits(&STORED_LIMITS)
     }
 
-    /// The value as a tree.
+    /// Returns the value as a tree.
     ///
     /// # Errors
-    /// [`CdrError::OverLimit`] for more parts than a tree may have.
+    /// [`CdrError::LimitExceeded`] for more parts than a tree may have.
     pub fn value(&self) -> Result<Value, CdrError> {
         self.read(|d| Value::decode(&self.type_code, d))
     }
 
-    /// Whether the value is of type `to`, or differs from one only in its bounds and in the width of its text, which the types
-    /// of Rust do not tell.
+    /// Returns true if the value is of type `to`, apart from bounds and the width of text. Rust
+    /// types do not distinguish these.
     #[must_use]
     pub fn conforms(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
     }
 
-    /// Reads a value of a type that is known, without a TypeCode in front.
+    /// Reads a value of a known type, without a TypeCode in front.
     ///
     /// # Errors
-    /// For octets that are no such value.
+    /// [`CdrError`] if the bytes are not such a value.
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
-        let (from, keep) = (d.clone(), nothing());
-        // Values are aligned anew in each fragment of GIOP 1.1; those of IDL `valuetype` may refer to others outside; and where a chunk of
-        // such a value ends among the octets, the size of the next one stands between them.
+        let (from, keep) = (d.clone(), no_owner());
+        // Copy the octets unless that changes their meaning. GIOP 1.1 restarts alignment in each
+        // fragment. Values (IDL `valuetype`) may refer to others outside. At the end of a value's
+        // chunk, the size of the next chunk is among the octets.
         if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
-            let mut met = Met::default();
-            let written = AnyValue::write_again(&type_code, &from, |e| {
+            let mut met = Findings::default();
+            let written = AnyValue::rewrite(&type_code, &from, |e| {
                 *d = from.clone();
                 met = transfer(view, d, Some(e), &keep)?;
                 Ok(())
             });
-            return Ok(AnyValue { truncated: met.truncated, ..written?.with_value_types(met.types) });
+            let written = written?;
+            d.charge_block(written.octets.len())?;
+            d.charge_elements::<[(Box<str>, TypeCode); 2]>(met.types.len())?;
+            return Ok(AnyValue { truncated: met.truncated, ..written.with_value_types(met.types) });
         }
         let at = from.position();
         let from = at - at % 8;
         let octets = d.bytes().get(from..d.position()).unwrap_or_default();
         let start = u8::try_from(at % 8).unwrap_or_default();
-        let form = Form::of(d, start);
-        let octets = d.keep(octets);
+        let form = CdrForm::of(d, start);
+        let octets = d.share_or_copy(octets)?;
         Ok(AnyValue::of(type_code, octets, form, false))
     }
 
     /// Reads the members of an exception, whose repository id was read before.
     ///
     /// # Errors
-    /// [`CdrError::NotOfType`] for a type that is no exception; octets that are no such members.
+    /// [`CdrError::TypeMismatch`] for a type that is not an exception; other errors if the bytes
+    /// are not its members.
     pub fn decode_members(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view().resolved();
         if view.kind() != Kind::Except {
-            return Err(CdrError::NotOfType);
+            return Err(CdrError::TypeMismatch);
         }
         let from = d.clone();
         let mut truncated = false;
-        let written = AnyValue::write_again(type_code, &from, |e| {
+        let written = AnyValue::rewrite(type_code, &from, |e| {
             *d = from.clone();
             e.write_latin1_str(view.id())?;
             view.members().try_for_each(|member| {
-                truncated |= transfer(member.ty, d, Some(e), &nothing())?.truncated;
+                truncated |= transfer(member.ty, d, Some(e), &no_owner())?.truncated;
                 Ok(())
             })
         });
-        Ok(AnyValue { truncated, ..written? })
+        let written = written?;
+        d.charge_block(written.octets.len())?;
+        Ok(AnyValue { truncated, ..written })
     }
 
-    /// Whether the octets can go into `e` as they are.
+    /// Returns true if the octets can be written to `e` unchanged.
     fn fits(&self, e: &Encoder<'_>) -> bool {
         !self.values
             && (self.endian, self.version, self.code_sets) == (e.endian(), e.version(), e.code_sets())
@@ -246,18 +264,19 @@ impl AnyValue {
     /// Writes the value without its type.
     ///
     /// # Errors
-    /// Text that has no form in the code sets of the encoder.
+    /// An error for text that has no form in the encoder's code sets.
     pub fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let values = self.value_space();
-        self.encode_value_by(&mut self.decoder().with_values(&values), e)
+        self.encode_value_with(&mut self.decoder().with_values(&values), e)
     }
 
-    /// The same with a [`decoder`](AnyValue::decoder) of this value that knows more of it, such as whose code converts custom values
-    /// ([`ValueSpace::with_custom`]).
+    /// Writes the value through a [`decoder`](AnyValue::decoder) of it. The caller can equip that
+    /// decoder, for example with a converter of custom values
+    /// ([`ValueSpace::with_custom_converter`]).
     ///
     /// # Errors
-    /// Those of [`encode_value`](AnyValue::encode_value).
-    pub fn encode_value_by(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    /// The errors of [`encode_value`](AnyValue::encode_value).
+    pub fn encode_value_with(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         if self.fits(e) {
             e.write_raw(self.octets.get(usize::from(self.start)..).unwrap_or_default());
             return Ok(());
@@ -266,55 +285,77 @@ impl AnyValue {
         transfer(self.type_code.view(), d, Some(e), &keep).map(drop)
     }
 
-    /// The value in one form, whatever it came in: for comparisons.
-    fn normal(&self) -> Vec<u8> {
-        let native = [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].map(|code_sets| Form { code_sets, ..Form::LOCAL });
+    /// Returns the value in a normal form for comparisons, independent of its own form.
+    fn normal(&self) -> NormalForm {
+        let native =
+            [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].map(|code_sets| CdrForm { code_sets, ..CdrForm::LOCAL });
         let normal = native.into_iter().enumerate().find_map(|(at, form)| {
-            let mut octets = self.in_form(form)?;
-            octets.push(u8::from(at == 0));
-            Some(octets)
+            let mut normal = self.in_form(form)?;
+            normal.octets.push(u8::from(at == 0));
+            Some(normal)
         });
-        // A custom value has no other form than the one in which it came.
+        // A custom value without a converter exists in its received form only.
         normal.unwrap_or_else(|| {
-            let own = Form { start: 0, endian: self.endian, version: self.version, code_sets: self.code_sets };
-            let mut octets = self.in_form(own).unwrap_or_else(|| self.octets.to_vec());
-            octets.extend([2 + self.endian.flag(), self.version.minor]);
-            octets
+            let own = CdrForm { start: 0, endian: self.endian, version: self.version, code_sets: self.code_sets };
+            let mut normal =
+                self.in_form(own).unwrap_or_else(|| NormalForm { octets: self.octets.to_vec(), types: Vec::new() });
+            normal.octets.extend([2 + self.endian.flag(), self.version.minor]);
+            normal
         })
     }
 
-    fn in_form(&self, form: Form) -> Option<Vec<u8>> {
-        let write = &mut |e: &mut Encoder<'_>| self.read(|d| normalize(self.type_code.view(), d, e, &nothing()));
-        AnyValue::write_as(&self.type_code, form, write).ok().map(|written| written.octets.to_vec())
+    fn in_form(&self, form: CdrForm) -> Option<NormalForm> {
+        let mut types = Vec::new();
+        let write = &mut |e: &mut Encoder<'_>| {
+            types = self.read(|d| normalize(self.type_code.view(), d, e, &no_owner()))?;
+            Ok(())
+        };
+        let written = AnyValue::write_as(&self.type_code, form, write).ok()?;
+        Some(NormalForm { octets: written.octets.to_vec(), types })
     }
 }
 
-/// For encoders that do not outlive what they are written from.
-fn nothing() -> Arc<dyn Any + Send + Sync> {
+/// A value in normal form, for comparisons.
+struct NormalForm {
+    /// The encoding without TypeCodes.
+    octets: Vec<u8>,
+    /// The TypeCodes in the value.
+    types: Vec<ComparedTypeCode>,
+}
+
+impl NormalForm {
+    fn same(&self, other: &NormalForm) -> bool {
+        let (a, b) = (&self.types, &other.types);
+        self.octets == other.octets && a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
+    }
+}
+
+/// Returns a dummy owner, for an encoder that does not outlive the bytes that it copies from.
+fn no_owner() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// How the octets of a value are to be read.
-struct Form {
+/// The settings with which the octets of a value are read.
+struct CdrForm {
     start: u8,
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
 }
 
-impl Form {
-    const LOCAL: Form =
-        Form { start: 0, endian: Endian::NATIVE, version: Version::GIOP_1_2, code_sets: CodeSets::UTF8_UTF16 };
+impl CdrForm {
+    const LOCAL: CdrForm =
+        CdrForm { start: 0, endian: Endian::NATIVE, version: Version::GIOP_1_2, code_sets: CodeSets::UTF8_UTF16 };
 
-    fn of(d: &Decoder<'_>, start: u8) -> Form {
-        Form { start, endian: d.endian(), version: d.version(), code_sets: d.code_sets() }
+    fn of(d: &Decoder<'_>, start: u8) -> CdrForm {
+        CdrForm { start, endian: d.endian(), version: d.version(), code_sets: d.code_sets() }
     }
 }
 
 fn conforms(from: View<'_>, to: View<'_>) -> bool {
     let (mut from, mut to) = (from.resolved(), to.resolved());
-    // A type of a message can be a sequence of itself.
-    for _ in 0..Limits::DEFAULT.nesting {
+    // A received type can be a sequence of itself.
+    for _ in 0..Limits::DEFAULT.max_nesting {
         let lengths = match (from.kind(), to.kind()) {
             (Kind::String | Kind::WString, Kind::String | Kind::WString) => return true,
             (Kind::Char | Kind::WChar, Kind::Char | Kind::WChar) => return true,
@@ -352,10 +393,12 @@ impl Default for AnyValue {
     }
 }
 
-/// Equal types and equal values, whatever their byte order.
+/// Compares types for equivalence and values for equality, independent of their encoding, as
+/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1). An `any` inside is compared in the same way;
+/// a TypeCode as a value is compared in every detail.
 impl PartialEq for AnyValue {
     fn eq(&self, other: &AnyValue) -> bool {
-        self.type_code == other.type_code && self.normal() == other.normal()
+        self.type_code.equivalent(&other.type_code) && self.normal().same(&other.normal())
     }
 }
 

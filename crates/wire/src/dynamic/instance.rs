@@ -1,40 +1,43 @@
-//! Values (IDL `valuetype`) in trees: each once with its state, and where it comes again its number.
+//! Values (IDL `valuetype`) in trees: each once with its state, then by its number.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::transfer::{CUSTOM, Part, known_part};
-use super::value::{Instance, Reader, Value, Writer};
+use super::transfer::{CUSTOM, KnownType, find_known_type};
+use super::value::{TreeReader, TreeWriter, Value, ValueInstance};
 use crate::cdr::{CdrError, Decoder, Encoder, ValueHead};
-use crate::typecode::{Kind, View};
+use crate::typecode::{Kind, TypeCode, View};
 
-/// Modifier of value types.
+/// The modifier of truncatable value types.
 const TRUNCATABLE: i16 = 3;
 
-impl Reader {
-    /// A value, null, or one that came before.
+impl TreeReader {
+    /// Reads a value, null, or an indirection to an earlier value.
     pub(super) fn instance(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         let start = match d.read_value_head()? {
             ValueHead::Null => return Ok(Value::Null),
-            ValueHead::Again(number, position) => {
+            ValueHead::Indirection(number, position) => {
                 return match self.numbers.get(&number) {
-                    Some((known, own)) if own.view().can_stand_for(view) => Ok(Value::Again(*known)),
+                    Some((known, own)) if own.view().can_stand_for(view) => Ok(Value::InstanceRef(*known)),
                     Some(_) => Err(CdrError::WrongValueType),
-                    // It stands outside what is read here.
-                    None => d.read_again(number, position, |d| self.instance(view, d)),
+                    // The indirection leads outside this tree.
+                    None => d.reread_value(number, position, |d| self.instance(view, d)),
                 };
             }
             ValueHead::Value(start) => start,
         };
-        let Part { type_code, .. } = known_part(view, &start, d, None)?;
+        let KnownType { type_code, .. } = find_known_type(view, &start, d, None)?;
         let type_code = type_code.unwrap_or_else(|| view.to_type_code());
         if !type_code.view().can_stand_for(view) {
             return Err(CdrError::WrongValueType);
         }
-        let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::OverLimit)?;
+        // A growing table of numbers has a capacity of up to twice its length.
+        d.charge_block(size_of::<ValueInstance>() + 2 * size_of::<(u32, (u32, TypeCode))>())?;
+        let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::LimitExceeded)?;
         self.numbers.insert(start.number, (number, type_code.clone()));
-        // What is known of unions goes by their place in memory, and this type may go when the value is over.
+        // The arm tables use addresses of types as keys, and this type may be dropped after the
+        // value.
         let arms = std::mem::take(&mut self.arms);
         let mut state = Vec::new();
         for member in state_types(type_code.view())? {
@@ -42,12 +45,12 @@ impl Reader {
         }
         self.arms = arms;
         d.end_value(&start)?;
-        Ok(Value::Instance(Box::new(Instance { number, type_code, state })))
+        Ok(Value::Instance(Box::new(ValueInstance { number, type_code, state })))
     }
 }
 
-impl<'v> Writer<'v> {
-    /// A value, null, or one that came before.
+impl<'v> TreeWriter<'v> {
+    /// Writes a value, null, or an indirection to an earlier value.
     pub(super) fn instance(&mut self, value: &'v Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let identity = Arc::clone(self.identity.get_or_insert_default());
         let address = Arc::as_ptr(&identity).addr();
@@ -56,49 +59,53 @@ impl<'v> Writer<'v> {
                 e.write_null_value();
                 Ok(())
             }
-            Value::Again(number) => {
-                let begun = self.begun.get(number).is_some_and(|own| own.can_stand_for(view));
-                if begun && e.write_known_value((address, *number))? { Ok(()) } else { Err(CdrError::NotOfType) }
+            Value::InstanceRef(number) => {
+                let started_instances = self.started_instances.get(number).is_some_and(|own| own.can_stand_for(view));
+                if started_instances && e.try_write_indirection((address, *number))? {
+                    Ok(())
+                } else {
+                    Err(CdrError::TypeMismatch)
+                }
             }
             Value::Instance(instance) => {
-                let Instance { number, type_code, state } = &**instance;
+                let ValueInstance { number, type_code, state } = &**instance;
                 let own = type_code.view().resolved();
-                if !own.can_stand_for(view) || self.begun.insert(*number, own).is_some() {
-                    return Err(CdrError::NotOfType);
+                if !own.can_stand_for(view) || self.started_instances.insert(*number, own).is_some() {
+                    return Err(CdrError::TypeMismatch);
                 }
                 let known = own.to_type_code();
-                // What the TypeCode of the place tells needs not be remembered.
+                // A type that the surrounding TypeCode names need not be recorded.
                 if known != view.to_type_code() {
-                    self.met.add(own.id(), &known);
+                    self.findings.add(own.id(), &known);
                 }
                 let types = state_types(own)?;
                 if types.len() != state.len() {
-                    return Err(CdrError::NotOfType);
+                    return Err(CdrError::TypeMismatch);
                 }
                 let ids = ids(own)?;
                 let chunked = ids.len() > 1;
                 let keep = || -> Arc<dyn Any + Send + Sync> { identity };
-                let value = e.begin_unknown_value((address, *number), keep, ids.into_iter(), chunked)?;
+                let value = e.begin_new_value((address, *number), keep, ids.into_iter(), chunked)?;
                 for (member, ty) in state.iter().zip(types) {
                     self.value(member, ty, e)?;
                 }
                 e.end_value(value)
             }
-            _ => Err(CdrError::NotOfType),
+            _ => Err(CdrError::TypeMismatch),
         }
     }
 }
 
-/// The types of a value's state, those of its bases first.
+/// Returns the types of a value's state members, the bases' first.
 fn state_types(view: View<'_>) -> Result<Vec<View<'_>>, CdrError> {
     match view.kind() {
-        Kind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadType)?]),
+        Kind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadTypeCode)?]),
         _ if view.modifier() == CUSTOM => Err(CdrError::CustomValue),
         _ => Ok(view.bases()?.into_iter().rev().flat_map(View::members).map(|member| member.ty).collect()),
     }
 }
 
-/// Its repository id, and those of the types to which it can be truncated.
+/// Returns the repository ids of the type and of the types to which it can be truncated.
 fn ids(view: View<'_>) -> Result<Vec<Cow<'static, str>>, CdrError> {
     if view.kind() == Kind::ValueBox {
         return Ok(vec![Cow::Owned(view.id().to_owned())]);

@@ -1,12 +1,14 @@
 //! Values whose types are known only at run time.
 //!
-//! [`AnyValue`] is an `any`: a TypeCode and the octets of a value. What it came as is kept as it came, so a value passes
-//! through processes that do not know its type; where it goes on with another byte order, alignment or code set, it is
-//! converted part by part, which its TypeCode makes possible. [`Value`] is a value as a tree.
+//! [`AnyValue`] is an `any`: a TypeCode and the octets of a value. The octets are kept as received,
+//! so that a value passes through processes that do not know its type. For another byte order,
+//! alignment or code set, the value is converted part by part with the help of its TypeCode.
+//! [`Value`] is a value as a tree.
 //!
-//! Work is bounded by what a message holds: a step without octets is possible (an empty structure, a TypeCode that shares its
-//! parts), and such steps are counted. Whether a value is refused for them goes by its parts alone, not by its form: what
-//! was read can be read again after it was written anew.
+//! The size of a message bounds the work. Steps that consume no bytes are possible (an empty
+//! structure, a TypeCode that shares its parts), and they are counted. The count that refuses a
+//! value depends on its parts, not on its form: a value that was read can be read again after it
+//! was rewritten.
 
 mod any;
 mod instance;
@@ -14,7 +16,7 @@ mod transfer;
 mod value;
 
 pub use any::AnyValue;
-pub use value::{Instance, UnionValue, Value};
+pub use value::{UnionValue, Value, ValueInstance};
 
 pub(crate) use transfer::transfer;
 
@@ -22,33 +24,33 @@ use crate::cdr::{CdrError, Decoder};
 use crate::typecode::{Kind, View};
 use std::collections::HashMap;
 
-/// Reads the count of a sequence. Only a structure or an array can have no octets: then those that are left say nothing of how many
-/// elements there are, and who reads counts them one by one.
+/// Reads the count of a sequence. Elements that are structures or arrays may have size 0. The
+/// remaining bytes then do not bound the count, and the caller counts the elements one by one.
 pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
     if !matches!(element.resolved().kind(), Kind::Struct | Kind::Array) {
         return d.read_len(1);
     }
     let count = d.read_u32()?;
-    if count > d.limits().sequence_length { Err(CdrError::OverLimit) } else { Ok(count as usize) }
+    if count > d.limits().max_sequence_length { Err(CdrError::LimitExceeded) } else { Ok(count as usize) }
 }
 
 /// Finds arms of unions by their labels.
 #[derive(Default)]
-pub(crate) struct Arms(HashMap<usize, HashMap<i128, usize>>);
+pub(crate) struct ArmTable(HashMap<usize, HashMap<i128, usize>>);
 
-/// Unions with more labels than this are looked up in a table.
+/// Maximum number of labels of a union that is searched without a table.
 const FEW_ARMS: usize = 8;
 
-impl Arms {
-    /// The index of the arm that a discriminator chooses.
-    pub(crate) fn choose(&mut self, union: View<'_>, label: i128) -> Option<usize> {
+impl ArmTable {
+    /// Returns the index of the arm that a discriminator selects.
+    pub(crate) fn select(&mut self, union: View<'_>, label: i128) -> Option<usize> {
         let default = usize::try_from(union.default()).ok();
         let labels = || (0..).zip(union.members()).filter(|(index, _)| default != Some(*index));
         let found = if union.member_count() <= FEW_ARMS {
             labels().find(|(_, arm)| arm.label == label).map(|(index, _)| index)
         } else {
             let table = self.0.entry(union.key()).or_insert_with(|| {
-                // Of two arms with one label the first counts.
+                // If two arms have one label, the first applies.
                 let mut table = HashMap::with_capacity(union.member_count());
                 labels().for_each(|(index, arm)| {
                     table.entry(arm.label).or_insert(index);

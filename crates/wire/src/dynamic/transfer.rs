@@ -1,73 +1,113 @@
-//! Going over a value by its type: to skip it, or to write it again in another form.
+//! Traversal of a value by its type: to skip it, or to write it in another form.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Arms, read_count};
+use super::{ArmTable, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, ValueHead, ValueStart};
 use crate::typecode::{ABSTRACT, Kind, TypeCode, View, read_label, write_label};
 
-/// Reads a value of a type, and writes it again if there is somewhere to write.
+/// Reads a value of a type, and writes it if `out` is given.
 ///
-/// `keep` holds the octets that are read for as long as the encoder may compare addresses in them.
+/// `keep` owns the bytes that are read, as long as the encoder may compare addresses in them.
 ///
 /// # Errors
-/// Where the octets are no such value, or the value has no form in the code sets of the encoder.
+/// [`CdrError`] if the bytes are not such a value, or if the value has no form in the encoder's
+/// code sets.
 pub(crate) fn transfer(
     view: View<'_>,
     d: &mut Decoder<'_>,
     out: Option<&mut Encoder<'_>>,
     keep: &Arc<dyn Any + Send + Sync>,
-) -> Result<Met, CdrError> {
-    go_over(view, d, out, keep, WideText::AsItCame)
+) -> Result<Findings, CdrError> {
+    transcode(view, d, out, keep, Purpose::Send)
 }
 
-/// The same, for comparisons: what means the same is written the same.
+/// Writes a value in a form for comparisons: equal values become equal octets. TypeCodes, which
+/// have many encodings, are returned instead, in order of occurrence.
 ///
 /// # Errors
-/// Those of [`transfer`].
+/// The errors of [`transfer`].
 pub(super) fn normalize(
     view: View<'_>,
     d: &mut Decoder<'_>,
     out: &mut Encoder<'_>,
     keep: &Arc<dyn Any + Send + Sync>,
-) -> Result<(), CdrError> {
-    go_over(view, d, Some(out), keep, WideText::Normal).map(drop)
+) -> Result<Vec<ComparedTypeCode>, CdrError> {
+    let mut types = Vec::new();
+    transcode(view, d, Some(out), keep, Purpose::Compare(&mut types))?;
+    Ok(types)
 }
 
-fn go_over(
+fn transcode(
     view: View<'_>,
     d: &mut Decoder<'_>,
     out: Option<&mut Encoder<'_>>,
     keep: &Arc<dyn Any + Send + Sync>,
-    wide_text: WideText,
-) -> Result<Met, CdrError> {
-    let mut walk = Walk { steps: 0, paid: 0, depth: 0, arms: Arms::default(), keep, met: Met::default(), wide_text };
+    purpose: Purpose<'_>,
+) -> Result<Findings, CdrError> {
+    let mut walk = Transcoder {
+        steps: 0,
+        charged: 0,
+        depth: 0,
+        arms: ArmTable::default(),
+        keep,
+        findings: Findings::default(),
+        purpose,
+    };
     walk.value(view, d, out)?;
-    Ok(walk.met)
+    Ok(walk.findings)
 }
 
-/// How wide text is written again, which UTF-16 has in three forms: with a byte-order mark of either order, and without.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum WideText {
-    /// In the form in which it came, where it means the same there: omniORB's `DynAny::equal` compares octets.
-    AsItCame,
-    /// Without a mark.
-    Normal,
+/// The purpose of writing a value again.
+enum Purpose<'t> {
+    /// To send it on, in the received form where that has the same meaning. UTF-16 has three forms:
+    /// with a byte-order mark of either order, and without. omniORB's `DynAny::equal` compares
+    /// octets.
+    Send,
+    /// To compare it, in one form for each value. Text has no unneeded mark; values (IDL
+    /// `valuetype`) are chunked and have one repository id. TypeCodes go to the list and are not
+    /// written.
+    Compare(&'t mut Vec<ComparedTypeCode>),
 }
 
-/// What was met of values (IDL `valuetype`).
+impl Purpose<'_> {
+    fn is_send(&self) -> bool {
+        matches!(self, Purpose::Send)
+    }
+}
+
+/// A TypeCode in a value that is compared.
+pub(super) enum ComparedTypeCode {
+    /// The type of an `any`.
+    AnyType(TypeCode),
+    /// A TypeCode that is a value itself.
+    Value(TypeCode),
+}
+
+impl ComparedTypeCode {
+    /// Returns true if both are equal; the types of two `any`s need only be equivalent.
+    pub(super) fn same(&self, other: &ComparedTypeCode) -> bool {
+        match (self, other) {
+            (ComparedTypeCode::AnyType(a), ComparedTypeCode::AnyType(b)) => a.equivalent(b),
+            (ComparedTypeCode::Value(a), ComparedTypeCode::Value(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// The values (IDL `valuetype`) that were found during a traversal.
 #[derive(Default)]
-pub(crate) struct Met {
+pub(crate) struct Findings {
     pub(crate) values: bool,
-    /// Whether one was of an unknown type, and what is known of it is left.
+    /// True if a value had an unknown type and was truncated to a known one.
     pub(crate) truncated: bool,
-    /// Their types, where the TypeCode does not tell them.
+    /// The types of values that the TypeCode does not name.
     pub(crate) types: Vec<(Box<str>, TypeCode)>,
 }
 
-impl Met {
+impl Findings {
     pub(super) fn add(&mut self, id: &str, type_code: &TypeCode) {
         if !self.types.iter().any(|(known, _)| **known == *id) {
             self.types.push((id.into(), type_code.clone()));
@@ -75,33 +115,33 @@ impl Met {
     }
 }
 
-/// Steps without octets that any value may take.
+/// Number of steps without bytes that every value may take.
 const FREE_STEPS: usize = 512;
-/// Steps that a part with octets pays for: itself, and structures around it.
+/// Number of steps that a part with bytes permits: for itself and for structures around it.
 const STEPS_PER_PART: usize = 16;
 
-struct Walk<'k> {
+struct Transcoder<'k, 't> {
     steps: usize,
-    /// Parts that have octets. Octets themselves are not counted: the same value has more or fewer of them in another form, and
-    /// what could be read has to be read again after it was written.
-    paid: usize,
+    /// The number of parts with bytes. Bytes themselves are not counted: another form of the value
+    /// has more or fewer of them, and a rewritten value must be readable too.
+    charged: usize,
     depth: u32,
-    arms: Arms,
+    arms: ArmTable,
     keep: &'k Arc<dyn Any + Send + Sync>,
-    met: Met,
-    wide_text: WideText,
+    findings: Findings,
+    purpose: Purpose<'t>,
 }
 
-impl Walk<'_> {
-    /// One step: parts of values can take no octets at all, and be many.
+impl Transcoder<'_, '_> {
+    /// Counts a step. Parts of values can have no bytes at all, and be many.
     fn step(&mut self) -> Result<(), CdrError> {
         self.steps += 1;
-        let paid = self.paid.saturating_mul(STEPS_PER_PART);
-        if self.steps > paid.saturating_add(FREE_STEPS) { Err(CdrError::OverLimit) } else { Ok(()) }
+        let charged = self.charged.saturating_mul(STEPS_PER_PART);
+        if self.steps > charged.saturating_add(FREE_STEPS) { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
-    fn pay(&mut self, parts: usize) {
-        self.paid = self.paid.saturating_add(parts);
+    fn charge(&mut self, parts: usize) {
+        self.charged = self.charged.saturating_add(parts);
     }
 
     fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
@@ -111,8 +151,8 @@ impl Walk<'_> {
             Kind::Null | Kind::Void => Ok(()),
             Kind::Struct => self.deeper(d, |walk, d| walk.members(view, d, out)),
             Kind::Except => {
-                // An exception has its repository id in front, as in a reply.
-                self.pay(1);
+                // An exception begins with its repository id, as in a reply.
+                self.charge(1);
                 let id = d.read_latin1_string()?;
                 let mut out = out;
                 if let Some(e) = out.as_deref_mut() {
@@ -123,7 +163,7 @@ impl Walk<'_> {
             Kind::Union => self.deeper(d, |walk, d| walk.union(view, d, out)),
             Kind::Sequence => d.nested(|d| self.deeper(d, |walk, d| walk.sequence(view, d, out))),
             Kind::Array => {
-                let element = view.content().ok_or(CdrError::BadType)?;
+                let element = view.content().ok_or(CdrError::BadTypeCode)?;
                 self.deeper(d, |walk, d| walk.elements(view.length() as usize, element, d, out))
             }
             Kind::Value | Kind::ValueBox | Kind::Event => {
@@ -132,20 +172,20 @@ impl Walk<'_> {
             Kind::AbstractInterface => self.either(view, d, out),
             Kind::Any => d.nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
             _ => {
-                self.pay(1);
-                leaf(view, d, out, self.wide_text)
+                self.charge(1);
+                leaf(view, d, out, &mut self.purpose)
             }
         }
     }
 
-    /// Structures nest as their types do, and values as theirs: together that may be deep.
+    /// Enters a level of nesting. Types and values nest independently, so the sum may be deep.
     fn deeper<'m>(
         &mut self,
         d: &mut Decoder<'m>,
         parts: impl FnOnce(&mut Self, &mut Decoder<'m>) -> Result<(), CdrError>,
     ) -> Result<(), CdrError> {
-        if self.depth >= d.limits().nesting.saturating_mul(4) {
-            return Err(CdrError::TooDeep);
+        if self.depth >= d.limits().max_nesting.saturating_mul(4) {
+            return Err(CdrError::NestingTooDeep);
         }
         self.depth += 1;
         let result = parts(self, d);
@@ -168,9 +208,9 @@ impl Walk<'_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        let discriminator = view.content().ok_or(CdrError::BadType)?.resolved();
+        let discriminator = view.content().ok_or(CdrError::BadTypeCode)?.resolved();
         let kind = discriminator.kind();
-        self.pay(1);
+        self.charge(1);
         if let Some(e) = out.as_deref_mut()
             && kind == Kind::Char
             && e.code_sets().char != d.code_sets().char
@@ -181,7 +221,7 @@ impl Walk<'_> {
         }
         let label = read_label(kind, d)?;
         if kind == Kind::Enum && usize::try_from(label).is_ok_and(|label| label >= discriminator.member_count()) {
-            return Err(CdrError::EnumRange);
+            return Err(CdrError::EnumOutOfRange);
         }
         if let Some(e) = out.as_deref_mut() {
             write_label(kind, label, e)?;
@@ -189,7 +229,7 @@ impl Walk<'_> {
         self.arm(view, label, d, out)
     }
 
-    /// The member of a union that a discriminator chooses.
+    /// Transfers the member of a union that a discriminator selects.
     fn arm(
         &mut self,
         view: View<'_>,
@@ -197,7 +237,7 @@ impl Walk<'_> {
         d: &mut Decoder<'_>,
         out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        match self.arms.choose(view, label).and_then(|arm| view.member(arm)) {
+        match self.arms.select(view, label).and_then(|arm| view.member(arm)) {
             Some(arm) => self.value(arm.ty, d, out),
             None => Ok(()),
         }
@@ -209,9 +249,9 @@ impl Walk<'_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        let element = view.content().ok_or(CdrError::BadType)?;
+        let element = view.content().ok_or(CdrError::BadTypeCode)?;
         let len = read_count(element, d)?;
-        self.pay(1);
+        self.charge(1);
         if view.length() > 0 && len > view.length() as usize {
             return Err(CdrError::SequenceOverBound);
         }
@@ -229,7 +269,7 @@ impl Walk<'_> {
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
         if let Some(size) = number_size(element.resolved().kind()) {
-            self.pay(len);
+            self.charge(len);
             return numbers(len, size, d, out);
         }
         for _ in 0..len {
@@ -238,22 +278,22 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A value that may be null, or one that came before.
+    /// Transfers a value, null, or an indirection to an earlier value.
     fn shared(&mut self, view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
-        self.met.values = true;
+        self.findings.values = true;
         let head = d.read_value_head()?;
-        self.pay(1);
+        self.charge(1);
         match (head, out) {
             (ValueHead::Null, Some(e)) => e.write_null_value(),
-            (ValueHead::Null | ValueHead::Again(..), None) => {}
-            (ValueHead::Again(number, position), Some(e)) => {
-                if !e.write_known_value(d.identity(number))? {
-                    // It stands outside what is written here.
-                    return d.read_again(number, position, |d| self.shared(view, d, Some(e)));
+            (ValueHead::Null | ValueHead::Indirection(..), None) => {}
+            (ValueHead::Indirection(number, position), Some(e)) => {
+                if !e.try_write_indirection(d.identity(number))? {
+                    // The indirection leads outside what is written here.
+                    return d.reread_value(number, position, |d| self.shared(view, d, Some(e)));
                 }
             }
             (ValueHead::Value(start), out) => {
-                let part = known_part(view, &start, d, Some(&mut self.met))?;
+                let part = find_known_type(view, &start, d, Some(&mut self.findings))?;
                 return if part.is_custom {
                     self.custom(part, &start, d, out)
                 } else {
@@ -264,29 +304,32 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A value whose type is known.
+    /// Transfers a value whose type is known.
     fn part<'m>(
         &mut self,
         view: View<'_>,
-        part: Part,
+        part: KnownType,
         start: &ValueStart<'m>,
         d: &mut Decoder<'m>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        let Part { ids, type_code, .. } = part;
+        let KnownType { ids, type_code, .. } = part;
+        let (ids_written, chunked) = if self.purpose.is_send() { (ids.len(), start.chunked) } else { (1, true) };
         let identity = d.identity(start.number);
         let keep = || Arc::clone(self.keep);
-        let begin = |e: &mut &mut Encoder<'_>| e.begin_unknown_value(identity, keep, ids.into_iter(), start.chunked);
+        let ids = ids.into_iter().take(ids_written);
+        let begin = |e: &mut &mut Encoder<'_>| e.begin_new_value(identity, keep, ids, chunked);
         let written = out.as_mut().map(begin).transpose()?;
         self.state(type_code.as_ref().map_or(view, TypeCode::view), d, out.as_deref_mut())?;
         d.end_value(start)?;
         out.zip(written).map_or(Ok(()), |(e, value)| e.end_value(value))
     }
 
-    /// A value whose state only its own code understands: octets that are kept as they are, or that it writes again itself.
+    /// Transfers a custom value, whose state only its own code understands: copies its octets, or
+    /// lets that code write it again.
     fn custom<'m>(
         &mut self,
-        part: Part,
+        part: KnownType,
         start: &ValueStart<'m>,
         d: &mut Decoder<'m>,
         out: Option<&mut Encoder<'_>>,
@@ -299,24 +342,25 @@ impl Walk<'_> {
         d.copy_custom(start, id, self.keep, e)
     }
 
-    /// The state of a value, that of its bases first.
+    /// Transfers the state of a value, the bases' state first.
     fn state(
         &mut self,
         view: View<'_>,
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // What is known of unions goes by their place in memory, and this type may go when the value is over.
+        // The arm tables use addresses of types as keys, and this type may be dropped after the
+        // value.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
-            Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadType)?, d, out),
+            Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
             _ => view.bases()?.into_iter().rev().try_for_each(|part| self.members(part, d, out.as_deref_mut())),
         };
         self.arms = arms;
         result
     }
 
-    /// An object or a value.
+    /// Transfers an object reference or a value.
     fn either(
         &mut self,
         view: View<'_>,
@@ -324,7 +368,7 @@ impl Walk<'_> {
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
         let is_object = d.read_bool()?;
-        self.pay(1);
+        self.charge(1);
         if let Some(e) = out.as_deref_mut() {
             e.write_bool(is_object);
         }
@@ -333,11 +377,14 @@ impl Walk<'_> {
 
     fn any(&mut self, d: &mut Decoder<'_>, mut out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         let type_code = TypeCode::decode(d)?;
-        self.pay(1);
-        if let Some(e) = out.as_deref_mut() {
-            type_code.encode(e)?;
+        self.charge(1);
+        match (&mut self.purpose, out.as_deref_mut()) {
+            (Purpose::Compare(types), _) => types.push(ComparedTypeCode::AnyType(type_code.clone())),
+            (Purpose::Send, Some(e)) => type_code.encode(e)?,
+            (Purpose::Send, None) => {}
         }
-        // What is known of unions goes by their place in memory, and these types go when the value is over.
+        // The arm tables use addresses of types as keys, and these types are dropped after the
+        // value.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;
@@ -345,24 +392,26 @@ impl Walk<'_> {
     }
 }
 
-/// What is told of a value by the TypeCode, or by whoever knows its type; what types that inherit from that add is left out.
-pub(super) fn known_part(
+/// Finds the known type of a value, from the TypeCode or from the environment. State that derived
+/// types add is left out.
+pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,
     d: &Decoder<'_>,
-    met: Option<&mut Met>,
-) -> Result<Part, CdrError> {
+    met: Option<&mut Findings>,
+) -> Result<KnownType, CdrError> {
     let told = view.kind() != Kind::AbstractInterface && view.modifier() != ABSTRACT;
     let ids = start.ids.as_slice();
     if ids.is_empty() && told {
-        return Part::of(vec![Cow::Owned(view.id().to_owned())], None, view);
+        return KnownType::of(vec![Cow::Owned(view.id().to_owned())], None, view);
     }
     for (at, id) in ids.iter().enumerate() {
         if at > 0 && !start.chunked {
             break;
         }
-        // First what is known here: JacORB's TypeCodes leave out the bases to which a value can be truncated.
-        let found = d.value_type(id);
+        // Types known here come first: JacORB's TypeCodes omit the bases to which a value can be
+        // truncated.
+        let found = d.find_value_type(id);
         if found.is_none() && !(told && *id == view.id().as_bytes()) {
             continue;
         }
@@ -372,28 +421,28 @@ pub(super) fn known_part(
         }
         let rest = ids.iter().skip(at).map(|id| latin1(id)).collect();
         return match found {
-            Some(found) => Part::of(rest, Some(found.clone()), found.view()),
-            None => Part::of(rest, None, view),
+            Some(found) => KnownType::of(rest, Some(found.clone()), found.view()),
+            None => KnownType::of(rest, None, view),
         };
     }
     Err(CdrError::NoValueFactory)
 }
 
-/// How much of a value is known: the repository ids from that of the known type on, and its TypeCode if it is another than the one
-/// that was expected.
-pub(super) struct Part {
+/// The known part of a value's type. It has the repository ids from the known type's on, and its
+/// TypeCode if that differs from the expected one.
+pub(super) struct KnownType {
     ids: Vec<Cow<'static, str>>,
     pub(super) type_code: Option<TypeCode>,
-    /// Only the user's code knows what is in it.
+    /// True if only the user's code knows the state.
     is_custom: bool,
 }
 
-impl Part {
-    fn of(ids: Vec<Cow<'static, str>>, type_code: Option<TypeCode>, view: View<'_>) -> Result<Part, CdrError> {
+impl KnownType {
+    fn of(ids: Vec<Cow<'static, str>>, type_code: Option<TypeCode>, view: View<'_>) -> Result<KnownType, CdrError> {
         match view.kind() {
-            Kind::Value | Kind::Event => Ok(Part { ids, type_code, is_custom: view.modifier() == CUSTOM }),
-            Kind::ValueBox => Ok(Part { ids, type_code, is_custom: false }),
-            _ => Err(CdrError::BadType),
+            Kind::Value | Kind::Event => Ok(KnownType { ids, type_code, is_custom: view.modifier() == CUSTOM }),
+            Kind::ValueBox => Ok(KnownType { ids, type_code, is_custom: false }),
+            _ => Err(CdrError::BadTypeCode),
         }
     }
 }
@@ -402,10 +451,10 @@ fn latin1(octets: &[u8]) -> Cow<'static, str> {
     Cow::Owned(octets.iter().map(|octet| char::from(*octet)).collect())
 }
 
-/// Modifier of custom value types.
+/// The modifier of custom value types.
 pub(super) const CUSTOM: i16 = 1;
 
-/// Octets of numbers, which are copied in bulk.
+/// Returns the size in bytes of numbers, which are copied in bulk.
 fn number_size(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Octet | Kind::Boolean => Some(1),
@@ -433,12 +482,12 @@ fn numbers(len: usize, size: usize, d: &mut Decoder<'_>, out: Option<&mut Encode
     Ok(())
 }
 
-/// A value without parts that have types.
+/// Transfers a value without typed parts.
 fn leaf(
     view: View<'_>,
     d: &mut Decoder<'_>,
     out: Option<&mut Encoder<'_>>,
-    wide_text: WideText,
+    purpose: &mut Purpose<'_>,
 ) -> Result<(), CdrError> {
     let kind = view.kind();
     if let Some(size) = number_size(kind) {
@@ -452,14 +501,14 @@ fn leaf(
             }
         }
         Kind::Enum => {
-            let members = u32::try_from(view.member_count()).map_err(|_| CdrError::TooLong)?;
+            let members = u32::try_from(view.member_count()).map_err(|_| CdrError::LengthOverflow)?;
             let number = d.read_enum(members)?;
             if let Some(e) = out {
                 e.write_u32(number);
             }
         }
-        Kind::Char | Kind::WChar => return character(kind, d, out, wide_text),
-        Kind::String | Kind::WString => return text(view, d, out, wide_text),
+        Kind::Char | Kind::WChar => return character(kind, d, out, purpose.is_send()),
+        Kind::String | Kind::WString => return text(view, d, out, purpose.is_send()),
         Kind::Fixed => {
             let digits = u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?;
             let octets = d.read_raw(usize::from(digits / 2 + 1))?;
@@ -469,8 +518,10 @@ fn leaf(
         }
         Kind::TypeCode => {
             let type_code = TypeCode::decode(d)?;
-            if let Some(e) = out {
-                type_code.encode(e)?;
+            match (purpose, out) {
+                (Purpose::Compare(types), _) => types.push(ComparedTypeCode::Value(type_code)),
+                (Purpose::Send, Some(e)) => type_code.encode(e)?,
+                (Purpose::Send, None) => {}
             }
         }
         Kind::Principal => {
@@ -481,18 +532,13 @@ fn leaf(
         }
         Kind::ObjRef | Kind::Component | Kind::Home => return reference(d, out),
         Kind::LocalInterface => return Err(CdrError::LocalObject),
-        Kind::Null => return Err(CdrError::BadType),
+        Kind::Null => return Err(CdrError::BadTypeCode),
         _ => return Err(CdrError::Unsupported),
     }
     Ok(())
 }
 
-fn character(
-    kind: Kind,
-    d: &mut Decoder<'_>,
-    out: Option<&mut Encoder<'_>>,
-    wide_text: WideText,
-) -> Result<(), CdrError> {
+fn character(kind: Kind, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_it_came: bool) -> Result<(), CdrError> {
     match (kind, out) {
         (Kind::Char, None) => d.read_u8().map(drop),
         (_, None) => d.read_wchar().map(drop),
@@ -501,21 +547,16 @@ fn character(
             Ok(())
         }
         (Kind::Char, Some(e)) => e.write_char(d.read_char()?),
-        (_, Some(e)) if wide_text == WideText::AsItCame && e.has_wide_form_of(d) => e.copy_wchar(d),
+        (_, Some(e)) if as_it_came && e.has_wide_form_of(d) => e.copy_wchar(d),
         (_, Some(e)) => e.write_wchar(d.read_wchar()?),
     }
 }
 
-fn text(
-    view: View<'_>,
-    d: &mut Decoder<'_>,
-    out: Option<&mut Encoder<'_>>,
-    wide_text: WideText,
-) -> Result<(), CdrError> {
+fn text(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_it_came: bool) -> Result<(), CdrError> {
     let bound = if view.length() == 0 { u32::MAX } else { view.length() };
     match (view.kind(), out) {
         (Kind::WString, None) => d.wide_octets(bound).map(drop),
-        (Kind::WString, Some(e)) if wide_text == WideText::AsItCame && e.has_wide_form_of(d) => e.copy_wstr(d, bound),
+        (Kind::WString, Some(e)) if as_it_came && e.has_wide_form_of(d) => e.copy_wstr(d, bound),
         (Kind::WString, Some(e)) => e.write_wstr(&d.read_bounded_wstring(bound)?),
         (_, Some(e)) if e.code_sets().char != d.code_sets().char => {
             e.write_bounded_str(&d.read_bounded_string(bound)?, bound)
@@ -535,7 +576,7 @@ fn text(
     }
 }
 
-/// An object reference: its profiles are octets, whatever they mean.
+/// Transfers an object reference; its profiles are opaque.
 fn reference(d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
     let ior = crate::Ior::decode(d)?;
     match out {

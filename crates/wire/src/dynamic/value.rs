@@ -1,15 +1,15 @@
-//! A value as a tree.
+//! Values as trees.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::transfer::Met;
-use super::{AnyValue, Arms, read_count};
+use super::transfer::Findings;
+use super::{AnyValue, ArmTable, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Octets};
 use crate::ior::Ior;
 use crate::typecode::{Kind, TypeCode, View, label_fits, read_label, write_label};
 
-/// A value of any type, apart from its type: names are in the TypeCode.
+/// A value of any type, as a tree without names; the names are in the TypeCode.
 ///
 /// ```
 /// use corelane_wire::{AnyValue, TypeCode, Value};
@@ -20,7 +20,7 @@ use crate::typecode::{Kind, TypeCode, View, label_fits, read_label, write_label}
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Null or void: nothing.
+    /// The absence of a value: null or void.
     Null,
     /// `boolean`.
     Boolean(bool),
@@ -42,7 +42,7 @@ pub enum Value {
     Float(f32),
     /// `double`.
     Double(f64),
-    /// `long double`: an IEEE quad, its most significant octet first.
+    /// `long double`: an IEEE quad, its most significant byte first.
     LongDouble([u8; 16]),
     /// `char`.
     Char(char),
@@ -52,7 +52,7 @@ pub enum Value {
     String(String),
     /// `wstring`.
     WString(String),
-    /// `fixed`, times ten to the power of its scale.
+    /// `fixed`: the number times ten to the power of its scale.
     Fixed(i128),
     /// The number of an enumerator.
     Enum(u32),
@@ -60,7 +60,7 @@ pub enum Value {
     TypeCode(TypeCode),
     /// `any`.
     Any(Box<AnyValue>),
-    /// An object reference, nil is [`Ior::NIL`].
+    /// An object reference; nil is [`Ior::NIL`].
     Object(Ior),
     /// The members of a structure or exception.
     Struct(Vec<Value>),
@@ -71,87 +71,99 @@ pub enum Value {
     /// The elements of a sequence or array of octets.
     Octets(Octets),
     /// A value (IDL `valuetype`); null is [`Value::Null`].
-    Instance(Box<Instance>),
-    /// The value that has this number, once more: it stands before in the tree, or around this place.
-    Again(u32),
+    Instance(Box<ValueInstance>),
+    /// Another occurrence of the value with this number, which precedes it in the tree or contains
+    /// it.
+    InstanceRef(u32),
 }
 
-/// A union: what chooses the member, and the member if one is chosen.
+/// A union: the discriminator, and the selected member, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnionValue {
     /// The discriminator as a number: the code of a character, the number of an enumerator, 0 or 1.
     pub discriminator: i128,
-    /// The member.
+    /// The selected member.
     pub member: Option<Value>,
 }
 
-/// A value (IDL `valuetype`) with its state.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Instance {
-    /// What tells it apart from the other values of the tree; those that are read are numbered from 0 in the order of reading.
+/// A value (IDL `valuetype`) with its state. Two are equal if their numbers and states are equal
+/// and their types are equivalent.
+#[derive(Clone, Debug)]
+pub struct ValueInstance {
+    /// The number of the value in its tree. Decoding numbers values from 0 in order of reading.
     pub number: u32,
-    /// Its own type, which may inherit from the one that is expected where it stands.
+    /// The actual type, which may inherit from the expected one.
     pub type_code: TypeCode,
-    /// Its state, that of its bases first; of a value box what it holds.
+    /// The state, the bases' state first; for a value box, its content.
     pub state: Vec<Value>,
 }
 
-/// Parts that a tree may have: in memory they are far larger than in a message.
+impl PartialEq for ValueInstance {
+    fn eq(&self, other: &ValueInstance) -> bool {
+        self.number == other.number && self.state == other.state && self.type_code.equivalent(&other.type_code)
+    }
+}
+
+/// Maximum number of parts of a tree, which take far more space in memory than in a message.
 const MOST_PARTS: usize = 1 << 20;
 
 impl Value {
     /// Reads a value of a type.
     ///
     /// # Errors
-    /// Where the octets are no such value; [`CdrError::OverLimit`] for more than 2^20 parts.
+    /// [`CdrError`] if the bytes are not such a value; [`CdrError::LimitExceeded`] for more than
+    /// 2^20 parts.
     pub fn decode(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
-        Reader::default().value(type_code.view(), d)
+        TreeReader::default().value(type_code.view(), d)
     }
 
     /// Writes the value as one of a type.
     ///
     /// # Errors
-    /// [`CdrError::NotOfType`] where the value is none of the type; text that has no form in the code sets; a part that is over a
-    /// bound.
+    /// [`CdrError::TypeMismatch`] if the value is not of the type. Other errors if text has no form
+    /// in the code sets, or a part exceeds its bound.
     pub fn encode(&self, type_code: &TypeCode, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        Writer::default().value(self, type_code.view(), e)
+        TreeWriter::default().value(self, type_code.view(), e)
     }
 
-    /// The same; gives the types of the values (IDL `valuetype`) in it.
-    pub(super) fn encode_telling(
+    /// Writes the value as [`encode`](Value::encode) does; returns the types of the values (IDL
+    /// `valuetype`) in it.
+    pub(super) fn encode_with_types(
         &self,
         type_code: &TypeCode,
         e: &mut Encoder<'_>,
     ) -> Result<Vec<(Box<str>, TypeCode)>, CdrError> {
-        let mut writer = Writer::default();
+        let mut writer = TreeWriter::default();
         writer.value(self, type_code.view(), e)?;
-        Ok(writer.met.types)
+        Ok(writer.findings.types)
     }
 
-    /// A value of a type as the specification initialises it: zero, empty, nil, null, the first enumerator, the first arm.
+    /// Returns the specification's initial value of a type: zero, empty, nil, null, the first
+    /// enumerator, the first arm.
     ///
     /// # Errors
-    /// [`CdrError::OverLimit`] for arrays with more than 2^20 elements and for types that contain themselves;
-    /// [`CdrError::Unsupported`] for types that have no such value.
+    /// [`CdrError::LimitExceeded`] for arrays with more than 2^20 elements and for types that
+    /// contain themselves; [`CdrError::Unsupported`] for types without an initial value.
     pub fn initial(type_code: &TypeCode) -> Result<Value, CdrError> {
         initial(type_code.view(), &mut 0, 0)
     }
 }
 
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct TreeReader {
     parts: usize,
-    pub(super) arms: Arms,
-    /// The numbers of values in the tree and their types, by their numbers in the message.
+    pub(super) arms: ArmTable,
+    /// For each value, by its number in the message: its number in the tree, and its type.
     pub(super) numbers: HashMap<u32, (u32, TypeCode)>,
 }
 
-impl Reader {
+impl TreeReader {
     pub(super) fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         self.parts += 1;
         if self.parts > MOST_PARTS {
-            return Err(CdrError::OverLimit);
+            return Err(CdrError::LimitExceeded);
         }
+        d.charge_elements::<Value>(1)?;
         let view = view.resolved();
         match view.kind() {
             Kind::Struct | Kind::Except => d.nested(|d| {
@@ -163,14 +175,17 @@ impl Reader {
             }),
             Kind::Union => d.nested(|d| self.union(view, d)),
             Kind::Sequence => {
-                let len = read_count(view.content().ok_or(CdrError::BadType)?, d)?;
+                let len = read_count(view.content().ok_or(CdrError::BadTypeCode)?, d)?;
                 if view.length() > 0 && len > view.length() as usize {
                     return Err(CdrError::SequenceOverBound);
                 }
                 self.elements(len, view, d)
             }
             Kind::Array => self.elements(view.length() as usize, view, d),
-            Kind::Any => AnyValue::decode(d).map(|any| Value::Any(Box::new(any))),
+            Kind::Any => {
+                d.charge_block(size_of::<AnyValue>())?;
+                AnyValue::decode(d).map(|any| Value::Any(Box::new(any)))
+            }
             Kind::Value | Kind::ValueBox | Kind::Event => d.nested(|d| self.instance(view, d)),
             Kind::AbstractInterface if !d.read_bool()? => d.nested(|d| self.instance(view, d)),
             Kind::AbstractInterface => Ior::decode(d).map(Value::Object),
@@ -179,21 +194,22 @@ impl Reader {
     }
 
     fn union(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
-        let kind = view.content().ok_or(CdrError::BadType)?.resolved().kind();
+        let kind = view.content().ok_or(CdrError::BadTypeCode)?.resolved().kind();
         let discriminator = match kind {
             Kind::Char => u32::from(d.read_char()?).into(),
             _ => read_label(kind, d)?,
         };
-        let arm = self.arms.choose(view, discriminator).and_then(|arm| view.member(arm));
+        d.charge_block(size_of::<UnionValue>())?;
+        let arm = self.arms.select(view, discriminator).and_then(|arm| view.member(arm));
         let member = arm.map(|arm| self.value(arm.ty, d)).transpose()?;
         Ok(Value::Union(Box::new(UnionValue { discriminator, member })))
     }
 
     fn elements(&mut self, len: usize, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
-        let element = view.content().ok_or(CdrError::BadType)?;
+        let element = view.content().ok_or(CdrError::BadTypeCode)?;
         if element.resolved().kind() == Kind::Octet {
             let octets = d.read_raw(len)?;
-            return Ok(Value::Octets(d.keep(octets)));
+            return Ok(Value::Octets(d.share_or_copy(octets)?));
         }
         d.nested(|d| {
             let mut list = Vec::with_capacity(len.min(1024));
@@ -208,7 +224,7 @@ impl Reader {
 fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
     let bound = if view.length() == 0 { u32::MAX } else { view.length() };
     Ok(match kind {
-        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadType),
+        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadTypeCode),
         Kind::Null | Kind::Void => Value::Null,
         Kind::Boolean => Value::Boolean(d.read_bool()?),
         Kind::Octet => Value::Octet(d.read_u8()?),
@@ -236,16 +252,16 @@ fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, C
 }
 
 #[derive(Default)]
-pub(super) struct Writer<'v> {
-    arms: Arms,
-    /// The types of the values that were begun, by their numbers.
-    pub(super) begun: HashMap<u32, View<'v>>,
-    /// Tells the values of this tree from others of the message.
+pub(super) struct TreeWriter<'v> {
+    arms: ArmTable,
+    /// The types of the values whose writing has begun, by their numbers.
+    pub(super) started_instances: HashMap<u32, View<'v>>,
+    /// Distinguishes the values of this tree from others in the message.
     pub(super) identity: Option<Arc<u8>>,
-    pub(super) met: Met,
+    pub(super) findings: Findings,
 }
 
-impl<'v> Writer<'v> {
+impl<'v> TreeWriter<'v> {
     pub(super) fn value(&mut self, value: &'v Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let view = view.resolved();
         match (view.kind(), value) {
@@ -262,23 +278,23 @@ impl<'v> Writer<'v> {
             }
             (Kind::Array, Value::List(list)) if list.len() == view.length() as usize => self.elements(list, view, e),
             (Kind::Sequence | Kind::Array, Value::Octets(octets)) => {
-                let element = view.content().ok_or(CdrError::BadType)?;
+                let element = view.content().ok_or(CdrError::BadTypeCode)?;
                 match view.kind() {
-                    _ if element.resolved().kind() != Kind::Octet => return Err(CdrError::NotOfType),
+                    _ if element.resolved().kind() != Kind::Octet => return Err(CdrError::TypeMismatch),
                     Kind::Sequence => length(octets.len(), view, e)?,
-                    _ if octets.len() != view.length() as usize => return Err(CdrError::NotOfType),
+                    _ if octets.len() != view.length() as usize => return Err(CdrError::TypeMismatch),
                     _ => {}
                 }
                 e.write_raw(octets);
                 Ok(())
             }
             (Kind::Value | Kind::ValueBox | Kind::Event, value) => self.instance(value, view, e),
-            (Kind::AbstractInterface, Value::Null | Value::Instance(_) | Value::Again(_)) => {
+            (Kind::AbstractInterface, Value::Null | Value::Instance(_) | Value::InstanceRef(_)) => {
                 e.write_bool(false);
                 self.instance(value, view, e)
             }
             (Kind::Any, Value::Any(any)) => {
-                any.value_types().for_each(|(id, type_code)| self.met.add(id, type_code));
+                any.value_types().for_each(|(id, type_code)| self.findings.add(id, type_code));
                 any.encode(e)
             }
             (_, value) => write_leaf(value, view, e),
@@ -286,21 +302,21 @@ impl<'v> Writer<'v> {
     }
 
     fn union(&mut self, union: &'v UnionValue, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let kind = view.content().ok_or(CdrError::BadType)?.resolved().kind();
+        let kind = view.content().ok_or(CdrError::BadTypeCode)?.resolved().kind();
         match kind {
-            Kind::Char => e.write_char(letter(union.discriminator)?)?,
+            Kind::Char => e.write_char(label_char(union.discriminator)?)?,
             _ => write_label(kind, union.discriminator, e)?,
         }
-        let arm = self.arms.choose(view, union.discriminator).and_then(|arm| view.member(arm));
+        let arm = self.arms.select(view, union.discriminator).and_then(|arm| view.member(arm));
         match (arm, &union.member) {
             (Some(arm), Some(member)) => self.value(member, arm.ty, e),
             (None, None) => Ok(()),
-            _ => Err(CdrError::NotOfType),
+            _ => Err(CdrError::TypeMismatch),
         }
     }
 
     fn elements(&mut self, list: &'v [Value], view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let element = view.content().ok_or(CdrError::BadType)?;
+        let element = view.content().ok_or(CdrError::BadTypeCode)?;
         list.iter().try_for_each(|value| self.value(value, element, e))
     }
 }
@@ -332,7 +348,7 @@ fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), 
             return e.write_fixed(u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?, *value);
         }
         (Kind::Enum, Value::Enum(value)) if (*value as usize) < view.member_count() => e.write_u32(*value),
-        (Kind::Enum, Value::Enum(_)) => return Err(CdrError::EnumRange),
+        (Kind::Enum, Value::Enum(_)) => return Err(CdrError::EnumOutOfRange),
         (Kind::TypeCode, Value::TypeCode(value)) => return value.encode(e),
         (Kind::ObjRef | Kind::Component | Kind::Home, Value::Object(value)) => return value.encode(e),
         (Kind::AbstractInterface, Value::Object(value)) => {
@@ -341,37 +357,37 @@ fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), 
         }
         (Kind::Principal, Value::Octets(value)) => return e.write_octets_copied(value),
         (Kind::LocalInterface, _) => return Err(CdrError::LocalObject),
-        _ => return Err(CdrError::NotOfType),
+        _ => return Err(CdrError::TypeMismatch),
     }
     Ok(())
 }
 
-/// A character that is the label of a `char`.
-fn letter(label: i128) -> Result<char, CdrError> {
+/// Returns the character of a `char` label.
+fn label_char(label: i128) -> Result<char, CdrError> {
     u8::try_from(label).map(char::from).map_err(|_| CdrError::BadDiscriminator)
 }
 
-/// The least value from 0 on of a union's discriminator that has no label.
-fn unlabelled(union: View<'_>) -> Result<i128, CdrError> {
+/// Returns the lowest value from 0 on of a union's discriminator that has no label.
+fn unused_label(union: View<'_>) -> Result<i128, CdrError> {
     let default = usize::try_from(union.default()).ok();
     let labels = (0..).zip(union.members()).filter(|(index, _)| default != Some(*index)).map(|(_, arm)| arm.label);
     let labels: HashSet<i128> = labels.collect();
-    let discriminator = union.content().ok_or(CdrError::BadType)?.resolved();
+    let discriminator = union.content().ok_or(CdrError::BadTypeCode)?.resolved();
     let free = (0..).find(|number| !labels.contains(number)).unwrap_or_default();
-    if label_fits(discriminator, free) { Ok(free) } else { Err(CdrError::BadType) }
+    if label_fits(discriminator, free) { Ok(free) } else { Err(CdrError::BadTypeCode) }
 }
 
-/// Types inside types that an initial value may have.
+/// Maximum nesting of types in an initial value.
 const DEEPEST: u32 = 256;
 
 fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrError> {
     *parts += 1;
     if *parts > MOST_PARTS || depth > DEEPEST {
-        return Err(CdrError::OverLimit);
+        return Err(CdrError::LimitExceeded);
     }
     let view = view.resolved();
     Ok(match view.kind() {
-        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadType),
+        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadTypeCode),
         Kind::Null | Kind::Void => Value::Null,
         Kind::Boolean => Value::Boolean(false),
         Kind::Octet => Value::Octet(0),
@@ -398,14 +414,14 @@ fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrEr
             Value::Struct(members.collect::<Result<_, _>>()?)
         }
         Kind::Union => {
-            let arm = view.member(0).ok_or(CdrError::BadType)?;
-            let discriminator = if view.default() == 0 { unlabelled(view)? } else { arm.label };
+            let arm = view.member(0).ok_or(CdrError::BadTypeCode)?;
+            let discriminator = if view.default() == 0 { unused_label(view)? } else { arm.label };
             let member = Some(initial(arm.ty, parts, depth + 1)?);
             Value::Union(Box::new(UnionValue { discriminator, member }))
         }
         Kind::Value | Kind::ValueBox | Kind::Event => Value::Null,
         Kind::Sequence | Kind::Array => {
-            let element = view.content().ok_or(CdrError::BadType)?;
+            let element = view.content().ok_or(CdrError::BadTypeCode)?;
             let len = if view.kind() == Kind::Array { view.length() as usize } else { 0 };
             if element.resolved().kind() == Kind::Octet && len <= MOST_PARTS {
                 return Ok(Value::Octets(Octets::from(vec![0; len])));

@@ -1,4 +1,4 @@
-//! System exceptions: their names, minor codes and form on the wire (CORBA 3.0.3 section 4.12).
+//! System exceptions: their names, minor codes and wire form (CORBA 3.0.3 section 4.12).
 
 pub mod minor;
 
@@ -8,7 +8,7 @@ use crate::cdr::{CdrError, Decoder, Encoder};
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
-        /// Which system exception.
+        /// The kind of a system exception.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[repr(u8)]
@@ -17,10 +17,10 @@ macro_rules! kinds {
         }
 
         impl SystemExceptionKind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &'static [SystemExceptionKind] = &[$(SystemExceptionKind::$name,)*];
 
-            /// The name as the specification writes it: `BAD_PARAM`.
+            /// Returns the name in the specification: `BAD_PARAM`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -28,7 +28,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The repository id: `IDL:omg.org/CORBA/BAD_PARAM:1.0`.
+            /// Returns the repository id: `IDL:omg.org/CORBA/BAD_PARAM:1.0`.
             #[must_use]
             pub const fn repository_id(self) -> &'static str {
                 match self {
@@ -36,7 +36,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The exception with a name.
+            /// Returns the kind with this name.
             #[must_use]
             pub fn from_name(name: &[u8]) -> Option<SystemExceptionKind> {
                 $(if name == $text.as_bytes() {
@@ -49,23 +49,23 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Anything that no other one says.
+    /// An error that no other kind describes.
     Unknown "UNKNOWN",
-    /// An argument that is not possible.
+    /// An invalid argument.
     BadParam "BAD_PARAM",
-    /// No memory.
+    /// Out of memory.
     NoMemory "NO_MEMORY",
     /// A limit of the implementation.
     ImpLimit "IMP_LIMIT",
-    /// The connection broke while a call was under way.
+    /// The connection broke during a call.
     CommFailure "COMM_FAILURE",
     /// A malformed or unusable reference.
     InvObjref "INV_OBJREF",
-    /// Not permitted.
+    /// The caller lacks the permission.
     NoPermission "NO_PERMISSION",
     /// A fault inside the ORB.
     Internal "INTERNAL",
-    /// A value that cannot be written or read.
+    /// A value cannot be written or read.
     Marshal "MARSHAL",
     /// The ORB could not start.
     Initialize "INITIALIZE",
@@ -77,19 +77,19 @@ kinds! {
     BadOperation "BAD_OPERATION",
     /// Resources are used up.
     NoResources "NO_RESOURCES",
-    /// A deferred reply is not there yet.
+    /// A deferred reply has not arrived yet.
     NoResponse "NO_RESPONSE",
     /// Storage failed.
     PersistStore "PERSIST_STORE",
-    /// Operations called in an impossible order.
+    /// Operations were called in an impossible order.
     BadInvOrder "BAD_INV_ORDER",
-    /// Nothing was executed; the same call may succeed later.
+    /// Nothing was executed, and the same call may succeed later.
     Transient "TRANSIENT",
     /// Memory could not be freed.
     FreeMem "FREE_MEM",
-    /// An identifier that is not possible.
+    /// An invalid identifier.
     InvIdent "INV_IDENT",
-    /// A flag that is not possible.
+    /// An invalid flag.
     InvFlag "INV_FLAG",
     /// The interface repository failed.
     IntfRepos "INTF_REPOS",
@@ -97,9 +97,9 @@ kinds! {
     BadContext "BAD_CONTEXT",
     /// The object adapter failed.
     ObjAdapter "OBJ_ADAPTER",
-    /// A value that the other side's representation does not have.
+    /// The other side's representation does not have the value.
     DataConversion "DATA_CONVERSION",
-    /// The object does not exist, for good.
+    /// The object does not exist, permanently.
     ObjectNotExist "OBJECT_NOT_EXIST",
     /// A transaction is required.
     TransactionRequired "TRANSACTION_REQUIRED",
@@ -107,19 +107,19 @@ kinds! {
     TransactionRolledback "TRANSACTION_ROLLEDBACK",
     /// The transaction is malformed.
     InvalidTransaction "INVALID_TRANSACTION",
-    /// Policies that contradict each other.
+    /// The policies contradict each other.
     InvPolicy "INV_POLICY",
-    /// No code set that both sides have.
+    /// The two sides have no common code set.
     CodesetIncompatible "CODESET_INCOMPATIBLE",
-    /// The reference would have to be bound again, and may not.
+    /// The reference would need a new binding, which a policy forbids.
     Rebind "REBIND",
     /// A deadline passed.
     Timeout "TIMEOUT",
-    /// No transaction service.
+    /// There is no transaction service.
     TransactionUnavailable "TRANSACTION_UNAVAILABLE",
     /// The transaction modes do not fit.
     TransactionMode "TRANSACTION_MODE",
-    /// A quality of service that is not possible.
+    /// An impossible quality of service.
     BadQos "BAD_QOS",
     /// The activity context is malformed.
     InvalidActivity "INVALID_ACTIVITY",
@@ -132,7 +132,8 @@ kinds! {
 }
 
 impl SystemExceptionKind {
-    /// The exception with a repository id. Ids of very old ORBs (`IDL:CORBA/NAME:1.0`) are known too.
+    /// Returns the kind with this repository id. Accepts the ids of very old ORBs too
+    /// (`IDL:CORBA/NAME:1.0`).
     #[must_use]
     pub fn from_repository_id(id: impl AsRef<[u8]>) -> Option<SystemExceptionKind> {
         let id = id.as_ref();
@@ -147,20 +148,20 @@ impl fmt::Display for SystemExceptionKind {
     }
 }
 
-/// Whether the operation had run when the exception was raised.
+/// The completion status: whether the operation had run when the exception was raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Completion {
-    /// It had.
+    /// The operation had run.
     Yes,
-    /// It had not, and will not.
+    /// The operation had not run, and will not.
     No,
-    /// Nobody knows.
+    /// It is unknown whether the operation ran.
     Maybe,
 }
 
 impl Completion {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -170,7 +171,7 @@ impl Completion {
         }
     }
 
-    /// The status with a number; one that does not exist means that nobody knows.
+    /// Returns the status with this number; [`Maybe`](Completion::Maybe) for an undefined one.
     #[must_use]
     pub const fn from_number(number: u32) -> Completion {
         match number {
@@ -181,18 +182,18 @@ impl Completion {
     }
 }
 
-/// A system exception as it stands in a reply.
+/// A system exception in its wire form.
 ///
 /// ```text
 /// string repository id | unsigned long minor | unsigned long completion: 0 yes, 1 no, 2 maybe
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SystemExceptionBody {
-    /// Which one.
+    /// The kind of the exception.
     pub kind: SystemExceptionKind,
-    /// Vendor in the upper 20 bits, code in the lower 12.
+    /// The minor code: vendor in the upper 20 bits, code in the lower 12.
     pub minor: u32,
-    /// Whether the operation had run.
+    /// The completion status of the operation.
     pub completed: Completion,
 }
 
@@ -207,10 +208,10 @@ impl SystemExceptionBody {
         e.write_u32(self.completed.number());
     }
 
-    /// Reads a body. An exception that is not known becomes UNKNOWN minor 2 (CORBA 3.0.3 section 4.12.4).
+    /// Reads a body. An unknown exception becomes UNKNOWN minor 2 (CORBA 3.0.3 section 4.12.4).
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed.
+    /// [`CdrError`] if it is malformed.
     pub fn read(d: &mut Decoder<'_>) -> Result<SystemExceptionBody, CdrError> {
         let kind = SystemExceptionKind::from_repository_id(d.read_str_octets()?);
         let (minor, completed) = (d.read_u32()?, Completion::from_number(d.read_u32()?));

@@ -1,22 +1,23 @@
-//! The messages without a body worth the name: CancelRequest, CloseConnection, MessageError.
+//! The messages with a small body or none: CancelRequest, CloseConnection, MessageError.
 
 use super::Version;
 use super::header::{Header, MessageKind, begin};
 use crate::cdr::{CdrError, Decoder, Encoder};
 
-/// A received CancelRequest (CORBA 3.0.3 section 15.4.4): the client no longer waits, and the server may still answer.
+/// A received CancelRequest (CORBA 3.0.3 section 15.4.4): the client no longer waits. The server
+/// may still answer.
 ///
 /// ```text
 /// header | unsigned long id
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelRequest {
-    /// Which request.
+    /// The id of the cancelled request.
     pub request_id: u32,
 }
 
 impl CancelRequest {
-    /// Reads the message.
+    /// Parses the message.
     ///
     /// # Errors
     /// [`CdrError::Truncated`].
@@ -38,8 +39,8 @@ pub fn write_close_connection(e: &mut Encoder<'_>, version: Version) {
     begin(e, version, MessageKind::CloseConnection);
 }
 
-/// Writes a MessageError (CORBA 3.0.3 section 15.4.8): a header of size 0. Its version is the highest that is spoken here,
-/// where the received one was not.
+/// Writes a MessageError (CORBA 3.0.3 section 15.4.8): a header of size 0. If the received version
+/// is not supported, `version` is the highest that is.
 pub fn write_message_error(e: &mut Encoder<'_>, version: Version) {
     begin(e, version, MessageKind::MessageError);
 }

@@ -1,4 +1,4 @@
-//! The 12 octets that every message begins with.
+//! The 12-byte header of every message.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use crate::cdr::{CdrError, Encoder, Endian};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MessageKind {
-    /// A call.
+    /// A call of an operation.
     Request = 0,
-    /// Its answer.
+    /// The answer to a Request.
     Reply = 1,
-    /// The client no longer wants the answer.
+    /// The client no longer waits for the reply.
     CancelRequest = 2,
-    /// Where is the object?
+    /// A question where an object is.
     LocateRequest = 3,
-    /// There, or not at all.
+    /// The answer to a LocateRequest.
     LocateReply = 4,
-    /// Orderly end: what is not answered was not executed.
+    /// An orderly close: requests without a reply were not executed.
     CloseConnection = 5,
-    /// The last message could not be understood.
+    /// The sender could not understand the last message.
     MessageError = 6,
     /// The next part of a message (1.1 and 1.2).
     Fragment = 7,
 }
 
 impl MessageKind {
-    /// The kind with a number.
+    /// Returns the kind with this number.
     #[inline]
     #[must_use]
     pub const fn from_number(number: u8) -> Option<MessageKind> {
@@ -57,37 +57,38 @@ impl MessageKind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Of the message.
+    /// The version of the message.
     pub version: Version,
-    /// Order of its numbers.
+    /// The byte order of the message.
     pub endian: Endian,
-    /// Whether a Fragment continues it.
+    /// True if a Fragment continues the message.
     pub more_fragments: bool,
-    /// Its type.
+    /// The type of the message.
     pub kind: MessageKind,
-    /// Octets after the header.
+    /// Size of the message in bytes, without the header.
     pub size: u32,
 }
 
-/// Why 12 octets are not the header of a message that is understood here. MessageError is the answer to each.
+/// The reason why 12 bytes are not the header of a supported message. MessageError is the answer to
+/// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Not GIOP.
+    /// The message is not GIOP.
     Magic {
-        /// What stands there instead.
+        /// The bytes in place of `GIOP`.
         got: [u8; 4],
     },
-    /// GIOP compressed by ZIOP.
+    /// The message is GIOP compressed by ZIOP.
     Compressed,
-    /// A version that is not spoken here.
+    /// The version is not supported.
     Version {
-        /// Which.
+        /// The version in the header.
         got: Version,
     },
-    /// No type of message in this version.
+    /// This version has no such message type.
     Kind {
-        /// The octet.
+        /// The message type in the header.
         got: u8,
     },
 }
@@ -108,12 +109,12 @@ impl fmt::Display for HeaderError {
 impl std::error::Error for HeaderError {}
 
 impl Header {
-    /// Octets of a header.
+    /// Length of a header in bytes.
     pub const LEN: usize = 12;
-    /// Where the size stands.
+    /// Offset of the size field in bytes.
     pub(crate) const SIZE_AT: usize = 8;
 
-    /// Reads a header from its 12 octets.
+    /// Parses a header from its 12 bytes.
     ///
     /// # Errors
     /// [`HeaderError`].
@@ -138,16 +139,17 @@ impl Header {
         Ok(Header { version, endian, more_fragments: flags & 2 != 0 && minor != 0, kind, size })
     }
 
-    /// The header of the message of this `kind` at the front of `unread`, if that is as nearly all are: of GIOP 1.2, in one piece, whole,
-    /// and with at most `most` octets behind the header. `None` tells nothing: [`parse`](Self::parse) says what is there.
+    /// Parses the header of the most common message, faster than [`parse`](Self::parse). The
+    /// message is GIOP 1.2, of type `kind`, not fragmented, complete in `unread`, and has at most
+    /// `max_size` bytes after the header. `None` means only that the caller must use `parse`.
     #[inline]
     #[must_use]
-    pub fn of_whole(unread: &[u8], kind: MessageKind, most: u32) -> Option<Header> {
+    pub fn parse_whole(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
         let [magic, middle, size]: [[u8; 4]; 3] = bytemuck::cast(*unread.first_chunk::<{ Header::LEN }>()?);
         let [1, 2, flags @ (0 | 1), number_of_kind] = middle else { return None };
         let endian = Endian::from_flag(flags);
         let size = number(u32::from_ne_bytes(size), endian);
-        let is_whole = size <= most && size as usize <= unread.len() - Header::LEN;
+        let is_whole = size <= max_size && size as usize <= unread.len() - Header::LEN;
         let header = Header { version: Version::GIOP_1_2, endian, more_fragments: false, kind, size };
         (magic == *b"GIOP" && number_of_kind == kind as u8 && is_whole).then_some(header)
     }
@@ -157,16 +159,16 @@ impl Header {
         if got == *b"ZIOP" { HeaderError::Compressed } else { HeaderError::Magic { got } }
     }
 
-    /// Octets of the whole message.
+    /// Returns the length of the whole message in bytes.
     #[inline]
     #[must_use]
-    pub fn total(&self) -> usize {
+    pub fn total_len(&self) -> usize {
         Header::LEN + self.size as usize
     }
 
-    /// The octets of the header.
+    /// Returns the header as bytes.
     #[must_use]
-    pub fn octets(&self) -> [u8; Header::LEN] {
+    pub fn to_bytes(&self) -> [u8; Header::LEN] {
         let [s0, s1, s2, s3] = match self.endian {
             Endian::Big => self.size.to_be_bytes(),
             Endian::Little => self.size.to_le_bytes(),
@@ -177,32 +179,33 @@ impl Header {
     }
 }
 
-/// A number between the order of this machine and `endian`, either way.
+/// Converts a number between the byte order of this machine and `endian`, in either direction.
 #[inline]
 pub(super) fn number(number: u32, endian: Endian) -> u32 {
-    if endian.is_foreign() { number.swap_bytes() } else { number }
+    if endian.needs_swap() { number.swap_bytes() } else { number }
 }
 
-/// Begins a message at the end of what the encoder holds: the header, with a size that [`finish`] fills in.
+/// Begins a message at the end of the encoder's contents. [`finish`] fills in the size in its
+/// header.
 #[inline]
 pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
-    let header = begin_in(e, version, kind);
+    let header = begin_header(e, version, kind);
     e.write_raw(&header);
 }
 
-/// The same, but the caller writes the header.
+/// Like [`begin`], but returns the header for the caller to write.
 #[inline]
-pub(crate) fn begin_in(e: &mut Encoder<'_>, version: Version, kind: MessageKind) -> [u8; Header::LEN] {
+pub(crate) fn begin_header(e: &mut Encoder<'_>, version: Version, kind: MessageKind) -> [u8; Header::LEN] {
     e.set_origin();
     e.set_version(version);
-    Header { version, endian: e.endian(), more_fragments: false, kind, size: 0 }.octets()
+    Header { version, endian: e.endian(), more_fragments: false, kind, size: 0 }.to_bytes()
 }
 
-/// Ends the message that was begun last: fills in its size and, if a GIOP 1.2 body remained empty, takes the padding in
-/// front of it back (CORBA 3.0.3 section 15.4.2.2).
+/// Ends the message that was begun last by filling in its size. If a GIOP 1.2 body is empty,
+/// removes the padding in front of it (CORBA 3.0.3 section 15.4.2.2).
 ///
 /// # Errors
-/// [`CdrError::TooLong`] above 4 GiB.
+/// [`CdrError::LengthOverflow`] above 4 GiB.
 #[inline]
 pub fn finish(e: &mut Encoder<'_>) -> Result<(), CdrError> {
     e.finish_message(Header::LEN, Header::SIZE_AT)

@@ -1,10 +1,9 @@
-//! LocateRequest and LocateReply: where an object is, without a call.
+//! LocateRequest and LocateReply, which find an object without calling it.
 
 use super::Version;
 use super::header::{Header, MessageKind, begin};
 use super::request::Target;
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
-use crate::ior::Ior;
+use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
 /// A received LocateRequest (CORBA 3.0.3 section 15.4.5).
@@ -15,19 +14,19 @@ use crate::limits::Limits;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LocateRequest<'m> {
-    /// Of the message; the reply has the same.
+    /// The version of the message; the reply has the same.
     pub version: Version,
-    /// What the reply names.
+    /// The request id, which the reply repeats.
     pub request_id: u32,
-    /// The object.
+    /// The object that is looked for.
     pub target: Target<'m>,
 }
 
 impl<'m> LocateRequest<'m> {
-    /// Reads the message.
+    /// Parses the message.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed; MessageError is the answer.
+    /// [`CdrError`] if it is malformed; the server answers with MessageError.
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<LocateRequest<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
         let request_id = d.read_u32()?;
@@ -36,26 +35,27 @@ impl<'m> LocateRequest<'m> {
     }
 }
 
-/// Where an object is (CORBA 3.0.3 section 15.4.6.1).
+/// The result of a LocateRequest (CORBA 3.0.3 section 15.4.6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LocateStatus {
-    /// Not known here.
+    /// The server does not know the object.
     UnknownObject = 0,
-    /// Here.
+    /// The server has the object.
     ObjectHere = 1,
-    /// There: a reference follows.
+    /// Another server has the object: its reference follows.
     ObjectForward = 2,
-    /// There, for good (1.2).
+    /// The object has moved permanently: its new reference follows (1.2).
     ObjectForwardPerm = 3,
     /// A [`SystemExceptionBody`](crate::exception::SystemExceptionBody) follows (1.2).
     SystemException = 4,
-    /// short: the [`AddressingMode`](super::AddressingMode) that is wanted (1.2).
+    /// The target was addressed in a way that the server does not accept. The wanted
+    /// [`AddressingMode`](super::AddressingMode) follows as a short (1.2).
     NeedsAddressingMode = 5,
 }
 
 impl LocateStatus {
-    /// The status with a number.
+    /// Returns the status with this number.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<LocateStatus> {
         Some(match number {
@@ -75,27 +75,30 @@ impl LocateStatus {
 /// ```text
 /// header | unsigned long id | unsigned long status | body, without a gap in front in any version
 /// ```
+///
+/// CORBA 2.3 and 2.4 required a gap up to a multiple of 8 in GIOP 1.2. TAO, omniORB, JacORB and the
+/// JDK write none, so the parser expects none.
 #[derive(Clone, Copy, Debug)]
 pub struct LocateReply<'m> {
-    /// Of the message.
+    /// The version of the message.
     pub version: Version,
-    /// Order of its numbers.
+    /// The byte order of the message.
     pub endian: Endian,
-    /// Which request it answers.
+    /// The id of the request that this answers.
     pub request_id: u32,
-    /// Where the object is.
+    /// The result of the search.
     pub status: LocateStatus,
-    /// Where the body begins, from octet 0 of the header.
+    /// Offset of the body in bytes, from the start of the header.
     pub body_at: usize,
     /// The whole message.
     pub message: &'m [u8],
 }
 
 impl<'m> LocateReply<'m> {
-    /// Reads the message.
+    /// Parses the message.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed.
+    /// [`CdrError`] if it is malformed.
     pub fn parse(message: &'m [u8], header: &Header) -> Result<LocateReply<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN);
         let request_id = d.read_u32()?;
@@ -104,38 +107,19 @@ impl<'m> LocateReply<'m> {
         Ok(LocateReply { version, endian, request_id, status, body_at: d.position(), message })
     }
 
-    /// A decoder at the first octet of the body.
+    /// Returns a decoder at the first byte of the body.
     #[must_use]
     pub fn body(&self) -> Decoder<'m> {
         let d = Decoder::new(self.message, self.endian).at(self.body_at);
         d.with_version(self.version).with_from_server(true)
-    }
-
-    /// The reference of an OBJECT_FORWARD body, from either place where peers put it.
-    ///
-    /// # Errors
-    /// [`CdrError`] where there is none.
-    pub fn forward(&self, limits: &'m Limits) -> Result<Ior, CdrError> {
-        let read = |d: Decoder<'m>| {
-            let mut d = d.with_limits(limits);
-            let ior = Ior::decode(&mut d)?;
-            if d.remaining() < 4 { Ok(ior) } else { Err(CdrError::BadDiscriminator) }
-        };
-        read(self.body()).or_else(|error| read(self.aligned_body()).map_err(|_| error))
-    }
-
-    /// The body for a peer that follows CORBA 2.3 and 2.4, which aligned the body to 8: to be tried where
-    /// [`body`](LocateReply::body) makes no sense.
-    #[must_use]
-    pub fn aligned_body(&self) -> Decoder<'m> {
-        self.body().at(self.body_at.next_multiple_of(8))
     }
 }
 
 /// Writes a LocateRequest.
 ///
 /// # Errors
-/// [`CdrError::TooLong`]; [`CdrError::Unsupported`] for a target other than a key before GIOP 1.2.
+/// [`CdrError::LengthOverflow`]; [`CdrError::Unsupported`] for a target other than a key before
+/// GIOP 1.2.
 pub fn write_locate_request(
     e: &mut Encoder<'_>,
     version: Version,
@@ -152,7 +136,8 @@ pub fn write_locate_request(
     super::finish(e)
 }
 
-/// Begins a LocateReply. A body follows through the encoder where the status has one, then [`finish`](super::finish).
+/// Begins a LocateReply. The caller writes the body, if the status has one, through the encoder and
+/// then calls [`finish`](super::finish).
 pub fn begin_locate_reply(e: &mut Encoder<'_>, version: Version, request_id: u32, status: LocateStatus) {
     begin(e, version, MessageKind::LocateReply);
     e.set_from_server(true);

@@ -1,10 +1,12 @@
-//! GIOP messages, versions 1.0, 1.1 and 1.2 (CORBA 3.0.3 section 15.4): views of received ones, writers of new ones.
+//! GIOP messages, versions 1.0, 1.1 and 1.2 (CORBA 3.0.3 section 15.4): views of received ones,
+//! writers of new ones.
 //!
-//! A view borrows from the octets of one whole message, index 0 being octet 0 of its header. A writer appends to an
-//! [`Encoder`](crate::Encoder): a `write_...header` or `begin_...` function, then the body through the encoder, then
+//! A view borrows the bytes of one whole message, where index 0 is the first byte of the header. A
+//! message is written by appending to an [`Encoder`](crate::Encoder). The caller calls a
+//! `write_...header` or `begin_...` function, writes the body through the encoder, and calls
 //! [`finish`], which fills in the size.
 //!
-//! | type | | 1.0 | 1.1 | 1.2 | who sends it |
+//! | type | | 1.0 | 1.1 | 1.2 | sender |
 //! |---|---|---|---|---|---|
 //! | 0 | [`Request`] | x | x | x | client (1.2 with bidirectional GIOP: both) |
 //! | 1 | [`Reply`] | x | x | x | server |
@@ -32,9 +34,9 @@ pub use request::{AddressingMode, Request, RequestHead, ResponseExpected, Target
 /// A version of GIOP, or of an IIOP profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// Always 1 so far.
+    /// The major version, always 1 so far.
     pub major: u8,
-    /// 0 to 2 here.
+    /// The minor version, 0 to 2 in supported messages.
     pub minor: u8,
 }
 
@@ -43,17 +45,18 @@ impl Version {
     pub const GIOP_1_0: Version = Version { major: 1, minor: 0 };
     /// GIOP 1.1.
     pub const GIOP_1_1: Version = Version { major: 1, minor: 1 };
-    /// GIOP 1.2, the highest that is spoken here. (1.3 differs by the component model only, and nobody sends it.)
+    /// GIOP 1.2, the highest supported version. (1.3 differs by the component model only, and no
+    /// known ORB sends it.)
     pub const GIOP_1_2: Version = Version { major: 1, minor: 2 };
 
-    /// Whether messages of this version are understood here.
+    /// Returns true if messages of this version are supported.
     #[inline]
     #[must_use]
     pub const fn is_supported(self) -> bool {
         self.major == 1 && self.minor <= 2
     }
 
-    /// Whether this is 1.2, where request ids lead and bodies are aligned to 8.
+    /// Returns true for 1.2, where request ids come first and bodies are aligned to 8.
     #[inline]
     pub(crate) const fn is_1_2(self) -> bool {
         self.minor >= 2

@@ -1,32 +1,32 @@
-//! Reply: the answer to a call.
+//! The Reply message: the answer to a call.
 
 use super::Version;
 use super::contexts::{self, Contexts, ServiceContext};
-use super::header::{Header, MessageKind, begin, begin_in, number};
+use super::header::{Header, MessageKind, begin, begin_header, number};
 use super::request::body_at;
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
-/// What a reply holds (CORBA 3.0.3 section 15.4.3.1).
+/// The kind of a reply's body (CORBA 3.0.3 section 15.4.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReplyStatus {
-    /// Result, then inout and out arguments.
+    /// The result, then inout and out arguments.
     NoException = 0,
-    /// string repository id, members.
+    /// The repository id as a string, then the members.
     UserException = 1,
     /// A [`SystemExceptionBody`](crate::exception::SystemExceptionBody).
     SystemException = 2,
-    /// A reference to go to.
+    /// The reference of the object to which the client sends the request next.
     LocationForward = 3,
-    /// The same, for good (1.2).
+    /// The new reference of an object that has moved permanently (1.2).
     LocationForwardPerm = 4,
-    /// short: the [`AddressingMode`](super::AddressingMode) that is wanted (1.2).
+    /// The wanted [`AddressingMode`](super::AddressingMode) as a short (1.2).
     NeedsAddressingMode = 5,
 }
 
 impl ReplyStatus {
-    /// The status with a number.
+    /// Returns the status with this number.
     #[inline]
     #[must_use]
     pub const fn from_number(number: u32) -> Option<ReplyStatus> {
@@ -53,43 +53,46 @@ impl ReplyStatus {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'m> {
-    /// Of the message.
+    /// The version of the message.
     pub version: Version,
-    /// Order of its numbers.
+    /// The byte order of the message.
     pub endian: Endian,
-    /// Which request it answers.
+    /// The id of the request that this answers.
     pub request_id: u32,
-    /// What it holds.
+    /// The kind of the body.
     pub status: ReplyStatus,
-    /// Service contexts.
+    /// The service contexts.
     pub contexts: Contexts<'m>,
-    /// Where the body begins, from octet 0 of the header; the end of the message if there is none.
+    /// Offset of the body in bytes, from the start of the header; the end of the message if it has
+    /// none.
     pub body_at: usize,
     /// The whole message.
     pub message: &'m [u8],
 }
 
 impl<'m> Reply<'m> {
-    /// Octets before the body of a [plain](Self::plain) reply.
-    pub const PLAIN: usize = Header::LEN + 12;
+    /// Length in bytes of what precedes the body of a [plain](Self::parse_plain_header) reply.
+    pub const PLAIN_LEN: usize = Header::LEN + 12;
 
-    /// Reads the header of a reply: `message` is the whole message with the GIOP header that `header` was parsed from.
+    /// Parses the header of a reply. `message` is the whole message; `header` was parsed from its
+    /// first 12 bytes.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed or over a limit.
+    /// [`CdrError`] if it is malformed or exceeds a limit.
     #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
         if header.version.is_1_2()
-            && let Some(reply) = Self::parse_plain(message, header)
+            && let Some(reply) = Self::parse_fast(message, header)
         {
             return Ok(reply);
         }
-        Self::parse_any(message, header, limits)
+        Self::parse_general(message, header, limits)
     }
 
-    /// A reply of GIOP 1.2 without service contexts; `None` for every other one, and for what is malformed.
+    /// Parses a GIOP 1.2 reply without service contexts. `None` for every other reply, and for a
+    /// malformed one.
     #[inline]
-    fn parse_plain(message: &'m [u8], header: &Header) -> Option<Reply<'m>> {
+    fn parse_fast(message: &'m [u8], header: &Header) -> Option<Reply<'m>> {
         let (_, rest) = message.split_first_chunk::<{ Header::LEN }>()?;
         let [id, status, 0]: [u32; 3] = bytemuck::cast(*rest.first_chunk::<12>()?) else { return None };
         Some(Reply {
@@ -98,33 +101,33 @@ impl<'m> Reply<'m> {
             request_id: number(id, header.endian),
             status: ReplyStatus::from_number(number(status, header.endian))?,
             contexts: Contexts::EMPTY,
-            // A multiple of 8 already.
-            body_at: Self::PLAIN,
+            // The offset is a multiple of 8 already.
+            body_at: Self::PLAIN_LEN,
             message,
         })
     }
 
-    /// The header of the reply to a request at the front of `unread`, if that is as nearly all are: [whole](Header::of_whole), with
-    /// results, and without service contexts. Its body is behind [`PLAIN`](Self::PLAIN) octets. `None` for every other one, and for what is
-    /// malformed.
+    /// Parses the most common reply at the front of `unread`: [whole](Header::parse_whole),
+    /// answering `request_id`, with results and without service contexts. Its body is at offset
+    /// [`PLAIN_LEN`](Self::PLAIN_LEN). `None` for every other reply, and for a malformed one.
     #[inline]
     #[must_use]
-    pub fn plain(unread: &[u8], request_id: u32, most: u32) -> Option<Header> {
-        let header = Header::of_whole(unread, MessageKind::Reply, most)?;
-        let fixed = unread.get(Header::LEN..header.total())?.first_chunk::<12>()?;
+    pub fn parse_plain_header(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
+        let header = Header::parse_whole(unread, MessageKind::Reply, max_size)?;
+        let fixed = unread.get(Header::LEN..header.total_len())?.first_chunk::<12>()?;
         let [id, status, contexts]: [u32; 3] = bytemuck::cast(*fixed);
         (id == number(request_id, header.endian) && (status | contexts) == 0).then_some(header)
     }
 
-    fn parse_any(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
+    fn parse_general(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
         let (request_id, status, contexts);
         if header.version.is_1_2() {
             request_id = d.read_u32()?;
             status = d.read_u32()?;
-            contexts = Contexts::parse(&mut d, limits.contexts)?;
+            contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
         } else {
-            contexts = Contexts::parse(&mut d, limits.contexts)?;
+            contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
             request_id = d.read_u32()?;
             status = d.read_u32()?;
         }
@@ -134,7 +137,7 @@ impl<'m> Reply<'m> {
         Ok(Reply { version, endian, request_id, status, contexts, body_at, message })
     }
 
-    /// A decoder at the first octet of the body.
+    /// Returns a decoder at the first byte of the body.
     #[inline]
     #[must_use]
     pub fn body(&self) -> Decoder<'m> {
@@ -143,11 +146,11 @@ impl<'m> Reply<'m> {
     }
 }
 
-/// Begins a reply at the end of what the encoder holds. The body follows through the encoder, then
-/// [`finish`](super::finish).
+/// Begins a reply at the end of the encoder's contents. The caller writes the body through the
+/// encoder and then calls [`finish`](super::finish).
 ///
 /// # Errors
-/// [`CdrError::TooLong`].
+/// [`CdrError::LengthOverflow`].
 #[inline]
 pub fn begin_reply(
     e: &mut Encoder<'_>,
@@ -158,7 +161,7 @@ pub fn begin_reply(
 ) -> Result<(), CdrError> {
     e.set_from_server(true);
     if version.is_1_2() && contexts.is_empty() {
-        let header = begin_in(e, version, MessageKind::Reply);
+        let header = begin_header(e, version, MessageKind::Reply);
         let after = [number(request_id, e.endian()), number(u32::from(status as u8), e.endian()), 0];
         let mut octets = [0; Header::LEN + 12];
         let (before, fixed) = octets.split_at_mut(Header::LEN);
@@ -168,12 +171,12 @@ pub fn begin_reply(
         e.begin_body(8);
         return Ok(());
     }
-    begin_otherwise(e, version, request_id, status, contexts)
+    begin_reply_general(e, version, request_id, status, contexts)
 }
 
-/// The same with service contexts, or of an earlier version.
+/// Begins a reply that has service contexts or an earlier version.
 #[inline(never)]
-fn begin_otherwise(
+fn begin_reply_general(
     e: &mut Encoder<'_>,
     version: Version,
     request_id: u32,
@@ -193,4 +196,79 @@ fn begin_otherwise(
         e.begin_body(1);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::giop::finish;
+
+    /// Calls `look` with replies of every version, byte order, status (an unknown one included) and
+    /// number of contexts. Their body is one octet.
+    fn each(mut look: impl FnMut(&[u8], &Header, u32, usize)) {
+        let context = ServiceContext { id: 9, data: &[1, 2, 3] };
+        let contexts = [context; 3];
+        for version in [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2] {
+            for endian in [Endian::Big, Endian::Little] {
+                for status in 0..7 {
+                    for count in 0..contexts.len() {
+                        let mut e = Encoder::new();
+                        e.set_endian(endian);
+                        begin(&mut e, version, MessageKind::Reply);
+                        let write_contexts = |e: &mut Encoder<'_>| contexts::write(e, &contexts[..count]).unwrap();
+                        if !version.is_1_2() {
+                            write_contexts(&mut e);
+                        }
+                        e.write_u32(0x0102_0304);
+                        e.write_u32(status);
+                        if version.is_1_2() {
+                            write_contexts(&mut e);
+                        }
+                        e.begin_body(if version.is_1_2() { 8 } else { 1 });
+                        e.write_u8(7);
+                        finish(&mut e).unwrap();
+                        let message = e.to_vec();
+                        let header = Header::parse(message.first_chunk().unwrap()).unwrap();
+                        look(&message, &header, status, count);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `parse_fast` accepts every GIOP 1.2 reply without service contexts and agrees with
+    /// `parse_general`.
+    #[test]
+    fn the_plain_way_and_the_careful_one_agree() {
+        each(|message, header, status, count| {
+            let careful = Reply::parse_general(message, header, &Limits::DEFAULT).ok();
+            assert_eq!(careful.is_some(), ReplyStatus::from_number(status).is_some());
+            if header.version.is_1_2() {
+                let plain = Reply::parse_fast(message, header);
+                assert_eq!(plain.is_some(), count == 0 && careful.is_some());
+                if plain.is_some() {
+                    assert_eq!(format!("{plain:?}"), format!("{careful:?}"));
+                }
+            }
+            let either = Reply::parse(message, header, &Limits::DEFAULT).ok();
+            assert_eq!(format!("{either:?}"), format!("{careful:?}"));
+            let Some(reply) = either else { return };
+            assert_eq!((reply.request_id, reply.status as u32, reply.contexts.len()), (0x0102_0304, status, count));
+            assert_eq!((reply.body().read_u8(), reply.body().remaining()), (Ok(7), 1));
+        });
+    }
+
+    /// The plain parser accepts only results without contexts, whatever bits the numbers share.
+    #[test]
+    fn a_plain_reply_has_results_and_no_contexts() {
+        each(|message, header, status, count| {
+            let is_plain = header.version.is_1_2() && status == 0 && count == 0;
+            assert_eq!(
+                Reply::parse_plain_header(message, 0x0102_0304, 100),
+                is_plain.then_some(*header),
+                "{status} {count}"
+            );
+            assert_eq!(Reply::parse_plain_header(message, 0x0102_0305, 100), None);
+        });
+    }
 }

@@ -1,19 +1,20 @@
-//! Request: a call.
+//! The Request message: a call.
 
 use super::Version;
 use super::contexts::{self, Contexts, ServiceContext};
-use super::header::{Header, MessageKind, begin, begin_in, number};
+use super::header::{Header, MessageKind, begin, begin_header, number};
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
-/// What a client wants to hear back, from the response flags of GIOP 1.2.
+/// The kind of reply that a client wants, from the response flags of GIOP 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseExpected {
-    /// Nothing: a oneway with SYNC_NONE or SYNC_WITH_TRANSPORT. Flags 0; FALSE in 1.0 and 1.1.
+    /// No reply: a oneway with SYNC_NONE or SYNC_WITH_TRANSPORT. Flags 0; FALSE in 1.0 and 1.1.
     None,
     /// A reply before the servant runs: SYNC_WITH_SERVER. Flags 1.
     Server,
-    /// A reply when the servant has run: a two-way call, or SYNC_WITH_TARGET. Flags 3; TRUE in 1.0 and 1.1.
+    /// A reply when the servant has run: a two-way call, or SYNC_WITH_TARGET. Flags 3; TRUE in 1.0
+    /// and 1.1.
     Target,
 }
 
@@ -36,15 +37,16 @@ impl ResponseExpected {
         }
     }
 
-    /// Whether a reply is expected at all.
+    /// Returns true if the client expects a reply.
     #[inline]
     #[must_use]
-    pub const fn any(self) -> bool {
+    pub const fn is_expected(self) -> bool {
         !matches!(self, ResponseExpected::None)
     }
 }
 
-/// How a target is addressed: the discriminator of TargetAddress, and the body of a NEEDS_ADDRESSING_MODE reply.
+/// The way in which a target is addressed: the discriminator of TargetAddress, and the body of a
+/// NEEDS_ADDRESSING_MODE reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AddressingMode {
@@ -57,7 +59,7 @@ pub enum AddressingMode {
 }
 
 impl AddressingMode {
-    /// The mode with a number.
+    /// Returns the mode with this number.
     #[must_use]
     pub const fn from_number(number: i16) -> Option<AddressingMode> {
         match number {
@@ -80,28 +82,28 @@ impl AddressingMode {
 pub enum Target<'m> {
     /// An object key, the only form of GIOP 1.0 and 1.1.
     Key(&'m [u8]),
-    /// A profile.
+    /// One profile of the object's reference.
     Profile {
-        /// Its tag.
+        /// The profile's tag.
         tag: u32,
-        /// Its body.
+        /// The profile's body.
         data: &'m [u8],
     },
-    /// A whole reference, of which one profile is selected.
+    /// The whole reference, with one profile selected.
     Reference {
-        /// Which profile.
+        /// The index of the selected profile.
         selected: u32,
-        /// Tag of the selected profile.
+        /// The tag of the selected profile.
         tag: u32,
-        /// Body of the selected profile.
+        /// The body of the selected profile.
         data: &'m [u8],
-        /// The reference: from its type id to the end of its last profile, aligned to 4.
+        /// The encoded reference, from its type id to the end of its last profile, aligned to 4.
         ior: &'m [u8],
     },
 }
 
 impl<'m> Target<'m> {
-    /// How the target is addressed.
+    /// Returns the addressing mode of the target.
     #[must_use]
     pub const fn mode(&self) -> AddressingMode {
         match self {
@@ -117,11 +119,11 @@ impl<'m> Target<'m> {
         if mode == 0 {
             return Ok(Target::Key(d.read_octets()?));
         }
-        Target::parse_rare(d, mode)
+        Target::parse_general(d, mode)
     }
 
     #[cold]
-    fn parse_rare(d: &mut Decoder<'m>, mode: i16) -> Result<Target<'m>, CdrError> {
+    fn parse_general(d: &mut Decoder<'m>, mode: i16) -> Result<Target<'m>, CdrError> {
         match AddressingMode::from_number(mode) {
             Some(AddressingMode::Profile) => Ok(Target::Profile { tag: d.read_u32()?, data: d.read_octets()? }),
             Some(AddressingMode::Reference) => {
@@ -129,8 +131,8 @@ impl<'m> Target<'m> {
                 let start = d.position();
                 d.read_str_octets()?;
                 let profiles = d.read_len(8)?;
-                if profiles > d.limits().profiles as usize {
-                    return Err(CdrError::OverLimit);
+                if profiles > d.limits().max_profiles as usize {
+                    return Err(CdrError::LimitExceeded);
                 }
                 let mut chosen = None;
                 for index in 0..profiles {
@@ -178,43 +180,46 @@ impl<'m> Target<'m> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'m> {
-    /// Of the message; the reply has the same.
+    /// The version of the message; the reply has the same.
     pub version: Version,
-    /// Order of its numbers.
+    /// The byte order of the message.
     pub endian: Endian,
-    /// What the reply names.
+    /// The request id, which the reply repeats.
     pub request_id: u32,
-    /// Whether a reply is wanted.
+    /// The kind of reply that the client wants.
     pub response: ResponseExpected,
-    /// The object.
+    /// The object that is called.
     pub target: Target<'m>,
-    /// The operation's name, without its NUL.
+    /// The name of the operation, without its NUL.
     pub operation: &'m [u8],
-    /// Service contexts.
+    /// The service contexts.
     pub contexts: Contexts<'m>,
-    /// Where the arguments begin, from octet 0 of the header; the end of the message if there are none.
+    /// Offset of the arguments in bytes, from the start of the header; the end of the message if
+    /// there are none.
     pub body_at: usize,
     /// The whole message.
     pub message: &'m [u8],
 }
 
 impl<'m> Request<'m> {
-    /// Reads the header of a request: `message` is the whole message with the GIOP header that `header` was parsed from.
+    /// Parses the header of a request. `message` is the whole message; `header` was parsed from its
+    /// first 12 bytes.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed or over a limit; MessageError is the answer.
+    /// [`CdrError`] if it is malformed or exceeds a limit; the server answers with MessageError.
     #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
-        let mut request = Request::of(message, header);
-        request.read(limits)?;
+        let mut request = Request::unparsed(message, header);
+        request.parse_header(limits)?;
         Ok(request)
     }
 
-    /// A request whose header is still to be [read](Self::read): until that has succeeded, the other fields mean nothing. That is two steps for
-    /// who wants it where it stays.
+    /// Creates a request whose header the caller [parses](Self::parse_header) next. Until that
+    /// succeeds, the fields that the header sets are meaningless. The two steps parse a request in
+    /// place, without a move.
     #[inline]
     #[must_use]
-    pub fn of(message: &'m [u8], header: &Header) -> Request<'m> {
+    pub fn unparsed(message: &'m [u8], header: &Header) -> Request<'m> {
         Request {
             version: header.version,
             endian: header.endian,
@@ -228,22 +233,22 @@ impl<'m> Request<'m> {
         }
     }
 
-    /// Reads the header of the request: what [`parse`](Self::parse) does.
+    /// Parses the header of the request in place, as [`parse`](Self::parse) does.
     ///
     /// # Errors
-    /// Those of `parse`.
+    /// The errors of [`parse`](Self::parse).
     #[inline]
-    pub fn read(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
-        if self.version.is_1_2() && self.read_plain(limits).is_some() {
+    pub fn parse_header(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
+        if self.version.is_1_2() && self.parse_header_fast(limits).is_some() {
             return Ok(());
         }
-        self.read_any(limits)
+        self.parse_header_general(limits)
     }
 
-    /// A request of GIOP 1.2 as nearly all are: addressed by object key, without service contexts. `None` for every other one,
-    /// and for what is malformed or over a limit.
+    /// Parses the most common request: GIOP 1.2, addressed by object key, without service contexts.
+    /// `None` for every other one, and for one that is malformed or exceeds a limit.
     #[inline]
-    fn read_plain(&mut self, limits: &Limits) -> Option<()> {
+    fn parse_header_fast(&mut self, limits: &Limits) -> Option<()> {
         let endian = self.endian;
         let number = |word: u32| number(word, endian);
         let (_, rest) = self.message.split_first_chunk::<{ Header::LEN }>()?;
@@ -252,7 +257,7 @@ impl<'m> Request<'m> {
         let ([flags, ..], [0, 0, ..]) = (flags.to_ne_bytes(), mode.to_ne_bytes()) else { return None };
         let key_length = number(key_length);
         let (key, rest) = rest.split_at_checked(key_length as usize)?;
-        // What stands before the key and before the operation's name are multiples of 4.
+        // The key and the operation's name both begin at multiples of 4.
         let rest = rest.get(key.len().wrapping_neg() & 3..)?;
         let (name_length, rest) = rest.split_first_chunk()?;
         let name_length = number(u32::from_ne_bytes(*name_length));
@@ -261,7 +266,7 @@ impl<'m> Request<'m> {
         let (&[0, 0, 0, 0], rest) = rest.get(name.len().wrapping_neg() & 3..)?.split_first_chunk()? else {
             return None;
         };
-        if key_length > limits.sequence_length || name_length > limits.string_length {
+        if key_length > limits.max_sequence_length || name_length > limits.max_string_length {
             return None;
         }
         let length = self.message.len();
@@ -274,7 +279,7 @@ impl<'m> Request<'m> {
     }
 
     #[inline(never)]
-    fn read_any(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
+    fn parse_header_general(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
         let mut d = Decoder::new(self.message, self.endian).at(Header::LEN).with_limits(limits);
         if self.version.is_1_2() {
             self.request_id = d.read_u32()?;
@@ -282,9 +287,9 @@ impl<'m> Request<'m> {
             d.skip(3)?;
             self.target = Target::parse(&mut d)?;
             self.operation = d.read_str_octets()?;
-            self.contexts = Contexts::parse(&mut d, limits.contexts)?;
+            self.contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
         } else {
-            self.contexts = Contexts::parse(&mut d, limits.contexts)?;
+            self.contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
             self.request_id = d.read_u32()?;
             self.response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
             if self.version.minor == 1 {
@@ -298,7 +303,7 @@ impl<'m> Request<'m> {
         Ok(())
     }
 
-    /// A decoder at the first argument.
+    /// Returns a decoder at the first argument.
     #[inline]
     #[must_use]
     pub fn body(&self) -> Decoder<'m> {
@@ -306,7 +311,7 @@ impl<'m> Request<'m> {
     }
 }
 
-/// Where the body begins when the decoder stands behind the contexts.
+/// Returns the offset of the body, given a decoder that has read the header.
 #[inline]
 pub(super) fn body_at(d: &Decoder<'_>, version: Version) -> usize {
     if !version.is_1_2() {
@@ -315,55 +320,58 @@ pub(super) fn body_at(d: &Decoder<'_>, version: Version) -> usize {
     (d.position().next_multiple_of(8)).min(d.bytes().len())
 }
 
-/// What the header of a Request to be written says.
+/// The header fields of a Request to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'h> {
     /// GIOP 1.0, 1.1 or 1.2.
     pub version: Version,
-    /// Not used by another request of this connection that still waits.
+    /// The request id; no other request of this connection that awaits its reply has it.
     pub request_id: u32,
-    /// Whether a reply is wanted. [`ResponseExpected::Server`] is only in GIOP 1.2; before, it is as `Target`.
+    /// The kind of reply that the client wants. Before GIOP 1.2, [`ResponseExpected::Server`] is
+    /// written as `Target`.
     pub response: ResponseExpected,
-    /// The object. GIOP 1.0 and 1.1 have [`Target::Key`] only.
+    /// The object that is called. GIOP 1.0 and 1.1 have [`Target::Key`] only.
     pub target: Target<'h>,
-    /// The operation's name, in ASCII, without NUL.
+    /// The name of the operation, in ASCII, without NUL.
     pub operation: &'h [u8],
-    /// Service contexts.
+    /// The service contexts.
     pub contexts: &'h [ServiceContext<'h>],
 }
 
-/// Begins a request at the end of what the encoder holds: its header up to where the arguments go. Arguments follow
-/// through the encoder, then [`finish`](super::finish).
+/// Writes the header of a request at the end of the encoder's contents. The caller writes the
+/// arguments through the encoder and then calls [`finish`](super::finish).
 ///
 /// # Errors
-/// [`CdrError::TooLong`]; [`CdrError::Unsupported`] for a target other than a key before GIOP 1.2.
+/// [`CdrError::LengthOverflow`]; [`CdrError::Unsupported`] for a target other than a key before
+/// GIOP 1.2.
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     match head.target {
-        Target::Key(key) if head.version.is_1_2() && head.contexts.is_empty() => write_plain(e, head, key),
-        _ => write_any(e, head),
+        Target::Key(key) if head.version.is_1_2() && head.contexts.is_empty() => write_header_fast(e, head, key),
+        _ => write_header_general(e, head),
     }
 }
 
-/// A header of GIOP 1.2 as nearly all are, in few pieces.
+/// Writes the header of a GIOP 1.2 request to an object key without service contexts, in few
+/// copies.
 #[inline]
-fn write_plain(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) -> Result<(), CdrError> {
-    /// Octets up to the key.
+fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) -> Result<(), CdrError> {
+    /// Length in bytes of what precedes the key.
     const FIXED: usize = Header::LEN + 16;
-    let length = |octets: usize| u32::try_from(octets).map_err(|_| CdrError::TooLong);
+    let length = |octets: usize| u32::try_from(octets).map_err(|_| CdrError::LengthOverflow);
     let endian = e.endian();
     let flags = u32::from_ne_bytes([head.response.flags(), 0, 0, 0]);
     let after = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
     let name_length = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
-    // Each with the gap behind it; the name with its NUL, and before the number of contexts, which is 0.
+    // Lengths with padding. The name's includes its NUL and the number of contexts, which is 0.
     let key_room = key.len().next_multiple_of(4);
     let name_room = (head.operation.len() + 1).next_multiple_of(4) + 4;
-    let header = begin_in(e, head.version, MessageKind::Request);
-    let room = e.room(FIXED + key_room + 4 + name_room);
-    // The room is as large as what goes there.
-    let Some((fixed, rest)) = room.split_first_chunk_mut::<FIXED>() else { return Err(CdrError::TooLong) };
-    let Some((key_place, rest)) = rest.split_at_mut_checked(key_room) else { return Err(CdrError::TooLong) };
-    let Some((length_place, name_place)) = rest.split_first_chunk_mut() else { return Err(CdrError::TooLong) };
+    let header = begin_header(e, head.version, MessageKind::Request);
+    let room = e.extend_zeroed(FIXED + key_room + 4 + name_room);
+    // The room has exactly the size of these parts, so the splits succeed.
+    let Some((fixed, rest)) = room.split_first_chunk_mut::<FIXED>() else { return Err(CdrError::LengthOverflow) };
+    let Some((key_place, rest)) = rest.split_at_mut_checked(key_room) else { return Err(CdrError::LengthOverflow) };
+    let Some((length_place, name_place)) = rest.split_first_chunk_mut() else { return Err(CdrError::LengthOverflow) };
     let (before, fixed) = fixed.split_at_mut(Header::LEN);
     before.copy_from_slice(&header);
     fixed.copy_from_slice(bytemuck::bytes_of(&after));
@@ -374,7 +382,7 @@ fn write_plain(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) -> Resul
     Ok(())
 }
 
-/// Puts octets at the front of a place that is large enough.
+/// Copies bytes to the front of a slice that is large enough.
 #[inline]
 fn fill(place: &mut [u8], octets: &[u8]) {
     if let Some((front, _)) = place.split_at_mut_checked(octets.len()) {
@@ -382,7 +390,7 @@ fn fill(place: &mut [u8], octets: &[u8]) {
     }
 }
 
-fn write_any(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
+fn write_header_general(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     begin(e, head.version, MessageKind::Request);
     if head.version.is_1_2() {
         e.write_u32(head.request_id);
@@ -396,7 +404,7 @@ fn write_any(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError
     let Target::Key(key) = head.target else { return Err(CdrError::Unsupported) };
     contexts::write(e, head.contexts)?;
     e.write_u32(head.request_id);
-    e.write_bool(head.response.any());
+    e.write_bool(head.response.is_expected());
     if head.version.minor == 1 {
         e.write_raw(&[0; 3]);
     }
@@ -435,7 +443,7 @@ mod tests {
 
     fn plain(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
         let Target::Key(key) = head.target else { return Err(CdrError::Unsupported) };
-        write_plain(e, head, key)
+        write_header_fast(e, head, key)
     }
 
     proptest! {
@@ -457,26 +465,127 @@ mod tests {
                 contexts: &[],
             };
             let octets = message(&head, endian, &arguments, plain);
-            prop_assert_eq!(&octets, &message(&head, endian, &arguments, write_any));
+            prop_assert_eq!(&octets, &message(&head, endian, &arguments, write_header_general));
             let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
             let limits = Limits::DEFAULT;
             let plain = |octets| {
-                let mut request = Request::of(octets, &header);
-                request.read_plain(&limits).map(|()| request)
+                let mut request = Request::unparsed(octets, &header);
+                request.parse_header_fast(&limits).map(|()| request)
             };
             let read = plain(&octets).unwrap();
             let careful = |octets| {
-                let mut request = Request::of(octets, &header);
-                request.read_any(&limits).map(|()| request)
+                let mut request = Request::unparsed(octets, &header);
+                request.parse_header_general(&limits).map(|()| request)
             };
             let other = careful(&octets).unwrap();
             prop_assert_eq!(format!("{read:?}"), format!("{other:?}"));
-            // What is cut off is never taken for plain where the careful way finds it broken.
+            // The fast parser accepts no truncated request that the general one refuses.
             for end in Header::LEN..octets.len() {
                 if careful(&octets[..end]).is_err() {
                     prop_assert!(plain(&octets[..end]).is_none());
                 }
             }
+        }
+    }
+
+    /// Parses the request in `octets` with the fast and with the general parser.
+    fn read_both<'m>(octets: &'m [u8], limits: &'m Limits) -> (Option<Request<'m>>, Result<Request<'m>, CdrError>) {
+        let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
+        let (mut plain, mut careful) = (Request::unparsed(octets, &header), Request::unparsed(octets, &header));
+        (plain.parse_header_fast(limits).map(|()| plain), careful.parse_header_general(limits).map(|()| careful))
+    }
+
+    fn head<'h>(key: &'h [u8], operation: &'h [u8]) -> RequestHead<'h> {
+        let (version, response) = (Version::GIOP_1_2, ResponseExpected::Target);
+        RequestHead { version, request_id: 7, response, target: Target::Key(key), operation, contexts: &[] }
+    }
+
+    /// Key and name are as long as the limits permit, or one octet longer. The name's limit counts
+    /// its NUL.
+    #[test]
+    fn both_ways_keep_the_limits_of_key_and_name() {
+        let octets = message(&head(b"12345", b"abc"), Endian::Big, &[], write_header_general);
+        for (sequence_length, string_length) in [(5, 4), (4, 4), (5, 3), (4, 3), (6, 5)] {
+            let limits =
+                Limits { max_sequence_length: sequence_length, max_string_length: string_length, ..Limits::DEFAULT };
+            let fits = sequence_length >= 5 && string_length >= 4;
+            let (plain, careful) = read_both(&octets, &limits);
+            assert_eq!(plain.is_some(), fits, "{sequence_length} {string_length}");
+            assert_eq!(careful.map(drop), if fits { Ok(()) } else { Err(CdrError::LimitExceeded) });
+            let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
+            assert_eq!(Request::parse(&octets, &header, &limits).is_ok(), fits);
+        }
+    }
+
+    /// Each octet of a small request takes every value in turn. Whatever the fast parser accepts,
+    /// the general parser accepts with the same result.
+    #[test]
+    fn the_plain_way_takes_nothing_else_than_the_careful_one() {
+        let octets = message(&head(b"12345", b"abc"), Endian::Little, &[1, 2, 3], write_header_general);
+        let limits = Limits::DEFAULT;
+        let mut taken = 0;
+        for at in Header::LEN..octets.len() {
+            for octet in 0..=255 {
+                let mut octets = octets.clone();
+                octets[at] = octet;
+                let (Some(plain), careful) = read_both(&octets, &limits) else { continue };
+                assert_eq!(format!("{plain:?}"), format!("{:?}", careful.unwrap()), "octet {at} is {octet}");
+                taken += 1;
+            }
+        }
+        assert!(taken > 1000, "the plain way took {taken} requests only");
+    }
+
+    #[test]
+    fn who_wants_a_reply_is_said_in_three_ways() {
+        use ResponseExpected::{None, Server, Target};
+        for (response, flags, any) in [(None, 0, false), (Server, 1, true), (Target, 3, true)] {
+            assert_eq!((response.flags(), response.is_expected()), (flags, any));
+            let octets = message(&RequestHead { response, ..head(b"k", b"f") }, Endian::Big, &[], write_header_general);
+            assert_eq!(octets[16], flags);
+            let (plain, careful) = read_both(&octets, &Limits::DEFAULT);
+            assert_eq!((plain.unwrap().response, careful.unwrap().response), (response, response));
+            // Before GIOP 1.2 the response flag is a boolean.
+            let old = RequestHead { version: Version::GIOP_1_1, response, ..head(b"k", b"f") };
+            let octets = message(&old, Endian::Big, &[], write_header_general);
+            let (_, careful) = read_both(&octets, &Limits::DEFAULT);
+            assert_eq!(careful.unwrap().response.is_expected(), any);
+        }
+        // Undefined flags ask for a reply.
+        for flags in [2, 4, 255] {
+            assert_eq!(ResponseExpected::from_flags(flags), Target);
+        }
+    }
+
+    #[test]
+    fn addressing_modes_have_the_numbers_of_the_specification() {
+        for mode in [AddressingMode::Key, AddressingMode::Profile, AddressingMode::Reference] {
+            assert_eq!(AddressingMode::from_number(i16::from(mode as u8)), Some(mode));
+        }
+        let numbers = [AddressingMode::Key as u8, AddressingMode::Profile as u8, AddressingMode::Reference as u8];
+        assert_eq!(numbers, [0, 1, 2]);
+        assert_eq!((AddressingMode::from_number(3), AddressingMode::from_number(-1)), (None, None));
+    }
+
+    /// A target that is a whole reference may have at most `max_profiles` profiles.
+    #[test]
+    fn profiles_of_a_target_are_bounded() {
+        let mut reference = Encoder::new();
+        reference.set_endian(Endian::Big);
+        reference.write_latin1_str("").unwrap();
+        reference.write_u32(3);
+        for tag in 0..3 {
+            reference.write_u32(tag);
+            reference.write_octets(b"body").unwrap();
+        }
+        let ior = reference.into_buffer();
+        let target = Target::Reference { selected: 1, tag: 1, data: b"body", ior: &ior };
+        let octets = message(&RequestHead { target, ..head(b"", b"f") }, Endian::Big, &[], write_header_general);
+        for (profiles, result) in [(4, Ok(target)), (3, Ok(target)), (2, Err(CdrError::LimitExceeded))] {
+            let limits = Limits { max_profiles: profiles, ..Limits::DEFAULT };
+            let (plain, careful) = read_both(&octets, &limits);
+            assert!(plain.is_none());
+            assert_eq!(careful.map(|request| request.target), result);
         }
     }
 }

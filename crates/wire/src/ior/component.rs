@@ -1,4 +1,5 @@
-//! Tagged components: what a profile says about the object beside where it is (CORBA 3.0.3 section 13.6.3).
+//! Tagged components: what a profile says about an object in addition to its address (CORBA 3.0.3
+//! section 13.6.3).
 
 use super::profile::{profile_tag, read_text, write_path};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, TaggedList, write_tagged};
@@ -7,42 +8,43 @@ use crate::limits::Limits;
 
 /// Tags of components.
 pub mod component_tag {
-    /// TAG_ORB_TYPE: which ORB the server is.
+    /// TAG_ORB_TYPE: the type of the server's ORB.
     pub const ORB_TYPE: u32 = 0;
-    /// TAG_CODE_SETS: its code sets.
+    /// TAG_CODE_SETS: the server's code sets.
     pub const CODE_SETS: u32 = 1;
-    /// TAG_POLICIES: policies of the object.
+    /// TAG_POLICIES: the policies of the object.
     pub const POLICIES: u32 = 2;
-    /// TAG_ALTERNATE_IIOP_ADDRESS: one more address. May repeat.
+    /// TAG_ALTERNATE_IIOP_ADDRESS: an additional address. May repeat.
     pub const ALTERNATE_IIOP_ADDRESS: u32 = 3;
-    /// TAG_SSL_SEC_TRANS: a port for TLS.
+    /// TAG_SSL_SEC_TRANS: the port for TLS.
     pub const SSL_SEC_TRANS: u32 = 20;
     /// TAG_CSI_SEC_MECH_LIST: security mechanisms (CSIv2).
     pub const CSI_SEC_MECH_LIST: u32 = 33;
     /// TAO_TAG_ENDPOINTS: endpoints with their priorities.
     pub const TAO_ENDPOINTS: u32 = 0x5441_4f02;
-    /// Lanes' endpoints with their priorities, in a Unix profile of our own (docs/wire-extensions.md).
+    /// Endpoints of lanes with their priorities, in Corelane's own profiles
+    /// (docs/wire-extensions.md).
     pub const LANE_ENDPOINTS: u32 = 0x434c_4e00;
     /// omniORB's Unix socket.
     pub const OMNIORB_UNIX_TRANSPORT: u32 = 0x4154_5402;
-    /// omniORB's number for a server process.
+    /// omniORB's identifier of a server process.
     pub const OMNIORB_PERSISTENT_ID: u32 = 0x4154_5403;
 }
 
-/// A component as octets, which stay as they came.
+/// A component as encoded bytes, which are kept unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaggedComponent {
-    /// What it is: [`component_tag`].
+    /// The kind of component: [`component_tag`].
     pub tag: u32,
-    /// Its content, for most tags an encapsulation.
+    /// The content; for most tags an encapsulation.
     pub data: Vec<u8>,
 }
 
 impl TaggedComponent {
-    /// Writes a component whose content is an encapsulation, in the order of this machine.
+    /// Encodes a component whose content is an encapsulation, in the byte order of this machine.
     ///
     /// # Errors
-    /// Those of `contents`.
+    /// The errors of `contents`.
     pub fn encapsulated(
         tag: u32,
         contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>,
@@ -53,7 +55,7 @@ impl TaggedComponent {
         Ok(TaggedComponent { tag, data: e.to_vec() })
     }
 
-    /// TAG_ORB_TYPE: `octet order | unsigned long type`.
+    /// Encodes TAG_ORB_TYPE: `octet order | unsigned long type`.
     ///
     /// # Errors
     /// None.
@@ -61,18 +63,18 @@ impl TaggedComponent {
         TaggedComponent::encapsulated(component_tag::ORB_TYPE, |e| orb_type.encode(e))
     }
 
-    /// TAG_CODE_SETS.
+    /// Encodes TAG_CODE_SETS.
     ///
     /// # Errors
-    /// [`CdrError::TooLong`].
+    /// [`CdrError::LengthOverflow`].
     pub fn code_sets(info: &CodeSetInfo) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::CODE_SETS, |e| info.encode(e))
     }
 
-    /// TAG_ALTERNATE_IIOP_ADDRESS: `octet order | string host | unsigned short port`.
+    /// Encodes TAG_ALTERNATE_IIOP_ADDRESS: `octet order | string host | unsigned short port`.
     ///
     /// # Errors
-    /// Those of the host.
+    /// The errors of encoding the host.
     pub fn alternate_address(host: &str, port: u16) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::ALTERNATE_IIOP_ADDRESS, |e| {
             e.write_latin1_str(host)?;
@@ -80,10 +82,10 @@ impl TaggedComponent {
         })
     }
 
-    /// omniORB's Unix socket: `octet order | string host | string path`.
+    /// Encodes omniORB's Unix socket: `octet order | string host | string path`.
     ///
     /// # Errors
-    /// Those of host and path.
+    /// The errors of encoding the host and the path.
     pub fn unix_transport(host: &str, path: &str) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::OMNIORB_UNIX_TRANSPORT, |e| {
             e.write_latin1_str(host)?;
@@ -91,29 +93,30 @@ impl TaggedComponent {
         })
     }
 
-    /// TAG_POLICIES: `octet order | sequence<{unsigned long type | sequence<octet> value}>`.
+    /// Encodes TAG_POLICIES: `octet order | sequence<{unsigned long type | sequence<octet>
+    /// value}>`.
     ///
     /// # Errors
-    /// [`CdrError::TooLong`].
+    /// [`CdrError::LengthOverflow`].
     pub fn policies(values: &[(u32, Vec<u8>)]) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::POLICIES, |e| {
             write_tagged(e, values.iter().map(|(policy, value)| (*policy, value.as_slice())))
         })
     }
 
-    /// TAO_TAG_ENDPOINTS of an IIOP profile, or with addresses without a port of a UIOP profile. The first one must be the
-    /// profile's own address.
+    /// Encodes TAO_TAG_ENDPOINTS for an IIOP profile or, if the endpoints have no ports, for a UIOP
+    /// profile. The first endpoint must be the profile's own address.
     ///
     /// # Errors
-    /// Those of the addresses.
+    /// The errors of encoding the addresses.
     pub fn tao_endpoints(endpoints: &[TaoEndpoint]) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::TAO_ENDPOINTS, |e| write_endpoints(e, endpoints))
     }
 
-    /// The same for the lanes of a Unix profile of our own: paths without ports.
+    /// Encodes the lanes of one of Corelane's own profiles: paths without ports.
     ///
     /// # Errors
-    /// Those of the paths.
+    /// The errors of encoding the paths.
     pub fn lane_endpoints(endpoints: &[TaoEndpoint]) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::LANE_ENDPOINTS, |e| write_endpoints(e, endpoints))
     }
@@ -138,39 +141,40 @@ pub(super) fn write_all(e: &mut Encoder<'_>, components: &[TaggedComponent]) -> 
 /// Reads TAG_ORB_TYPE.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 pub fn orb_type(data: &[u8]) -> Result<u32, CdrError> {
     Decoder::for_encapsulation(data)?.read_u32()
 }
 
-/// Reads TAG_ALTERNATE_IIOP_ADDRESS: host and port.
+/// Reads TAG_ALTERNATE_IIOP_ADDRESS and returns host and port.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 pub fn alternate_address(data: &[u8]) -> Result<(&str, u16), CdrError> {
     let mut d = Decoder::for_encapsulation(data)?;
     Ok((read_text(&mut d)?, d.read_u16()?))
 }
 
-/// Reads omniORB's Unix socket: the machine's name and the path.
+/// Reads omniORB's Unix socket and returns the machine's name and the path.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed.
 pub fn unix_transport(data: &[u8]) -> Result<(&str, &str), CdrError> {
     let mut d = Decoder::for_encapsulation(data)?;
     Ok((read_text(&mut d)?, read_text(&mut d)?))
 }
 
-/// Reads TAG_POLICIES, or the INVOCATION_POLICIES service context: pairs of policy type and value, each value an
-/// encapsulation.
+/// Reads TAG_POLICIES, or the INVOCATION_POLICIES service context. Returns pairs of policy type and
+/// value; each value is an encapsulation.
 ///
 /// # Errors
-/// [`CdrError`] where it is malformed.
+/// [`CdrError`] if it is malformed, and for more policies than the default
+/// [`Limits::max_components`].
 pub fn policies(data: &[u8]) -> Result<TaggedList<'_>, CdrError> {
-    TaggedList::parse(&mut Decoder::for_encapsulation(data)?, Limits::DEFAULT.components)
+    TaggedList::parse(&mut Decoder::for_encapsulation(data)?, Limits::DEFAULT.max_components)
 }
 
-/// One endpoint of TAO_TAG_ENDPOINTS.
+/// An endpoint of TAO_TAG_ENDPOINTS.
 ///
 /// ```text
 /// IIOP  string host | short port (read as unsigned) | short priority
@@ -178,25 +182,26 @@ pub fn policies(data: &[u8]) -> Result<TaggedList<'_>, CdrError> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaoEndpoint {
-    /// Host, or path of a Unix socket.
+    /// The host, or the path of a Unix socket.
     pub address: String,
     /// The port; `None` for a Unix socket.
     pub port: Option<u16>,
-    /// The CORBA priority of the lane behind it; -1 for none.
+    /// The CORBA priority of the endpoint's lane; -1 for none.
     pub priority: i16,
 }
 
 impl TaoEndpoint {
-    /// Reads TAO_TAG_ENDPOINTS, or the lanes of a Unix profile of our own, of a profile with the tag `profile`.
+    /// Reads TAO_TAG_ENDPOINTS, or the lanes of one of Corelane's own profiles. `profile` is the
+    /// tag of the profile that has the component.
     ///
     /// # Errors
-    /// [`CdrError`] where it is malformed, and [`CdrError::OverLimit`] for more endpoints than
-    /// [`Limits::lane_endpoints`].
-    pub fn parse_all(profile: u32, data: &[u8]) -> Result<Vec<TaoEndpoint>, CdrError> {
+    /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more endpoints than the
+    /// [`Limits::max_lane_endpoints`].
+    pub fn parse_all(profile: u32, data: &[u8], limits: &Limits) -> Result<Vec<TaoEndpoint>, CdrError> {
         let mut d = Decoder::for_encapsulation(data)?;
         let len = d.read_len(6)?;
-        if len > Limits::DEFAULT.lane_endpoints as usize {
-            return Err(CdrError::OverLimit);
+        if len > limits.max_lane_endpoints as usize {
+            return Err(CdrError::LimitExceeded);
         }
         let mut endpoints = Vec::with_capacity(len);
         for _ in 0..len {

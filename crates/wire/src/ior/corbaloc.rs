@@ -1,4 +1,5 @@
-//! corbaloc and corbaname: references that people can write (CORBA 3.0.3 section 13.6.10, Naming Service 1.3 section 2.5).
+//! corbaloc and corbaname: human-readable references (CORBA 3.0.3 section 13.6.10, Naming Service
+//! 1.3 section 2.5).
 //!
 //! ```text
 //! corbaloc  = "corbaloc:" address *("," address) ["/" key]
@@ -14,44 +15,45 @@ use crate::cdr::CdrError;
 use crate::giop::Version;
 use crate::limits::Limits;
 
-/// The port of an address without one.
+/// The port of an address that gives none.
 pub const DEFAULT_PORT: u16 = 2809;
 
-/// The key of a corbaname, or of `corbaloc:rir:`, without one.
+/// The key of a corbaname, or of `corbaloc:rir:`, that gives none.
 pub const NAME_SERVICE: &[u8] = b"NameService";
 
-/// An address of a corbaloc.
+/// An address in a corbaloc.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CorbalocAddress {
     /// GIOP over TCP.
     Iiop {
-        /// The highest version to be used; 1.0 if the text says none.
+        /// The highest version to use; 1.0 if the text gives none.
         version: Version,
-        /// A name, or an address without brackets.
+        /// A host name, or an IP address without brackets.
         host: String,
-        /// [`DEFAULT_PORT`] if the text says none.
+        /// The TCP port; [`DEFAULT_PORT`] if the text gives none.
         port: u16,
     },
-    /// Among the ORB's own initial references. Stands alone.
+    /// `rir:`, an initial reference of the ORB. It must be the only address.
     InitialReference,
 }
 
 /// A corbaloc URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Corbaloc {
-    /// One at least, to be tried in order.
+    /// At least one address, to be tried in order.
     pub addresses: Vec<CorbalocAddress>,
-    /// The object key (of `rir:`, the name of the initial reference), escapes resolved. Empty if the text has none.
+    /// The object key, or the name of the initial reference for `rir:`, with escapes resolved.
+    /// Empty if the text has none.
     pub key: Vec<u8>,
 }
 
 impl Corbaloc {
-    /// Reads `corbaloc:...`.
+    /// Parses `corbaloc:...`.
     ///
     /// # Errors
     /// [`UrlError`].
     pub fn parse(text: &str, limits: &Limits) -> Result<Corbaloc, UrlError> {
-        if text.len() > limits.reference_text as usize {
+        if text.len() > limits.max_reference_text as usize {
             return Err(UrlError::TooLong);
         }
         Corbaloc::parse_rest(after_scheme(text.trim(), "corbaloc:").ok_or(UrlError::Scheme)?, limits)
@@ -61,7 +63,7 @@ impl Corbaloc {
         let (list, key) = rest.split_once('/').unwrap_or((rest, ""));
         let mut addresses = Vec::new();
         for address in list.split(',') {
-            if addresses.len() >= limits.profiles as usize {
+            if addresses.len() >= limits.max_profiles as usize {
                 return Err(UrlError::TooLong);
             }
             addresses.push(CorbalocAddress::parse(address)?);
@@ -72,18 +74,18 @@ impl Corbaloc {
         Ok(Corbaloc { addresses, key: unescape_key(key)? })
     }
 
-    /// The name of the initial reference that this stands for, if it is `rir:`.
+    /// Returns the name of the initial reference that a `rir:` stands for.
     #[must_use]
     pub fn initial_reference(&self) -> Option<&[u8]> {
         let key = if self.key.is_empty() { NAME_SERVICE } else { &self.key };
         (self.addresses == [CorbalocAddress::InitialReference]).then_some(key)
     }
 
-    /// The reference: one profile without components for each address, no type. Nil for `rir:`, which only the ORB can
-    /// resolve.
+    /// Returns the reference: one profile without components for each address, and no type id. Nil
+    /// for `rir:`, which only the ORB can resolve.
     ///
     /// # Errors
-    /// [`CdrError`] of a host that cannot be written.
+    /// [`CdrError`] if a host cannot be encoded.
     pub fn to_ior(&self) -> Result<Ior, CdrError> {
         let mut profiles = Vec::with_capacity(self.addresses.len());
         for address in &self.addresses {
@@ -136,7 +138,7 @@ fn parse_version(text: &str) -> Result<Version, UrlError> {
     if version.major == 1 { Ok(version) } else { Err(UrlError::Address) }
 }
 
-/// Decimal digits only: `FromStr` would take a sign too.
+/// Parses decimal digits only: `FromStr` accepts a sign too.
 fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, UrlError> {
     if !text.bytes().all(|octet| octet.is_ascii_digit()) {
         return Err(UrlError::Address);
@@ -144,12 +146,13 @@ fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, UrlError> {
     text.parse().map_err(|_| UrlError::Address)
 }
 
-/// Octets that stand for themselves in a key or a name.
+/// Returns true for bytes that need no escape in a key or a name.
 fn is_plain(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || b";/:?@&=+$,-_.!~*'()".contains(&octet)
 }
 
-/// An object key as text: octets that are no letters, digits or harmless signs become `%` and two digits.
+/// Returns an object key as text. Bytes other than letters, digits and unreserved signs become `%`
+/// and two hexadecimal digits.
 #[must_use]
 pub fn escape_key(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
@@ -165,8 +168,8 @@ pub fn escape_key(key: &[u8]) -> String {
     text
 }
 
-/// The octets of an escaped key. Signs that should have been escaped stand for themselves, spaces and control characters do
-/// not.
+/// Returns the bytes of an escaped key. Unescaped reserved signs stand for themselves; spaces and
+/// control characters are refused.
 ///
 /// # Errors
 /// [`UrlError::Escape`].
@@ -214,22 +217,23 @@ impl Corbaloc {
     }
 }
 
-/// A corbaname URL: a naming context, and a name to resolve there.
+/// A corbaname URL: a naming context, and a name to resolve in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Corbaname {
-    /// The naming context. Its key is [`NAME_SERVICE`] if the text says none.
+    /// The naming context. Its key is [`NAME_SERVICE`] if the text gives none.
     pub context: Corbaloc,
-    /// The name in its stringified form (`shop/orders.obj`), escapes of the URL resolved; `None` for the context itself.
+    /// The stringified name (`shop/orders.obj`) with URL escapes resolved; `None` for the context
+    /// itself.
     pub name: Option<String>,
 }
 
 impl Corbaname {
-    /// Reads `corbaname:...`.
+    /// Parses `corbaname:...`.
     ///
     /// # Errors
-    /// [`UrlError`]; a name that is not UTF-8 is [`UrlError::SchemeSpecificPart`].
+    /// [`UrlError`]; [`UrlError::SchemeSpecificPart`] for a name that is not UTF-8.
     pub fn parse(text: &str, limits: &Limits) -> Result<Corbaname, UrlError> {
-        if text.len() > limits.reference_text as usize {
+        if text.len() > limits.max_reference_text as usize {
             return Err(UrlError::TooLong);
         }
         let rest = after_scheme(text.trim(), "corbaname:").ok_or(UrlError::Scheme)?;

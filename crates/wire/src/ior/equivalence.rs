@@ -1,21 +1,22 @@
-//! Whether two references are for the same object, as far as can be said without asking (CORBA 3.0.3 section 4.3.6).
+//! Equivalence of references, as far as it is known without a call (CORBA 3.0.3 section 4.3.6).
 
 use super::{Ior, TaggedProfile};
 
-/// FNV-1a, 32 bits: the same in every process.
+/// The constants of 32-bit FNV-1a, whose result is the same in every process.
 const OFFSET: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
 impl Ior {
-    /// Whether the profiles lead to the same places with the same keys, in the same order. Padding, byte order, components
-    /// and type ids do not matter. `false` does not mean that the objects differ.
+    /// Returns true if the profiles have the same addresses and keys in the same order. Padding,
+    /// byte order, components and type ids do not matter. `false` does not mean that the objects
+    /// differ.
     #[must_use]
     pub fn is_equivalent(&self, other: &Ior) -> bool {
         self.profiles.len() == other.profiles.len()
             && self.profiles.iter().zip(&other.profiles).all(|(one, two)| same_place(one, two))
     }
 
-    /// A number that is the same for equivalent references, in every process.
+    /// Returns a hash that is the same for equivalent references, in every process.
     #[must_use]
     pub fn equivalence_hash(&self) -> u32 {
         self.profiles.iter().fold(OFFSET, |hash, profile| {

@@ -1,8 +1,8 @@
-//! Interoperable object references: what they hold, and the texts that people pass on (CORBA 3.0.3 section 13.6).
+//! Interoperable object references and their text forms (CORBA 3.0.3 section 13.6).
 //!
-//! An [`Ior`] keeps its profiles as octets, those of unknown tags included, so that a reference that passes through leaves
-//! as it came. [`Profile`] is a checked view of one profile, [`TaggedProfile::of`] writes one. [`ObjectUrl`] is a text: `IOR:`,
-//! `corbaloc:` or `corbaname:`.
+//! An [`Ior`] keeps its profiles as encoded bytes, unknown tags included, so that a reference
+//! passes through unchanged. [`Profile`] is a checked view of one profile; [`TaggedProfile::of`]
+//! encodes one. [`ObjectUrl`] is a parsed text: `IOR:`, `corbaloc:` or `corbaname:`.
 
 mod component;
 mod corbaloc;
@@ -21,7 +21,7 @@ pub use url::ObjectUrl;
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
-/// ORB types: what TAG_ORB_TYPE says.
+/// ORB types: the values of TAG_ORB_TYPE.
 pub mod orb_type_id {
     /// This ORB (docs/wire-extensions.md).
     pub const CORELANE: u32 = 0x434c_4e00;
@@ -31,20 +31,20 @@ pub mod orb_type_id {
     pub const OMNIORB: u32 = 0x4154_5400;
     /// JacORB.
     pub const JACORB: u32 = 0x4a41_4300;
-    /// The first of the sixteen of the JDK.
+    /// The first of the JDK's sixteen types.
     pub const JDK: u32 = 0x5355_4e00;
 }
 
-/// An object reference as it is on the wire (CORBA 3.0.3 section 13.6.2).
+/// An object reference in its wire form (CORBA 3.0.3 section 13.6.2).
 ///
 /// ```text
 /// string type id | unsigned long count | count x { unsigned long tag | sequence<octet> profile data }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Ior {
-    /// Repository id of the most derived interface that is known, in ISO 8859-1; empty if none is.
+    /// The repository id of the most derived interface known, in ISO 8859-1; empty if unknown.
     pub type_id: String,
-    /// Ways to the object, in the order in which they are to be tried.
+    /// The ways to reach the object, in the order in which to try them.
     pub profiles: Vec<TaggedProfile>,
 }
 
@@ -52,13 +52,13 @@ impl Ior {
     /// The nil reference.
     pub const NIL: Ior = Ior { type_id: String::new(), profiles: Vec::new() };
 
-    /// Whether this is nil: no type and no profiles.
+    /// Returns true for the nil reference: no type and no profiles.
     #[must_use]
     pub fn is_nil(&self) -> bool {
         self.profiles.is_empty() && self.type_id.is_empty()
     }
 
-    /// The profiles that can be read, in order.
+    /// Returns the profiles that can be parsed, in order.
     pub fn known_profiles(&self) -> impl Iterator<Item = Profile<'_>> {
         self.profiles.iter().filter_map(|profile| profile.parse().ok())
     }
@@ -75,11 +75,16 @@ impl Cdr for Ior {
     fn decode(d: &mut Decoder<'_>) -> Result<Ior, CdrError> {
         let type_id = d.read_latin1_string()?;
         let count = d.read_u32()?;
-        if count > d.limits().profiles {
-            return Err(CdrError::OverLimit);
+        if count > d.limits().max_profiles {
+            return Err(CdrError::LimitExceeded);
         }
-        // One by one: in a value (IDL `valuetype`) the next one may stand in the next chunk.
-        let profile = |_| Ok(TaggedProfile { tag: d.read_u32()?, data: d.read_octets()?.to_vec() });
+        // Read one at a time: inside a value (IDL `valuetype`) the next profile may be in the next
+        // chunk.
+        let profile = |_| {
+            let (tag, data) = (d.read_u32()?, d.read_octets()?);
+            d.charge_block(size_of::<TaggedProfile>() + data.len())?;
+            Ok(TaggedProfile { tag, data: data.to_vec() })
+        };
         Ok(Ior { type_id, profiles: (0..count).map(profile).collect::<Result<_, CdrError>>()? })
     }
 }

@@ -1,4 +1,5 @@
-//! Profiles: one way to an object each (CORBA 3.0.3 sections 13.6.2 and 15.7.2).
+//! Profiles, each of which gives one way to reach an object (CORBA 3.0.3 sections 13.6.2 and
+//! 15.7.2).
 
 use super::component::{self, TaggedComponent, component_tag};
 use crate::cdr::{CdrError, Decoder, Encoder, TaggedList};
@@ -9,11 +10,11 @@ use crate::limits::Limits;
 pub mod profile_tag {
     /// TAG_INTERNET_IOP: GIOP over TCP.
     pub const IIOP: u32 = 0;
-    /// TAG_MULTIPLE_COMPONENTS: components for all profiles.
+    /// TAG_MULTIPLE_COMPONENTS: components that apply to all profiles.
     pub const MULTIPLE_COMPONENTS: u32 = 1;
-    /// GIOP over a Unix socket, in this ORB's form (docs/wire-extensions.md).
+    /// GIOP over a Unix socket, in Corelane's form (docs/wire-extensions.md).
     pub const UNIX: u32 = 0x434c_4e00;
-    /// GIOP over shared memory (docs/wire-extensions.md).
+    /// GIOP over shared memory, in Corelane's form (docs/wire-extensions.md).
     pub const SHARED_MEMORY: u32 = 0x434c_4e01;
     /// TAO's UIOP: GIOP over a Unix socket.
     pub const TAO_UIOP: u32 = 0x5441_4f00;
@@ -23,12 +24,12 @@ pub mod profile_tag {
     pub const TAO_DIOP: u32 = 0x5441_4f04;
 }
 
-/// A profile as octets, which stay as they came.
+/// A profile as encoded bytes, which are kept unchanged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TaggedProfile {
-    /// What it is: [`profile_tag`].
+    /// The kind of profile: [`profile_tag`].
     pub tag: u32,
-    /// Its body.
+    /// The encoded body.
     pub data: Vec<u8>,
 }
 
@@ -41,59 +42,60 @@ impl std::fmt::Debug for TaggedProfile {
     }
 }
 
-/// Where a profile leads.
+/// The address in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address<'p> {
-    /// IIOP (and the profiles of TAO that have its form).
+    /// IIOP, and the TAO profiles that have its form.
     Inet {
-        /// A name, or an address without brackets.
+        /// A host name, or an IP address without brackets.
         host: &'p str,
-        /// 0 if there is only a secure port, which a component then names.
+        /// The TCP port; 0 if there is only a secure port, which a component then names.
         port: u16,
     },
-    /// A Unix socket, in this ORB's form.
+    /// A Unix socket, in Corelane's form.
     Unix {
-        /// The machine that the socket is on, by its name.
+        /// The name of the machine that has the socket.
         host: &'p str,
-        /// The socket.
+        /// The path of the socket.
         path: &'p str,
     },
     /// Shared memory.
     SharedMemory {
-        /// The machine that it is on, by an identity that no other has.
+        /// A unique identity of the machine that has the memory.
         host: &'p str,
-        /// The socket at which client and server meet.
+        /// The path of the socket at which client and server meet.
         path: &'p str,
     },
     /// A Unix socket, in TAO's form.
     Uiop {
-        /// The socket, relative to the server's working directory if it does not begin with a slash.
+        /// The path of the socket, relative to the server's working directory if it does not begin
+        /// with a slash.
         path: &'p str,
     },
 }
 
-/// A place to connect to.
+/// An address that a client can connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// TCP.
     Inet {
-        /// A name, or an address without brackets.
+        /// A host name, or an IP address without brackets.
         host: String,
-        /// Never 0.
+        /// The TCP port, never 0.
         port: u16,
     },
     /// A Unix socket.
     Unix {
-        /// The machine that it is on, if the reference says.
+        /// The name of the machine that has the socket, if the reference gives it.
         host: Option<String>,
-        /// The socket.
+        /// The path of the socket.
         path: String,
     },
     /// Shared memory.
     SharedMemory {
-        /// The machine that it is on, by an identity that no other has.
+        /// A unique identity of the machine that has the memory.
         host: String,
-        /// The socket at which client and server meet.
+        /// The path of the socket at which client and server meet.
         path: String,
     },
 }
@@ -109,31 +111,34 @@ pub enum Endpoint {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile<'p> {
-    /// What it is.
+    /// The kind of profile: [`profile_tag`].
     pub tag: u32,
-    /// The highest version of GIOP that the server speaks, as the minor number of IIOP.
+    /// The version of the profile. Its minor number gives the highest GIOP version that the server
+    /// speaks.
     pub version: Version,
-    /// Where it leads.
+    /// The server's address.
     pub address: Address<'p>,
-    /// The server's name for the object.
+    /// The key by which the server finds the object.
     pub object_key: &'p [u8],
-    /// Pairs of tag and data: [`component_tag`]. Unknown ones are among them.
+    /// Pairs of tag and data, unknown tags included: [`component_tag`].
     pub components: TaggedList<'p>,
 }
 
 impl TaggedProfile {
-    /// Reads the profile, within the default limits.
+    /// Parses the profile, within the default limits.
     ///
     /// # Errors
-    /// [`CdrError::Unsupported`] for an unknown tag or a version above 1, another where it is malformed.
+    /// [`CdrError::Unsupported`] for an unknown tag or a major version other than 1; another error
+    /// if the profile is malformed.
     pub fn parse(&self) -> Result<Profile<'_>, CdrError> {
         Profile::parse(self.tag, &self.data, &Limits::DEFAULT)
     }
 
-    /// Writes a profile, in the order of this machine. Components are left out of version 1.0, which has none.
+    /// Encodes a profile in the byte order of this machine. Components are omitted from version
+    /// 1.0, which has none.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`] and others of the host and path.
+    /// [`CdrError::NulInString`] and other errors of the host and the path.
     pub fn of(
         version: Version,
         address: Address<'_>,
@@ -172,7 +177,7 @@ impl TaggedProfile {
     }
 }
 
-/// Paths are octets to the kernel; here they are UTF-8.
+/// Writes a path as UTF-8. To the kernel, paths are bytes.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);
@@ -188,10 +193,11 @@ pub(super) fn read_text<'p>(d: &mut Decoder<'p>) -> Result<&'p str, CdrError> {
 }
 
 impl<'p> Profile<'p> {
-    /// Reads a profile body.
+    /// Parses a profile body.
     ///
     /// # Errors
-    /// [`CdrError::Unsupported`] for an unknown tag or a version above 1, another where it is malformed.
+    /// [`CdrError::Unsupported`] for an unknown tag or a major version other than 1; another error
+    /// if the profile is malformed.
     pub fn parse(tag: u32, data: &'p [u8], limits: &Limits) -> Result<Profile<'p>, CdrError> {
         let mut d = Decoder::for_encapsulation(data)?;
         let [major, minor] = d.read_array()?;
@@ -208,13 +214,14 @@ impl<'p> Profile<'p> {
             _ => return Err(CdrError::Unsupported),
         };
         let object_key = d.read_octets()?;
-        let components = if minor == 0 { TaggedList::EMPTY } else { TaggedList::parse(&mut d, limits.components)? };
+        let components = if minor == 0 { TaggedList::EMPTY } else { TaggedList::parse(&mut d, limits.max_components)? };
         Ok(Profile { tag, version: Version { major, minor }, address, object_key, components })
     }
 
-    /// Places to connect to, in the order in which they are to be tried: the profile's own, alternate addresses, omniORB's
-    /// Unix socket. Those of TAO_TAG_ENDPOINTS are not among them, because they belong to priorities:
-    /// [`TaoEndpoint`](super::TaoEndpoint). Empty for a profile of a transport that is not spoken here.
+    /// Returns the addresses to connect to, in the order in which to try them. The profile's own is
+    /// first, then come alternate addresses and omniORB's Unix sockets. The addresses of
+    /// TAO_TAG_ENDPOINTS belong to priorities and are not included:
+    /// [`TaoEndpoint`](super::TaoEndpoint). The list is empty for unsupported transports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Endpoint> {
         let mut found = Vec::new();
@@ -252,7 +259,7 @@ impl<'p> Profile<'p> {
         found
     }
 
-    /// What TAG_ORB_TYPE says.
+    /// Returns the value of TAG_ORB_TYPE.
     #[must_use]
     pub fn orb_type(&self) -> Option<u32> {
         component::orb_type(self.components.find(component_tag::ORB_TYPE)?).ok()

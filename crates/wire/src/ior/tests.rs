@@ -1,4 +1,4 @@
-//! References of the specification and of other ORBs, and what is refused.
+//! References of the specification and of other ORBs, and texts and profiles that are refused.
 
 use super::*;
 use crate::codeset::{CharSet, CodeSetInfo};
@@ -40,7 +40,7 @@ fn an_iiop_profile_octet_by_octet() {
 fn components_and_endpoints() {
     let components = [
         TaggedComponent::orb_type(orb_type_id::CORELANE).unwrap(),
-        TaggedComponent::code_sets(&CodeSetInfo::own(CharSet::Utf8)).unwrap(),
+        TaggedComponent::code_sets(&CodeSetInfo::for_native(CharSet::Utf8)).unwrap(),
         TaggedComponent::alternate_address("other", 9).unwrap(),
         TaggedComponent::unix_transport("here", "/run/s").unwrap(),
         TaggedComponent::policies(&[(37, vec![0, 0, 0, 1])]).unwrap(),
@@ -53,13 +53,84 @@ fn components_and_endpoints() {
     assert_eq!(profile.components.find(0xdead), Some(&[1, 2, 3][..]));
     assert_eq!(profile.orb_type(), Some(orb_type_id::CORELANE));
     let sets = CodeSetInfo::parse(profile.components.find(component_tag::CODE_SETS).unwrap()).unwrap();
-    assert_eq!(sets, CodeSetInfo::own(CharSet::Utf8));
+    assert_eq!(sets, CodeSetInfo::for_native(CharSet::Utf8));
     let read = policies(profile.components.find(component_tag::POLICIES).unwrap()).unwrap();
     assert_eq!(read.find(37), Some(&[0, 0, 0, 1][..]));
     let unix = Endpoint::Unix { host: Some("here".into()), path: "/run/s".into() };
     assert_eq!(profile.endpoints(), [Endpoint::Inet { host: "other".into(), port: 9 }, unix]);
     let old = TaggedProfile::of(Version::GIOP_1_0, nowhere, b"key", &components).unwrap();
     assert!(old.parse().unwrap().components.is_empty());
+}
+
+/// Profiles of TAO's shared-memory and UDP transports have the form of IIOP. A TCP connection to
+/// their ports would reach something else.
+#[test]
+fn addresses_of_other_protocols_are_not_dialled() {
+    let components = [
+        TaggedComponent::alternate_address("other", 9).unwrap(),
+        TaggedComponent::unix_transport("here", "/run/s").unwrap(),
+    ];
+    let address = Address::Inet { host: "h", port: 2809 };
+    let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", &components).unwrap();
+    assert_eq!(tagged.parse().unwrap().endpoints().len(), 3);
+    for tag in [profile_tag::TAO_SHMIOP, profile_tag::TAO_DIOP] {
+        let other = TaggedProfile { tag, data: tagged.data.clone() };
+        let profile = other.parse().unwrap();
+        assert_eq!((profile.tag, profile.address, profile.object_key), (tag, address, &b"K"[..]));
+        assert_eq!(profile.endpoints(), []);
+    }
+}
+
+/// Port 0 means that there is only a secure port. Host 255.255.255.255 means that there is no TCP
+/// endpoint.
+#[test]
+fn addresses_that_lead_nowhere_are_not_dialled() {
+    let endpoints = |host, port, components: &[TaggedComponent]| {
+        let address = Address::Inet { host, port };
+        let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", components).unwrap();
+        tagged.parse().unwrap().endpoints()
+    };
+    assert_eq!(endpoints("h", 0, &[]), []);
+    assert_eq!(endpoints("255.255.255.255", 1, &[]), []);
+    assert_eq!(endpoints("255.255.255.255", 0, &[]), []);
+    let alternates =
+        [TaggedComponent::alternate_address("a", 0).unwrap(), TaggedComponent::alternate_address("b", 1).unwrap()];
+    assert_eq!(endpoints("h", 0, &alternates), [Endpoint::Inet { host: "b".into(), port: 1 }]);
+}
+
+/// A reference may have at most `max_profiles` profiles.
+#[test]
+fn profiles_of_a_reference_are_bounded() {
+    let profile = TaggedProfile { tag: 0x1234, data: vec![1] };
+    for (count, fits) in [(2, true), (3, true), (4, false), (5, false)] {
+        let ior = Ior { type_id: String::new(), profiles: vec![profile.clone(); count] };
+        let mut e = Encoder::new();
+        ior.encode(&mut e).unwrap();
+        let octets = e.into_buffer();
+        let limits = Limits { max_profiles: 3, ..Limits::DEFAULT };
+        let decoded = Ior::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_limits(&limits));
+        assert_eq!(decoded, if fits { Ok(ior) } else { Err(CdrError::LimitExceeded) }, "{count}");
+    }
+}
+
+/// A profile may have at most `max_components` components.
+#[test]
+fn components_of_a_profile_are_bounded() {
+    let components = vec![TaggedComponent { tag: 9, data: Vec::new() }; 3];
+    let address = Address::Inet { host: "h", port: 1 };
+    let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", &components).unwrap();
+    let parse = |components| {
+        Profile::parse(0, &tagged.data, &Limits { max_components: components, ..Limits::DEFAULT }).map(drop)
+    };
+    assert_eq!((parse(4), parse(3), parse(2)), (Ok(()), Ok(()), Err(CdrError::LimitExceeded)));
+}
+
+#[test]
+fn nil_has_neither_a_type_nor_a_profile() {
+    let profile = TaggedProfile { tag: 0x1234, data: vec![1] };
+    assert!(Ior::NIL.is_nil());
+    assert!(!Ior { type_id: "IDL:X:1.0".into(), profiles: Vec::new() }.is_nil());
+    assert!(!Ior { type_id: String::new(), profiles: vec![profile] }.is_nil());
 }
 
 #[test]
@@ -92,9 +163,9 @@ fn tao_endpoints_of_both_forms() {
     ];
     let unix = [TaoEndpoint { address: "a.sock".into(), port: None, priority: 10 }];
     let written = TaggedComponent::tao_endpoints(&inet).unwrap();
-    assert_eq!(TaoEndpoint::parse_all(profile_tag::IIOP, &written.data).unwrap(), inet);
+    assert_eq!(TaoEndpoint::parse_all(profile_tag::IIOP, &written.data, &Limits::DEFAULT).unwrap(), inet);
     let written = TaggedComponent::tao_endpoints(&unix).unwrap();
-    assert_eq!(TaoEndpoint::parse_all(profile_tag::TAO_UIOP, &written.data).unwrap(), unix);
+    assert_eq!(TaoEndpoint::parse_all(profile_tag::TAO_UIOP, &written.data, &Limits::DEFAULT).unwrap(), unix);
 }
 
 #[test]
@@ -127,7 +198,7 @@ fn stringified_references_round_trip_with_unknown_profiles() {
     for bad in ["IOR:0", "IOR:0g", "IOR:00é", "IO", ""] {
         assert!(Ior::from_text(bad, &Limits::DEFAULT).is_err(), "{bad}");
     }
-    let short = Limits { reference_text: 10, ..Limits::DEFAULT };
+    let short = Limits { max_reference_text: 10, ..Limits::DEFAULT };
     assert_eq!(Ior::from_text(&text, &short), Err(UrlError::TooLong));
 }
 
@@ -186,6 +257,50 @@ fn corbaloc_errors_have_the_minor_codes_of_the_specification() {
     assert_eq!(url(&many), Err(UrlError::TooLong));
 }
 
+/// A host consists of visible ASCII without the signs that have a meaning in a URL.
+#[test]
+fn signs_that_a_host_may_not_have() {
+    for octet in 0..=0xff_u8 {
+        let sign = char::from(octet);
+        let is_host = sign.is_ascii_graphic() && !"[]@/,#%:".contains(sign);
+        for text in [format!("corbaloc::a{sign}b/K"), format!("corbaloc::[a{sign}b]/K")] {
+            // These signs end the host.
+            if "@/,#".contains(sign) || (sign == ':' && !text.contains('[')) {
+                continue;
+            }
+            let is_fine = is_host || (sign == ':' && text.contains('['));
+            let Ok(ObjectUrl::Corbaloc(read)) = url(&text) else {
+                assert!(!is_fine, "{text:?}");
+                continue;
+            };
+            assert!(is_fine, "{text:?}");
+            assert_eq!(read.addresses, [iiop(0, &format!("a{sign}b"), 2809)]);
+        }
+    }
+}
+
+/// The limits on texts and on their addresses, at the last permitted and the first forbidden value.
+#[test]
+fn texts_are_bounded() {
+    let read = |text: &str, limits: Limits| ObjectUrl::parse(text, &limits).map(drop);
+    for text in ["corbaloc::h/K", "corbaname::h#a", &Ior::NIL.to_text().unwrap()] {
+        let length = u32::try_from(text.len()).unwrap();
+        let within = |reference_text| read(text, Limits { max_reference_text: reference_text, ..Limits::DEFAULT });
+        assert_eq!((within(length + 1), within(length)), (Ok(()), Ok(())));
+        assert_eq!(within(length - 1), Err(UrlError::TooLong));
+    }
+    for (text, parse) in [
+        ("corbaloc::h/K", (|text, limits| Corbaloc::parse(text, limits).map(drop)) as fn(&str, &Limits) -> _),
+        ("corbaname::h#a", |text, limits| Corbaname::parse(text, limits).map(drop)),
+    ] {
+        let length = u32::try_from(text.len()).unwrap();
+        let within = |reference_text| parse(text, &Limits { max_reference_text: reference_text, ..Limits::DEFAULT });
+        assert_eq!((within(length), within(length - 1)), (Ok(()), Err(UrlError::TooLong)));
+    }
+    let addresses = |profiles| read("corbaloc::a,:b,:c/K", Limits { max_profiles: profiles, ..Limits::DEFAULT });
+    assert_eq!((addresses(4), addresses(3), addresses(2)), (Ok(()), Ok(()), Err(UrlError::TooLong)));
+}
+
 #[test]
 fn corbanames_are_split() {
     let read = |text| Corbaname::parse(text, &Limits::DEFAULT).unwrap();
@@ -223,4 +338,86 @@ fn equivalence_looks_at_places_and_keys_only() {
     assert!(Ior::NIL.is_equivalent(&Ior::NIL));
     let unknown = Ior { type_id: String::new(), profiles: vec![TaggedProfile { tag: 7, data: vec![1] }] };
     assert!(unknown.is_equivalent(&unknown.clone()) && !unknown.is_equivalent(&one));
+}
+
+/// Errors of a text's form have the OMG's minor codes, errors of its content those of CDR. All
+/// messages differ.
+#[test]
+fn errors_of_texts_say_what_is_wrong() {
+    use crate::exception::SystemExceptionKind as Kind;
+    let content = UrlError::from(CdrError::Truncated);
+    assert_eq!((content.kind(), content.minor()), (CdrError::Truncated.kind(), CdrError::Truncated.minor()));
+    assert_eq!(content.to_string(), CdrError::Truncated.to_string());
+    let errors = [
+        (UrlError::Scheme, 7),
+        (UrlError::Address, 8),
+        (UrlError::SchemeSpecificPart, 9),
+        (UrlError::Escape, 10),
+        (UrlError::TooLong, 10),
+    ];
+    let mut texts = vec![content.to_string()];
+    for (error, minor) in errors {
+        assert_eq!((error.kind(), error.minor() & 0xfff), (Kind::BadParam, minor));
+        let text = error.to_string();
+        assert!(!text.is_empty() && !texts.contains(&text), "{text:?}");
+        texts.push(text);
+    }
+}
+
+/// Endpoints have ports in TCP profiles and none in profiles of Unix sockets; a limit bounds their
+/// number.
+#[test]
+fn endpoints_of_lanes_in_every_form() {
+    let endpoint = |port, priority| TaoEndpoint { address: "a".into(), port, priority };
+    let unix = [endpoint(None, 1), endpoint(None, 2)];
+    for written in [TaggedComponent::tao_endpoints(&unix).unwrap(), TaggedComponent::lane_endpoints(&unix).unwrap()] {
+        for profile in [profile_tag::TAO_UIOP, profile_tag::UNIX, profile_tag::SHARED_MEMORY] {
+            assert_eq!(TaoEndpoint::parse_all(profile, &written.data, &Limits::DEFAULT).unwrap(), unix);
+        }
+    }
+    let tags = [TaggedComponent::tao_endpoints(&unix), TaggedComponent::lane_endpoints(&unix)]
+        .map(|component| component.unwrap().tag);
+    assert_eq!(tags, [component_tag::TAO_ENDPOINTS, component_tag::LANE_ENDPOINTS]);
+    for (count, fits) in [(1023, true), (1024, true), (1025, false)] {
+        let written = TaggedComponent::tao_endpoints(&vec![endpoint(Some(1), 0); count]).unwrap();
+        let read = TaoEndpoint::parse_all(profile_tag::IIOP, &written.data, &Limits::DEFAULT);
+        assert_eq!(read.map(|read| read.len()), if fits { Ok(count) } else { Err(CdrError::LimitExceeded) });
+    }
+    let written = TaggedComponent::tao_endpoints(&vec![endpoint(Some(1), 0); 3]).unwrap();
+    let at_most = |max_lane_endpoints| {
+        let limits = Limits { max_lane_endpoints, ..Limits::DEFAULT };
+        TaoEndpoint::parse_all(profile_tag::IIOP, &written.data, &limits).map(|read| read.len())
+    };
+    assert_eq!((at_most(3), at_most(2)), (Ok(3), Err(CdrError::LimitExceeded)));
+}
+
+/// Tag, address, key and the order of profiles each count.
+#[test]
+fn references_that_differ_in_one_thing_are_not_equivalent() {
+    let profile =
+        |host, key: &[u8]| TaggedProfile::of(Version::GIOP_1_2, Address::Inet { host, port: 1 }, key, &[]).unwrap();
+    let (one, two) = (profile("h", b"k"), profile("i", b"k"));
+    let ior = |profiles: &[&TaggedProfile]| Ior {
+        type_id: String::new(),
+        profiles: profiles.iter().copied().cloned().collect(),
+    };
+    assert!(ior(&[&one, &two]).is_equivalent(&ior(&[&one, &two])));
+    assert!(!ior(&[&one, &two]).is_equivalent(&ior(&[&two, &one])));
+    assert!(!ior(&[&one]).is_equivalent(&ior(&[&one, &two])));
+    let other_tag = TaggedProfile { tag: profile_tag::TAO_DIOP, data: one.data.clone() };
+    assert!(!ior(&[&one]).is_equivalent(&ior(&[&other_tag])));
+    let unknown = |tag, data: &[u8]| TaggedProfile { tag, data: data.to_vec() };
+    assert!(ior(&[&unknown(7, b"x")]).is_equivalent(&ior(&[&unknown(7, b"x")])));
+    assert!(!ior(&[&unknown(7, b"x")]).is_equivalent(&ior(&[&unknown(7, b"y")])));
+    assert!(!ior(&[&unknown(7, b"x")]).is_equivalent(&ior(&[&unknown(8, b"x")])));
+}
+
+/// The hash is FNV-1a over tags and keys, so it is the same in every process and on every machine.
+#[test]
+fn the_hash_of_a_reference_is_known() {
+    let ior = Ior { type_id: String::new(), profiles: vec![TaggedProfile { tag: 0x0102_0304, data: b"ab".to_vec() }] };
+    let fnv = [1, 2, 3, 4, b'a', b'b']
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193));
+    assert_eq!((ior.equivalence_hash(), Ior::NIL.equivalence_hash()), (fnv, 0x811c_9dc5));
 }

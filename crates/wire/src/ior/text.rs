@@ -1,4 +1,5 @@
-//! Stringified references: `IOR:` and hexadecimal digits of an encapsulation (CORBA 3.0.3 section 13.6.9).
+//! Stringified references: `IOR:` and the hexadecimal digits of an encapsulation (CORBA 3.0.3
+//! section 13.6.9).
 
 use std::fmt::{self, Write as _};
 
@@ -7,26 +8,28 @@ use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 use crate::exception::{SystemExceptionKind, minor};
 use crate::limits::Limits;
 
-/// Why a text is no reference. Maps to BAD_PARAM with the OMG's minor codes 7 to 10.
+/// The reason why a text is not a reference. Errors of the text's form map to BAD_PARAM with the
+/// OMG's minor codes 7 to 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// No scheme that is known here.
+    /// The scheme is unknown.
     Scheme,
-    /// A host, port or version that is none.
+    /// The host, port or version is malformed.
     Address,
-    /// The part after the scheme is malformed: digits that are not hexadecimal, `rir:` beside another address.
+    /// The part after the scheme is malformed: a digit is not hexadecimal, or `rir:` is not alone.
     SchemeSpecificPart,
-    /// An escape that is none, or a key that is missing.
+    /// An escape is malformed, or a space or a control character is not escaped.
     Escape,
-    /// Longer than [`Limits::reference_text`].
+    /// The text is longer than [`Limits::max_reference_text`], or a corbaloc has more addresses
+    /// than [`Limits::max_profiles`].
     TooLong,
-    /// The digits are well, what they encode is not.
+    /// The digits are correct; their content is malformed.
     Content(CdrError),
 }
 
 impl UrlError {
-    /// The system exception that reports this.
+    /// Returns the system exception that reports this error.
     #[must_use]
     pub fn kind(self) -> SystemExceptionKind {
         match self {
@@ -35,7 +38,7 @@ impl UrlError {
         }
     }
 
-    /// The minor code that reports this.
+    /// Returns the minor code that reports this error.
     #[must_use]
     pub fn minor(self) -> u32 {
         match self {
@@ -69,7 +72,7 @@ impl From<CdrError> for UrlError {
     }
 }
 
-/// The rest of a text after a scheme, whose letters may be large or small.
+/// Returns the text after a scheme, whose letters may be upper or lower case.
 pub(super) fn after_scheme<'t>(text: &'t str, scheme: &str) -> Option<&'t str> {
     let (start, rest) = text.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -80,12 +83,12 @@ pub(super) fn hex_digit(digit: u8) -> Option<u8> {
 }
 
 impl Ior {
-    /// Reads `IOR:` and digits; white space around them is not looked at.
+    /// Parses `IOR:` and digits. White space around them is ignored.
     ///
     /// # Errors
     /// [`UrlError`].
     pub fn from_text(text: &str, limits: &Limits) -> Result<Ior, UrlError> {
-        if text.len() > limits.reference_text as usize {
+        if text.len() > limits.max_reference_text as usize {
             return Err(UrlError::TooLong);
         }
         let digits = after_scheme(text.trim(), "IOR:").ok_or(UrlError::Scheme)?.as_bytes();
@@ -101,10 +104,10 @@ impl Ior {
         Ok(Ior::decode(&mut Decoder::for_encapsulation(&octets)?.with_limits(limits))?)
     }
 
-    /// Writes `IOR:` and digits, in the order of this machine.
+    /// Writes `IOR:` and digits, in the byte order of this machine.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] and [`CdrError::NulInString`] of the type id.
+    /// [`CdrError::NotInCodeSet`] and [`CdrError::NulInString`] for the type id.
     pub fn to_text(&self) -> Result<String, CdrError> {
         let mut e = Encoder::new();
         e.write_u8(e.endian().flag());

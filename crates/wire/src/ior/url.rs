@@ -4,7 +4,7 @@ use super::text::{UrlError, after_scheme};
 use super::{Corbaloc, Corbaname, Ior};
 use crate::limits::Limits;
 
-/// What the argument of `string_to_object` says.
+/// The parsed argument of `string_to_object`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectUrl {
@@ -17,7 +17,7 @@ pub enum ObjectUrl {
 }
 
 impl ObjectUrl {
-    /// Reads a reference.
+    /// Parses a reference.
     ///
     /// # Errors
     /// [`UrlError`].

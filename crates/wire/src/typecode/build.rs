@@ -1,4 +1,5 @@
-//! Types put together at run time: the `create_..._tc` operations of the ORB (CORBA 3.0.3 section 4.11.3).
+//! Types created at run time: the `create_..._tc` operations of the ORB (CORBA 3.0.3 section
+//! 4.11.3).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -8,32 +9,32 @@ use super::graph::{Child, Graph, Node, NodeMember};
 use super::{Kind, Repr, TypeCode, View};
 use crate::exception::{SystemExceptionKind, minor};
 
-/// Why a type cannot be put together.
+/// The reason why a type cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TypeCodeError {
-    /// A name that is no identifier.
+    /// The name of the type is not an identifier.
     Name,
-    /// A repository id without a format in front: `IDL:`.
+    /// The repository id has no format prefix, such as `IDL:`.
     RepositoryId,
-    /// A member without a name that is an identifier, or with one that another member has.
+    /// The name of a member is not an identifier, or another member has it.
     MemberName,
-    /// A member of a type that members cannot have.
+    /// A member has a type that members cannot have.
     Member,
-    /// Two arms of a union with the same label.
+    /// Two arms of a union have the same label.
     DuplicateLabel,
-    /// A label that the discriminator cannot have.
+    /// The discriminator cannot have the value of a label.
     Label,
-    /// A discriminator that is no number, character, boolean or enumeration.
+    /// The discriminator is not a number, character, boolean or enumeration.
     Discriminator,
-    /// A fixed with no digits, or more than 31, or with a scale above its digits.
+    /// A fixed has no digits, more than 31, or a scale above its digits.
     Digits,
-    /// An array without elements.
+    /// An array has no elements.
     Length,
 }
 
 impl TypeCodeError {
-    /// The system exception that reports this.
+    /// Returns the system exception that reports this error.
     #[must_use]
     pub fn kind(self) -> SystemExceptionKind {
         match self {
@@ -42,7 +43,7 @@ impl TypeCodeError {
         }
     }
 
-    /// The minor code that reports this.
+    /// Returns the minor code that reports this error.
     #[must_use]
     pub fn minor(self) -> u32 {
         match self {
@@ -80,42 +81,43 @@ impl fmt::Display for TypeCodeError {
 
 impl std::error::Error for TypeCodeError {}
 
-/// An arm of a union to be: one for each label, `None` for the default.
+/// An arm of a union to create. An arm with several labels needs one of these for each.
 #[derive(Clone, Debug)]
 pub struct UnionMember {
-    /// Number, code of a character, number of an enumerator, 0 or 1; `None` is the default.
+    /// The label: a number, the code of a character, the number of an enumerator, 0 or 1. `None`
+    /// for the default arm.
     pub label: Option<i128>,
-    /// Its name.
+    /// The name of the arm.
     pub name: String,
-    /// Its type.
+    /// The type of the arm.
     pub ty: TypeCode,
 }
 
-/// A part of the state of a value type to be.
+/// A state member of a value type to create.
 #[derive(Clone, Debug)]
 pub struct ValueMember {
-    /// Its name.
+    /// The name of the member.
     pub name: String,
-    /// Its type.
+    /// The type of the member.
     pub ty: TypeCode,
-    /// Whether it is public.
+    /// True if the member is public.
     pub public: bool,
 }
 
 impl TypeCode {
-    /// `string<bound>`; 0 is unbounded.
+    /// Creates `string<bound>`; 0 is unbounded.
     #[must_use]
     pub fn string(bound: u32) -> TypeCode {
         Self::simple(Node { length: bound, ..Node::new(Kind::String) })
     }
 
-    /// `wstring<bound>`; 0 is unbounded.
+    /// Creates `wstring<bound>`; 0 is unbounded.
     #[must_use]
     pub fn wstring(bound: u32) -> TypeCode {
         Self::simple(Node { length: bound, ..Node::new(Kind::WString) })
     }
 
-    /// `fixed<digits, scale>`.
+    /// Creates `fixed<digits, scale>`.
     ///
     /// # Errors
     /// [`TypeCodeError::Digits`].
@@ -126,7 +128,7 @@ impl TypeCode {
         Ok(Self::simple(Node { length: u32::from(digits), scale, ..Node::new(Kind::Fixed) }))
     }
 
-    /// `sequence<element, bound>`; 0 is unbounded.
+    /// Creates `sequence<element, bound>`; 0 is unbounded.
     ///
     /// # Errors
     /// [`TypeCodeError::Member`].
@@ -135,10 +137,11 @@ impl TypeCode {
         Ok(finish(Node { length: bound, content, ..Node::new(Kind::Sequence) }))
     }
 
-    /// One dimension of an array.
+    /// Creates an array of one dimension.
     ///
     /// # Errors
-    /// [`TypeCodeError::Member`]; [`TypeCodeError::Length`] for a length of 0, which IDL has not.
+    /// [`TypeCodeError::Member`]; [`TypeCodeError::Length`] for a length of 0, which IDL does not
+    /// have.
     pub fn array(element: TypeCode, length: u32) -> Result<TypeCode, TypeCodeError> {
         if length == 0 {
             return Err(TypeCodeError::Length);
@@ -147,7 +150,7 @@ impl TypeCode {
         Ok(finish(Node { length, content, ..Node::new(Kind::Array) }))
     }
 
-    /// Another name for a type.
+    /// Creates an alias of a type.
     ///
     /// # Errors
     /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::Member`].
@@ -156,10 +159,11 @@ impl TypeCode {
         Ok(finish(Node { content, ..named(Kind::Alias, id, name)? }))
     }
 
-    /// A structure.
+    /// Creates a structure.
     ///
     /// # Errors
-    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::MemberName`], [`TypeCodeError::Member`].
+    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::MemberName`],
+    /// [`TypeCodeError::Member`].
     pub fn structure<N: AsRef<str>>(
         id: &str,
         name: &str,
@@ -168,7 +172,7 @@ impl TypeCode {
         Ok(finish(Node { members: plain_members(members)?, ..named(Kind::Struct, id, name)? }))
     }
 
-    /// A map of IDL 4: a sequence of pairs, which have neither id nor name; `bound` is 0 for none.
+    /// Creates a map of IDL 4: a sequence of pairs without id and name; `bound` 0 is unbounded.
     ///
     /// # Errors
     /// [`TypeCodeError::Member`].
@@ -177,10 +181,10 @@ impl TypeCode {
         TypeCode::sequence(finish(Node { members, ..Node::new(Kind::Struct) }), bound)
     }
 
-    /// An exception.
+    /// Creates an exception.
     ///
     /// # Errors
-    /// As for a [structure](TypeCode::structure).
+    /// The errors of [`structure`](TypeCode::structure).
     pub fn exception<N: AsRef<str>>(
         id: &str,
         name: &str,
@@ -189,7 +193,7 @@ impl TypeCode {
         Ok(finish(Node { members: plain_members(members)?, ..named(Kind::Except, id, name)? }))
     }
 
-    /// An enumeration.
+    /// Creates an enumeration.
     ///
     /// # Errors
     /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::MemberName`].
@@ -207,10 +211,10 @@ impl TypeCode {
         Ok(finish(Node { members, ..named(Kind::Enum, id, name)? }))
     }
 
-    /// A union.
+    /// Creates a union.
     ///
     /// # Errors
-    /// All of [`TypeCodeError`] but the last two.
+    /// Every [`TypeCodeError`] except `Digits` and `Length`.
     pub fn union(
         id: &str,
         name: &str,
@@ -227,7 +231,7 @@ impl TypeCode {
             if !is_identifier(&arm.name) {
                 return Err(TypeCodeError::MemberName);
             }
-            // Several labels of one arm are several members with one name and one type.
+            // An arm with several labels has several members with one name and one type.
             let before = names.insert(arm.name.to_ascii_lowercase(), arm.ty.clone());
             if before.is_some_and(|before| before != arm.ty) {
                 return Err(TypeCodeError::MemberName);
@@ -246,11 +250,12 @@ impl TypeCode {
         Ok(finish(Node { content, default, members, ..named(Kind::Union, id, name)? }))
     }
 
-    /// An interface of some sort: [`Kind::ObjRef`], [`Kind::AbstractInterface`], [`Kind::LocalInterface`],
-    /// [`Kind::Component`], [`Kind::Home`]; or [`Kind::Native`].
+    /// Creates an interface type: [`Kind::ObjRef`], [`Kind::AbstractInterface`],
+    /// [`Kind::LocalInterface`], [`Kind::Component`] or [`Kind::Home`]; or a [`Kind::Native`].
     ///
     /// # Errors
-    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`]; [`TypeCodeError::Member`] for another kind.
+    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`]; [`TypeCodeError::Member`] for
+    /// another kind.
     pub fn interface(kind: Kind, id: &str, name: &str) -> Result<TypeCode, TypeCodeError> {
         if kind != Kind::Native && !kind.is_interface() {
             return Err(TypeCodeError::Member);
@@ -258,10 +263,10 @@ impl TypeCode {
         named(kind, id, name).map(finish)
     }
 
-    /// A value type; `modifier` is 0, or 1 custom, 2 abstract, 3 truncatable.
+    /// Creates a value type; `modifier` is 0 none, 1 custom, 2 abstract, 3 truncatable.
     ///
     /// # Errors
-    /// As for a [structure](TypeCode::structure).
+    /// The errors of [`structure`](TypeCode::structure).
     pub fn value(
         id: &str,
         name: &str,
@@ -272,10 +277,10 @@ impl TypeCode {
         with_state(Kind::Value, id, name, modifier, base, state)
     }
 
-    /// An event type, a value type of the component model (`create_event_tc`).
+    /// Creates an event type, a value type of the component model (`create_event_tc`).
     ///
     /// # Errors
-    /// As for a [value type](TypeCode::value).
+    /// The errors of [`value`](TypeCode::value).
     pub fn event(
         id: &str,
         name: &str,
@@ -286,7 +291,7 @@ impl TypeCode {
         with_state(Kind::Event, id, name, modifier, base, state)
     }
 
-    /// A boxed value.
+    /// Creates a boxed value.
     ///
     /// # Errors
     /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::Member`].
@@ -295,8 +300,8 @@ impl TypeCode {
         Ok(finish(Node { content, ..named(Kind::ValueBox, id, name)? }))
     }
 
-    /// The type that will have this repository id: for members of the type itself, which become it when the type is put
-    /// together.
+    /// Creates a placeholder for the type with this repository id, for members inside that type
+    /// itself. Creating that type replaces the placeholder.
     ///
     /// ```
     /// use corelane_wire::typecode::TypeCode;
@@ -311,10 +316,12 @@ impl TypeCode {
         TypeCode(Repr::Announced(id.into()))
     }
 
-    /// The same type without names of members and, but for aliases, of types (`get_compact_typecode`).
+    /// Returns the type without names of members and, except for aliases, of types
+    /// (`get_compact_typecode`).
     #[must_use]
     pub fn compact(&self) -> TypeCode {
-        let mut copy = Copy { nodes: Vec::new(), places: HashMap::new(), own: None, compact: true, incomplete: false };
+        let mut copy =
+            GraphCopy { nodes: Vec::new(), places: HashMap::new(), own: None, compact: true, incomplete: false };
         match copy.view(self.view()) {
             Child::Here(index) => {
                 TypeCode(Repr::Graph(Arc::new(Graph { nodes: copy.nodes, incomplete: copy.incomplete }), index))
@@ -329,7 +336,7 @@ impl TypeCode {
     }
 }
 
-/// A type with state and perhaps a base.
+/// Creates a type with state and an optional base.
 fn with_state(
     kind: Kind,
     id: &str,
@@ -352,7 +359,7 @@ fn with_state(
     Ok(finish(Node { modifier, content, members, ..named(kind, id, name)? }))
 }
 
-/// Names of members, which differ in more than case.
+/// Member names, which must differ in more than case.
 #[derive(Default)]
 struct Names(HashSet<String>);
 
@@ -389,7 +396,7 @@ fn plain_members<N: AsRef<str>>(
     members.collect()
 }
 
-/// A type as a part of another one.
+/// Checks a type that becomes a part of another one.
 fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
     match part {
         TypeCode(Repr::Announced(id)) => Ok(Child::Announced((&*id).into())),
@@ -398,7 +405,7 @@ fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
     }
 }
 
-/// Whether a discriminator can have a value.
+/// Returns true if a discriminator can have the value.
 pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     let (least, most) = match discriminator.kind() {
         Kind::Short => (i128::from(i16::MIN), i128::from(i16::MAX)),
@@ -415,8 +422,8 @@ pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     (least..=most).contains(&label)
 }
 
-/// Makes a type of its first node. Parts that announced this very type become it; for that they are copied, because a
-/// graph is never changed.
+/// Creates a type from its first node. Placeholders for this type are replaced by it; the parts
+/// that contain them are copied, because a graph is immutable.
 fn finish(node: Node) -> TypeCode {
     let parts = || node.members.iter().map(|member| &member.ty).chain(&node.content);
     let incomplete = |part: &Child| match part {
@@ -427,10 +434,11 @@ fn finish(node: Node) -> TypeCode {
         return TypeCode::simple(node);
     }
     let own = node.kind.has_id().then(|| node.id.clone());
-    let mut copy = Copy { nodes: vec![node.clone()], places: HashMap::new(), own, compact: false, incomplete: false };
+    let mut copy =
+        GraphCopy { nodes: vec![node.clone()], places: HashMap::new(), own, compact: false, incomplete: false };
     let mut first = node;
     copy.parts(&mut first);
-    let Copy { mut nodes, incomplete, .. } = copy;
+    let GraphCopy { mut nodes, incomplete, .. } = copy;
     if let Some(place) = nodes.first_mut() {
         *place = first;
     }
@@ -438,19 +446,19 @@ fn finish(node: Node) -> TypeCode {
 }
 
 /// Copies types into a new graph.
-struct Copy {
+struct GraphCopy {
     nodes: Vec<Node>,
-    /// What was copied, by what tells types apart, and to where.
+    /// The nodes of copied types in the new graph, by the key of the original.
     places: HashMap<usize, u32>,
     /// The repository id of the type that is node 0 of the new graph.
     own: Option<Box<str>>,
-    /// Whether all is copied, without names; else only what is not complete.
+    /// True to copy everything without names; false to copy only incomplete parts.
     compact: bool,
     incomplete: bool,
 }
 
-impl Copy {
-    /// Puts copies in the places of the parts of a node.
+impl GraphCopy {
+    /// Replaces the parts of a node by copies.
     fn parts(&mut self, node: &mut Node) {
         let members = node.members.iter_mut().map(|member| &mut member.ty);
         for part in members.chain(&mut node.content) {
@@ -501,7 +509,7 @@ impl Copy {
             members: Vec::new(),
         };
         if let View::Graph(graph, original, _) = view {
-            // Announced parts are not to be seen in views.
+            // Views do not show placeholders, so copy from the graph itself.
             node.content = original.content.as_ref().map(|part| self.original(graph, part));
             for member in &original.members {
                 let name = if keep_name { member.name.clone() } else { Box::default() };

@@ -1,22 +1,23 @@
-//! When two types are the same.
+//! The equality and the equivalence of types.
 
 use std::collections::HashSet;
 
 use super::{Kind, View};
 
-/// Equal in every detail.
+/// Returns true if two types are equal in every detail.
 pub(super) fn equal(a: View<'_>, b: View<'_>) -> bool {
     Comparison { exact: true, seen: HashSet::new() }.same(a, b)
 }
 
-/// Equal for the exchange of values.
+/// Returns true if values of two types are interchangeable.
 pub(super) fn equivalent(a: View<'_>, b: View<'_>) -> bool {
     Comparison { exact: false, seen: HashSet::new() }.same(a, b)
 }
 
 struct Comparison {
     exact: bool,
-    /// Pairs that are being or were compared: types may be recursive, and a pair that differs ends everything.
+    /// Pairs whose comparison has begun. Types may be recursive, and a pair that differs ends the
+    /// whole comparison.
     seen: HashSet<(usize, usize)>,
 }
 
@@ -59,7 +60,7 @@ impl Comparison {
         let enumeration = a.kind() == Kind::Enum;
         (0..).zip(a.members().zip(b.members())).all(|(index, (a, b))| {
             let names = !self.exact || a.name == b.name;
-            // The label of a default arm means nothing.
+            // The label of a default arm has no meaning.
             let labels = a.label == b.label || default == Some(index);
             names && labels && a.visibility == b.visibility && (enumeration || self.same(a.ty, b.ty))
         })

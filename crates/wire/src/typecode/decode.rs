@@ -1,4 +1,4 @@
-//! Octets to TypeCodes.
+//! The decoding of TypeCodes.
 
 use std::sync::Arc;
 
@@ -7,17 +7,20 @@ use super::graph::{Child, Graph, Node, NodeMember};
 use super::{INDIRECTION, Kind, Repr, TypeCode, description};
 use crate::cdr::{CdrError, Decoder};
 
-/// Reads a TypeCode. Its nesting is bounded by the limits; everything else takes memory in proportion to the octets.
+/// Reads a TypeCode. The limits bound its nesting; all other memory is proportional to its bytes.
 pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     let number = d.read_u32()?;
     if let Some(kind) = Kind::from_number(number)
         && kind.is_basic()
     {
-        return Ok(TypeCode::described(description::of_kind(kind)));
+        return Ok(TypeCode::described(description::for_kind(kind)));
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
-    let mut reader = Reader { nodes: Vec::new(), seen: Vec::new(), open: Vec::new(), copied: 0 };
+    // Capacity for one: most types have one part, and a vector that grows begins with four.
+    let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
+    let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
+    d.charge_block(size_of::<Graph>())?;
     match reader.of_kind(number, d, end)? {
         Child::Here(index) => {
             Ok(TypeCode(Repr::Graph(Arc::new(Graph { nodes: reader.nodes, incomplete: false }), index)))
@@ -27,24 +30,24 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
 }
 
-/// Octets of a kind.
+/// Size of an encoded kind in bytes.
 const KIND: usize = 4;
 
-struct Reader {
+struct TypeCodeReader {
     nodes: Vec<Node>,
-    /// Where the kinds of types stand that were read or are being read, in rising order.
+    /// The position of the kind of each type that was read or is being read, in ascending order.
     seen: Vec<(usize, Child)>,
-    /// Types that are being read, the outermost first.
+    /// The types that are being read, the outermost first.
     open: Vec<u32>,
-    /// Levels of types without a name that are written more often than they were read.
+    /// The number of levels of types that will be written more often than they were read.
     copied: u32,
 }
 
-/// Levels that may be copied when a type is written anew: each takes some 16 octets.
+/// Maximum number of levels that writing the type may copy; each takes some 16 bytes.
 const MOST_COPIED: u32 = 4096;
 
-impl Reader {
-    /// Reads a type; `end` is the position of the end of what `d` reads.
+impl TypeCodeReader {
+    /// Reads a type; `end` is the position of the end of `d`.
     fn read(&mut self, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
         let number = d.read_u32()?;
         self.of_kind(number, d, end)
@@ -62,30 +65,31 @@ impl Reader {
             self.count_copy(&child, d)?;
             return Ok(child);
         }
-        let kind = Kind::from_number(number).ok_or(CdrError::BadType)?;
+        let kind = Kind::from_number(number).ok_or(CdrError::BadTypeCode)?;
         let at = behind - KIND;
         let known = match kind {
-            _ if kind.is_basic() => Some(description::of_kind(kind)),
+            _ if kind.is_basic() => Some(description::for_kind(kind)),
             Kind::String | Kind::WString => match (d.read_u32()?, kind) {
                 (0, Kind::String) => Some(description::STRING),
                 (0, _) => Some(description::WSTRING),
-                (length, _) => return Ok(self.add(at, Node { length, ..Node::new(kind) })),
+                (length, _) => return self.add(at, Node { length, ..Node::new(kind) }, d),
             },
             Kind::Fixed => {
                 let (digits, scale) = (d.read_u16()?, d.read_i16()?);
                 if !(1..=31).contains(&digits) {
-                    return Err(CdrError::BadType);
+                    return Err(CdrError::BadTypeCode);
                 }
-                return Ok(self.add(at, Node { length: u32::from(digits), scale, ..Node::new(kind) }));
+                return self.add(at, Node { length: u32::from(digits), scale, ..Node::new(kind) }, d);
             }
             _ => None,
         };
         if let Some(known) = known {
             let child = Child::There(TypeCode::described(known));
+            d.charge_elements::<(usize, Child)>(1)?;
             self.seen.push((at, child.clone()));
             return Ok(child);
         }
-        let child = self.add(at, Node::new(kind));
+        let child = self.add(at, Node::new(kind), d)?;
         let Child::Here(index) = child else { return Ok(child) };
         self.open.push(index);
         let node = d.nested(|d| {
@@ -99,19 +103,33 @@ impl Reader {
         Ok(child)
     }
 
-    /// Sequences and arrays have no name: where an indirection leads to one, it is written anew with all that it consists of down to the
-    /// next name. That has to end, and must not nest deeper than what may be read.
+    /// Counts what writing an indirection's target again will copy. Most kinds of types are written
+    /// again instead of as an indirection, with their parts down to the next type for which an
+    /// [indirection is sent](Kind::is_sent_as_indirection). This copying must end, and must not
+    /// nest deeper than the reading limit.
     fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
-        let (mut at, mut levels) = (child, 0);
+        let (mut at, mut levels, mut boxes) = (child, 0, Vec::new());
         while let Child::Here(index) = at
-            && self.is_nameless(*index)
+            && let Some(node) = self.nodes.get(*index as usize)
+            && (node.kind.has_id() || self.is_nameless(*index))
+            && !node.kind.is_sent_as_indirection()
         {
+            // Inside itself, a named type is written as an indirection.
+            if boxes.contains(index) || (node.kind.has_id() && self.open.contains(index)) {
+                break;
+            }
             levels += 1;
-            if let Some(content) = self.nodes.get(*index as usize).and_then(|node| node.content.as_ref()) {
+            if node.kind == Kind::ValueBox {
+                boxes.push(*index);
+            }
+            if let Some(content) = &node.content {
                 at = content;
                 continue;
             }
-            // It is being read.
+            if node.kind.has_id() {
+                break;
+            }
+            // This type is still being read.
             let inside = self.open.iter().skip_while(|open| *open != index).skip(1);
             let nameless = inside.clone().take_while(|open| self.is_nameless(**open)).count();
             if nameless == inside.count() {
@@ -121,22 +139,25 @@ impl Reader {
             break;
         }
         if levels > d.levels_left() {
-            return Err(CdrError::TooDeep);
+            return Err(CdrError::NestingTooDeep);
         }
-        // What is copied takes less than the indirection, or little more, but for long chains.
+        // Except for long chains, a copy is smaller than the indirection or slightly larger. The
+        // writer bounds long descriptions itself.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
-        if self.copied > MOST_COPIED { Err(CdrError::OverLimit) } else { Ok(()) }
+        if self.copied > MOST_COPIED { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
     fn is_nameless(&self, index: u32) -> bool {
         self.nodes.get(index as usize).is_some_and(|node| matches!(node.kind, Kind::Sequence | Kind::Array))
     }
 
-    fn add(&mut self, at: usize, node: Node) -> Child {
+    fn add(&mut self, at: usize, node: Node, d: &mut Decoder<'_>) -> Result<Child, CdrError> {
+        // A growing vector has a capacity of up to twice its length.
+        d.charge_elements::<[(Node, usize, Child); 2]>(1)?;
         let child = Child::Here(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
         self.nodes.push(node);
         self.seen.push((at, child.clone()));
-        child
+        Ok(child)
     }
 
     fn parameters(&mut self, kind: Kind, d: &mut Decoder<'_>, end: usize) -> Result<Node, CdrError> {
@@ -159,7 +180,7 @@ impl Reader {
                 node.content = Some(self.part(d, end)?);
                 node.length = d.read_u32()?;
                 if kind == Kind::Array && node.length == 0 {
-                    return Err(CdrError::BadType);
+                    return Err(CdrError::BadTypeCode);
                 }
             }
             Kind::Alias | Kind::ValueBox => node.content = Some(self.part(d, end)?),
@@ -169,7 +190,7 @@ impl Reader {
         match kind {
             Kind::Struct | Kind::Except | Kind::Value | Kind::Event => {
                 let state = !matches!(kind, Kind::Struct | Kind::Except);
-                for _ in 0..d.read_len(LEAST_MEMBER)? {
+                for _ in 0..members(&mut node, LEAST_MEMBER, d)? {
                     let name = d.read_latin1_string()?.into();
                     let ty = self.part(d, end)?;
                     let visibility = if state { d.read_i16()? } else { 0 };
@@ -177,7 +198,7 @@ impl Reader {
                 }
             }
             Kind::Enum => {
-                for _ in 0..d.read_len(LEAST_ENUMERATOR)? {
+                for _ in 0..members(&mut node, LEAST_ENUMERATOR, d)? {
                     let name = d.read_latin1_string()?.into();
                     let ty = Child::There(TypeCode::NULL);
                     node.members.push(NodeMember { name, ty, label: 0, visibility: 0 });
@@ -190,13 +211,13 @@ impl Reader {
 
     fn union(&mut self, mut node: Node, d: &mut Decoder<'_>, end: usize) -> Result<Node, CdrError> {
         let discriminator = self.read(d, end)?;
-        let kind = self.kind_of(&discriminator).filter(|kind| kind.is_discriminator()).ok_or(CdrError::BadType)?;
+        let kind = self.kind_of(&discriminator).filter(|kind| kind.is_discriminator()).ok_or(CdrError::BadTypeCode)?;
         node.content = Some(discriminator);
-        // omniORB says -2 where all values have labels.
+        // omniORB sends -2 if all values have labels.
         node.default = d.read_i32()?.max(-1);
-        let count = d.read_len(LEAST_MEMBER)?;
+        let count = members(&mut node, LEAST_MEMBER, d)?;
         if usize::try_from(node.default).is_ok_and(|default| default >= count) {
-            return Err(CdrError::BadType);
+            return Err(CdrError::BadTypeCode);
         }
         for index in 0..count {
             let label = read_label(kind, d)?;
@@ -208,7 +229,7 @@ impl Reader {
         Ok(node)
     }
 
-    /// Reads the type of a member or element.
+    /// Reads the type of a member or an element.
     fn part(&mut self, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
         let part = self.read(d, end)?;
         let kind = match &part {
@@ -222,7 +243,7 @@ impl Reader {
         }
     }
 
-    /// The kind behind aliases that were read whole.
+    /// Returns the kind behind aliases that were read completely.
     fn kind_of(&self, child: &Child) -> Option<Kind> {
         let mut at = child;
         for _ in 0..super::graph::MOST_ALIASES {
@@ -239,7 +260,16 @@ impl Reader {
     }
 }
 
-/// Octets that a member of a structure, union or value has at least: the length of a name, its NUL and a kind.
+/// Reads the number of members and reserves memory for them.
+fn members(node: &mut Node, least: usize, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
+    let count = d.read_len(least)?;
+    d.charge_elements::<NodeMember>(count)?;
+    node.members.try_reserve_exact(count).map_err(|_| CdrError::MemoryBudgetExceeded)?;
+    Ok(count)
+}
+
+/// Minimum size in bytes of a member of a structure, union or value. It has the length of a name,
+/// which may be empty without a NUL, and a kind.
 const LEAST_MEMBER: usize = 8;
-/// The same of an enumerator.
+/// Minimum size in bytes of an enumerator: the length of a name.
 const LEAST_ENUMERATOR: usize = 4;

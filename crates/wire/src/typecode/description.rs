@@ -1,8 +1,8 @@
-//! Types described by constants: what generated code has in its statics.
+//! Types described by constants, as generated code has them in statics.
 
 use super::Kind;
 
-/// A type as constant data. Descriptions refer to each other, in circles too, by the statics that they stand in.
+/// A type as constant data. Descriptions refer to each other, in cycles too, through their statics.
 ///
 /// ```
 /// use corelane_wire::typecode::description::{LONG, member, sequence, structure};
@@ -73,13 +73,12 @@ pub const STRING: &Description = &string(0);
 pub const WSTRING: &Description = &wstring(0);
 /// `CORBA::Object`.
 pub const OBJECT: &Description = &interface("IDL:omg.org/CORBA/Object:1.0", "Object");
-/// The repository id of `ValueBase`.
 pub(crate) const VALUE_BASE_ID: &str = "IDL:omg.org/CORBA/ValueBase:1.0";
 /// `ValueBase`.
 pub const VALUE_BASE: &Description = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
 
-/// The kind alone: for those that have no parameters.
-pub(super) const fn of_kind(kind: Kind) -> &'static Description {
+/// Returns the description of a kind without parameters.
+pub(super) const fn for_kind(kind: Kind) -> &'static Description {
     match kind {
         Kind::Void => VOID,
         Kind::Short => SHORT,
@@ -102,13 +101,13 @@ pub(super) const fn of_kind(kind: Kind) -> &'static Description {
     }
 }
 
-/// A string of at most `bound` characters, 0 for any number.
+/// A string of at most `bound` characters; 0 is unbounded.
 #[must_use]
 pub const fn string(bound: u32) -> Description {
     Description { length: bound, ..basic(Kind::String) }
 }
 
-/// A wstring of at most `bound` characters, 0 for any number.
+/// A wstring of at most `bound` characters; 0 is unbounded.
 #[must_use]
 pub const fn wstring(bound: u32) -> Description {
     Description { length: bound, ..basic(Kind::WString) }
@@ -120,13 +119,13 @@ pub const fn fixed(digits: u16, scale: i16) -> Description {
     Description { length: digits as u32, scale, ..basic(Kind::Fixed) }
 }
 
-/// A sequence of at most `bound` elements, 0 for any number.
+/// A sequence of at most `bound` elements; 0 is unbounded.
 #[must_use]
 pub const fn sequence(element: &'static Description, bound: u32) -> Description {
     Description { length: bound, content: Some(element), ..basic(Kind::Sequence) }
 }
 
-/// One dimension of an array.
+/// An array of one dimension.
 #[must_use]
 pub const fn array(element: &'static Description, length: u32) -> Description {
     Description { length, content: Some(element), ..basic(Kind::Array) }
@@ -166,7 +165,7 @@ pub const fn enumeration(id: &'static str, name: &'static str, enumerators: &'st
     Description { members: enumerators, ..named(Kind::Enum, id, name) }
 }
 
-/// Another name for a type.
+/// An alias of a type.
 #[must_use]
 pub const fn alias(id: &'static str, name: &'static str, of: &'static Description) -> Description {
     Description { content: Some(of), ..named(Kind::Alias, id, name) }
@@ -196,7 +195,7 @@ pub const fn native(id: &'static str, name: &'static str) -> Description {
     named(Kind::Native, id, name)
 }
 
-/// A value type with its own state: `modifier` is 0, or 1 custom, 2 abstract, 3 truncatable.
+/// A value type with its own state; `modifier` is 0 none, 1 custom, 2 abstract, 3 truncatable.
 #[must_use]
 pub const fn value(
     id: &'static str,
@@ -220,7 +219,8 @@ pub const fn member(name: &'static str, ty: &'static Description) -> Member {
     Member { name, ty, label: 0, visibility: 0 }
 }
 
-/// An arm of a union: one for each label. Enumerators are labels by their number, characters by their code.
+/// An arm of a union: one for each label. The label of an enumerator is its number, that of a
+/// character its code.
 #[must_use]
 pub const fn arm(label: i128, name: &'static str, ty: &'static Description) -> Member {
     Member { name, ty, label, visibility: 0 }
@@ -232,13 +232,13 @@ pub const fn enumerator(name: &'static str) -> Member {
     Member { name, ty: NULL, label: 0, visibility: 0 }
 }
 
-/// A public part of a value's state.
+/// A public state member of a value.
 #[must_use]
 pub const fn public(name: &'static str, ty: &'static Description) -> Member {
     Member { name, ty, label: 0, visibility: 1 }
 }
 
-/// A private part of a value's state.
+/// A private state member of a value.
 #[must_use]
 pub const fn private(name: &'static str, ty: &'static Description) -> Member {
     Member { name, ty, label: 0, visibility: 0 }

@@ -1,4 +1,4 @@
-//! TypeCodes to octets.
+//! The encoding of TypeCodes.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ impl Cdr for TypeCode {
     const MIN_SIZE: usize = 4;
 
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        Writer { places: HashMap::new() }.write(self.view(), e)
+        TypeCodeWriter { written: HashMap::new(), repeated: 0 }.write(self.view(), e)
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
@@ -19,37 +19,76 @@ impl Cdr for TypeCode {
 }
 
 impl Description {
-    /// Writes the type that is described.
+    /// Writes the described type.
     ///
     /// # Errors
-    /// None, but for encoders that cannot write a character that is a label.
+    /// None, except for an encoder that cannot write a character that is a label.
     pub fn write(&'static self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         TypeCode::described(self).encode(e)
     }
 }
 
-struct Writer {
-    /// Where types with a name stand already: the position of their kind, counted over the borders of encapsulations. Types
-    /// without a name are written again: not every peer finds them.
-    places: HashMap<usize, usize>,
+/// Maximum total size in bytes of descriptions that one TypeCode repeats where an indirection could
+/// be. This bounds how much a received TypeCode of many short indirections to one long enumeration
+/// grows.
+const MAX_REPEATED: usize = 64 << 10;
+
+struct TypeCodeWriter {
+    /// The descriptions of named types in the output. Unnamed types are written again, because not
+    /// every peer finds them.
+    written: HashMap<usize, WrittenType>,
+    /// Size in bytes of the descriptions that were repeated.
+    repeated: usize,
 }
 
-impl Writer {
+/// A description of a type in the output.
+#[derive(Clone, Copy)]
+struct WrittenType {
+    /// The position of its kind, counted across encapsulations.
+    start: usize,
+    /// Its length in bytes; `None` while it is being written.
+    len: Option<usize>,
+}
+
+impl TypeCodeWriter {
     fn write(&mut self, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let kind = view.kind();
         if matches!(view, View::Missing) {
-            return Err(CdrError::IncompleteType);
+            return Err(CdrError::IncompleteTypeCode);
         }
         e.align(4);
-        if let Some(place) = self.places.get(&view.key()) {
+        if let Some(place) = self.written.get(&view.key()).copied()
+            && !self.may_repeat(view.kind(), place)
+        {
             e.write_u32(INDIRECTION);
-            let back = i64::try_from(*place).unwrap_or(0) - i64::try_from(e.len()).unwrap_or(i64::MAX);
-            e.write_i32(i32::try_from(back).map_err(|_| CdrError::TooLong)?);
+            let back = i64::try_from(place.start).unwrap_or(0) - i64::try_from(e.len()).unwrap_or(i64::MAX);
+            e.write_i32(i32::try_from(back).map_err(|_| CdrError::LengthOverflow)?);
             return Ok(());
         }
-        if kind.has_id() {
-            self.places.insert(view.key(), e.len());
+        if !view.kind().has_id() {
+            return self.write_description(view, e);
         }
+        let start = e.len();
+        self.written.insert(view.key(), WrittenType { start, len: None });
+        self.write_description(view, e)?;
+        self.written.insert(view.key(), WrittenType { start, len: Some(e.len() - start) });
+        Ok(())
+    }
+
+    /// Returns true if a type that is already in the output is written again. Some peers accept no
+    /// indirection to it: see [`Kind::is_sent_as_indirection`].
+    fn may_repeat(&mut self, kind: Kind, place: WrittenType) -> bool {
+        // A type inside itself is an indirection, whatever its kind.
+        let Some(len) = place.len.filter(|_| !kind.is_sent_as_indirection()) else { return false };
+        let repeated = self.repeated + len;
+        if repeated > MAX_REPEATED {
+            return false;
+        }
+        self.repeated = repeated;
+        true
+    }
+
+    fn write_description(&mut self, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let kind = view.kind();
         e.write_u32(kind.number());
         match kind {
             _ if kind.is_basic() => Ok(()),
@@ -58,15 +97,15 @@ impl Writer {
                 Ok(())
             }
             Kind::Fixed => {
-                e.write_u16(u16::try_from(view.length()).map_err(|_| CdrError::BadType)?);
+                e.write_u16(u16::try_from(view.length()).map_err(|_| CdrError::BadTypeCode)?);
                 e.write_i16(view.scale());
                 Ok(())
             }
-            _ => e.write_encapsulation(|e| self.parameters(view, e)),
+            _ => e.write_encapsulation(|e| self.write_parameters(view, e)),
         }
     }
 
-    fn parameters(&mut self, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    fn write_parameters(&mut self, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let kind = view.kind();
         if kind.has_id() {
             e.write_latin1_str(view.id())?;
@@ -109,7 +148,7 @@ impl Writer {
     }
 }
 
-/// Writes a value of the type of a discriminator.
+/// Writes a value of a discriminator's type.
 pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Result<(), CdrError> {
     const BAD: CdrError = CdrError::BadDiscriminator;
     match kind {
@@ -119,7 +158,8 @@ pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Resul
         Kind::UShort => e.write_u16(label.try_into().map_err(|_| BAD)?),
         Kind::ULong | Kind::Enum => e.write_u32(label.try_into().map_err(|_| BAD)?),
         Kind::ULongLong => e.write_u64(label.try_into().map_err(|_| BAD)?),
-        // A char of a label is a character of ISO 8859-1, whatever the connection has for the values.
+        // A char label is a character of ISO 8859-1, whatever code set the connection uses for
+        // values.
         Kind::Boolean | Kind::Char | Kind::Octet => e.write_u8(label.try_into().map_err(|_| BAD)?),
         Kind::WChar => {
             let code = label.try_into().map_err(|_| BAD)?;
@@ -130,7 +170,7 @@ pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Resul
     Ok(())
 }
 
-/// Reads a value of the type of a discriminator.
+/// Reads a value of a discriminator's type.
 pub(crate) fn read_label(kind: Kind, d: &mut Decoder<'_>) -> Result<i128, CdrError> {
     Ok(match kind {
         Kind::Short => d.read_i16()?.into(),

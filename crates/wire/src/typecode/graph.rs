@@ -1,4 +1,4 @@
-//! Where the parts of a TypeCode are: in statics, or in a graph that came from a message or was put together.
+//! The parts of a TypeCode: in statics, or in a graph that was decoded or created.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::description::{self, Description};
 use super::{Kind, TypeCode};
 use crate::cdr::CdrError;
 
-/// Types that refer to each other, in circles too. It owns no part twice and is never changed.
+/// Types that refer to each other, in cycles too. Each part occurs once, and a graph is immutable.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// Whether a part is a [`TypeCode::recursive`] whose type is not there yet.
+    /// True if a part is a [`TypeCode::recursive`] placeholder that is not replaced yet.
     pub(super) incomplete: bool,
 }
 
@@ -20,19 +20,19 @@ pub(crate) struct Node {
     pub(super) kind: Kind,
     pub(super) id: Box<str>,
     pub(super) name: Box<str>,
-    /// Bound of a string or sequence, length of an array, digits of a fixed.
+    /// The bound of a string or sequence, the length of an array, or the digits of a fixed.
     pub(super) length: u32,
     pub(super) scale: i16,
-    /// Of a value type.
+    /// The modifier of a value type: 0 none, 1 custom, 2 abstract, 3 truncatable.
     pub(super) modifier: i16,
-    /// Index of the default arm of a union, -1 for none.
+    /// The index of the default arm of a union; -1 for none.
     pub(super) default: i32,
-    /// Element, aliased or boxed type; discriminator; concrete base.
+    /// The element, aliased or boxed type, the discriminator, or the concrete base.
     pub(super) content: Option<Child>,
     pub(super) members: Vec<NodeMember>,
 }
 
-/// One member of a type of a graph.
+/// A member of a type in a graph.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeMember {
     pub(super) name: Box<str>,
@@ -41,14 +41,14 @@ pub(crate) struct NodeMember {
     pub(super) visibility: i16,
 }
 
-/// A type that another one refers to.
+/// A reference of one type to another.
 #[derive(Clone, Debug)]
 pub(crate) enum Child {
-    /// In the same graph.
+    /// A type in the same graph, by its index.
     Here(u32),
-    /// Anywhere else.
+    /// A type outside this graph.
     There(TypeCode),
-    /// A type that will have this repository id.
+    /// A placeholder for the type with this repository id.
     Announced(Box<str>),
 }
 
@@ -68,16 +68,16 @@ impl Node {
     }
 }
 
-/// One type, wherever it is.
+/// A view of one type, independent of its representation.
 #[derive(Clone, Copy)]
 pub(crate) enum View<'t> {
     Static(&'static Description),
     Graph(&'t Arc<Graph>, &'t Node, u32),
-    /// Announced and not there.
+    /// A placeholder that is not replaced yet.
     Missing,
 }
 
-/// One member, wherever it is.
+/// A view of one member, independent of its representation.
 #[derive(Clone, Copy)]
 pub(crate) struct MemberView<'t> {
     pub(crate) name: &'t str,
@@ -144,7 +144,7 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Element, aliased or boxed type; discriminator; concrete base.
+    /// Returns the element, aliased or boxed type, the discriminator, or the concrete base.
     pub(crate) fn content(self) -> Option<View<'t>> {
         match self {
             View::Static(description) => description.content.map(View::Static),
@@ -185,13 +185,13 @@ impl<'t> View<'t> {
         (0..self.member_count()).filter_map(move |index| self.member(index))
     }
 
-    /// A value type and the concrete ones that it inherits from, itself first.
+    /// Returns a value type and the concrete types that it inherits from, itself first.
     pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
         let mut found = vec![self];
         let mut at = self;
         while let Some(base) = at.content().map(View::resolved).filter(|base| base.kind() != Kind::Null) {
             if found.len() > MOST_ALIASES || !matches!(base.kind(), Kind::Value | Kind::Event) {
-                return Err(CdrError::BadType);
+                return Err(CdrError::BadTypeCode);
             }
             found.push(base);
             at = base;
@@ -199,12 +199,12 @@ impl<'t> View<'t> {
         Ok(found)
     }
 
-    /// Whether a value of this type with state can be where one of the value type `expected` is.
+    /// Returns true if a value of this type with state can be used as one of the type `expected`.
     pub(crate) fn can_stand_for(self, expected: View<'_>) -> bool {
         if !matches!(self.kind(), Kind::Value | Kind::ValueBox | Kind::Event) || self.modifier() == ABSTRACT {
             return false;
         }
-        // Which abstract types a type inherits from, or supports, its TypeCode does not tell.
+        // A TypeCode does not name the abstract types that its type inherits from or supports.
         let is_value = matches!(expected.kind(), Kind::Value | Kind::Event);
         let open = is_value && (expected.modifier() == ABSTRACT || expected.id() == description::VALUE_BASE_ID);
         let inherits = || self.bases().is_ok_and(|bases| bases.iter().any(|base| base.id() == expected.id()));
@@ -225,7 +225,7 @@ impl<'t> View<'t> {
         }
     }
 
-    /// What tells types apart while they live.
+    /// Returns a key that distinguishes types while they exist.
     pub(crate) fn key(self) -> usize {
         match self {
             View::Static(description) => std::ptr::from_ref(description).addr(),
@@ -234,7 +234,8 @@ impl<'t> View<'t> {
         }
     }
 
-    /// The type behind all aliases. A circle of aliases, which only a hostile message has, is no type.
+    /// Returns the type behind all aliases. A cycle of aliases, which only a hostile message has,
+    /// resolves to a missing type.
     #[inline]
     pub(crate) fn resolved(self) -> View<'t> {
         let mut at = self;
@@ -248,7 +249,7 @@ impl<'t> View<'t> {
         View::Missing
     }
 
-    /// The type as one that can be kept.
+    /// Returns the type as an owned value.
     pub(crate) fn to_type_code(self) -> TypeCode {
         match self {
             View::Static(description) => TypeCode::described(description),
@@ -258,8 +259,8 @@ impl<'t> View<'t> {
     }
 }
 
-/// Modifier of abstract value types.
+/// The modifier of abstract value types.
 pub(crate) const ABSTRACT: i16 = 2;
 
-/// Aliases of aliases that are followed.
+/// Maximum number of aliases of aliases, or of bases, that are followed.
 pub(super) const MOST_ALIASES: usize = 128;

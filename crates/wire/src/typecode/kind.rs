@@ -1,8 +1,9 @@
-//! The kinds of types.
+//! The kinds of TypeCodes.
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal $text:literal,)*) => {
-        /// What a TypeCode describes (CORBA 3.0.3 section 15.3.5, table 15-2), with its number on the wire.
+        /// The kind of a TypeCode (CORBA 3.0.3 section 15.3.5, table 15-2), with its number on the
+        /// wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum Kind {
@@ -10,10 +11,10 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
 
-            /// The kind with a number.
+            /// Returns the kind with this number.
             #[must_use]
             pub const fn from_number(number: u32) -> Option<Kind> {
                 match number {
@@ -22,7 +23,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The name in IDL (`unsigned long`), or of what the kind is about (`struct`).
+            /// Returns the IDL name of the type (`unsigned long`) or of the construct (`struct`).
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -60,7 +61,7 @@ kinds! {
     Any = 11 "any",
     /// `CORBA::TypeCode`.
     TypeCode = 12 "CORBA::TypeCode",
-    /// `Principal`, long gone.
+    /// `Principal`, obsolete.
     Principal = 13 "Principal",
     /// An object reference.
     ObjRef = 14 "interface",
@@ -74,9 +75,9 @@ kinds! {
     String = 18 "string",
     /// A sequence.
     Sequence = 19 "sequence",
-    /// One dimension of an array.
+    /// An array of one dimension.
     Array = 20 "array",
-    /// Another name for a type.
+    /// An alias of a type.
     Alias = 21 "typedef",
     /// An exception.
     Except = 22 "exception",
@@ -96,11 +97,11 @@ kinds! {
     Value = 29 "valuetype",
     /// A boxed value.
     ValueBox = 30 "value box",
-    /// A native type: never in a message.
+    /// A native type, never in a message.
     Native = 31 "native",
     /// An abstract interface.
     AbstractInterface = 32 "abstract interface",
-    /// A local interface: never in a message as a value.
+    /// A local interface; a value of it is never in a message.
     LocalInterface = 33 "local interface",
     /// A component.
     Component = 34 "component",
@@ -111,19 +112,19 @@ kinds! {
 }
 
 impl Kind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// Whether the kind alone says everything: no parameters.
+    /// Returns true if a TypeCode of this kind has no parameters.
     #[must_use]
     pub const fn is_basic(self) -> bool {
         (self as u32) < 14 || matches!(self, Kind::LongLong | Kind::ULongLong | Kind::LongDouble | Kind::WChar)
     }
 
-    /// Whether types of this kind have a repository id and a name.
+    /// Returns true if types of this kind have a repository id and a name.
     #[must_use]
     pub const fn has_id(self) -> bool {
         match self {
@@ -132,31 +133,39 @@ impl Kind {
         }
     }
 
-    /// Whether it is an interface of some sort, with nothing but an id and a name.
+    /// Returns true for an interface of any sort, whose only parameters are an id and a name.
     #[must_use]
     pub const fn is_interface(self) -> bool {
         matches!(self, Kind::ObjRef | Kind::AbstractInterface | Kind::LocalInterface | Kind::Component | Kind::Home)
     }
 
-    /// Whether it has members.
+    /// Returns true if a sent TypeCode refers back to an earlier description of a type of this
+    /// kind. The specification allows this for every kind with a repository id. TAO supports
+    /// indirections to these five kinds only and refuses a message with any other (MARSHAL).
+    #[must_use]
+    pub(crate) const fn is_sent_as_indirection(self) -> bool {
+        matches!(self, Kind::Struct | Kind::Union | Kind::Value | Kind::Event | Kind::Alias)
+    }
+
+    /// Returns true if types of this kind have members.
     #[must_use]
     pub const fn has_members(self) -> bool {
         matches!(self, Kind::Struct | Kind::Union | Kind::Enum | Kind::Except | Kind::Value | Kind::Event)
     }
 
-    /// Whether it has a content type: the elements, what an alias names, what a box holds.
+    /// Returns true if types of this kind have a content type: the element, aliased or boxed type.
     #[must_use]
     pub const fn has_content(self) -> bool {
         matches!(self, Kind::Sequence | Kind::Array | Kind::Alias | Kind::ValueBox)
     }
 
-    /// Whether it can be the type of a member, an element or a parameter.
+    /// Returns true if a member, element or parameter can have a type of this kind.
     #[must_use]
     pub const fn is_legitimate(self) -> bool {
         !matches!(self, Kind::Null | Kind::Void | Kind::Except)
     }
 
-    /// Whether it can be the discriminator of a union, aliases aside.
+    /// Returns true if a union's discriminator can have a type of this kind, aliases aside.
     #[must_use]
     pub const fn is_discriminator(self) -> bool {
         match self {
@@ -165,7 +174,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is an integer type of IDL, octet aside.
+    /// Returns true for an IDL integer type, octet aside.
     #[must_use]
     pub const fn is_integer(self) -> bool {
         matches!(self, Kind::Short | Kind::Long | Kind::LongLong | Kind::UShort | Kind::ULong | Kind::ULongLong)

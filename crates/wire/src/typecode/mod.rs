@@ -7,11 +7,11 @@
 //! seen before        0xffffffff | long offset, from itself back to the kind of that type
 //! ```
 //!
-//! A type is described by constants ([`description`]) where the IDL compiler wrote it, is put together by the functions of
-//! [`TypeCode`], or comes in a message. The three cannot be told apart.
+//! A type comes from constants ([`description`]) of the IDL compiler, from the functions of
+//! [`TypeCode`], or from a message. The three are indistinguishable.
 //!
-//! Types may be recursive and may share parts, so whatever walks over one remembers where it was: a message of some
-//! kilobytes can describe a type with more parts than could ever be visited.
+//! Types may be recursive and may share parts, so every traversal remembers where it was. A message
+//! of some kilobytes can describe a type with more parts than could ever be visited.
 
 mod build;
 mod compare;
@@ -32,13 +32,13 @@ use graph::Graph;
 pub(crate) use graph::{ABSTRACT, View};
 pub use kind::Kind;
 
-/// In place of a kind: this type was described before.
+/// The marker of an indirection, in place of a kind.
 pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
 
-/// A type as a value. Clones are cheap and share.
+/// A type as a value. Clones are cheap and share the type.
 ///
-/// `==` is the specification's `equal`: the same in every detail, names too. [`equivalent`](TypeCode::equivalent) is what
-/// matters when values are exchanged.
+/// `==` is the specification's `equal`: the types agree in every detail, names included.
+/// [`equivalent`](TypeCode::equivalent) decides whether values can be exchanged.
 ///
 /// ```
 /// use corelane_wire::typecode::{Kind, TypeCode};
@@ -53,7 +53,7 @@ pub struct TypeCode(Repr);
 enum Repr {
     Static(&'static Description),
     Graph(Arc<Graph>, u32),
-    /// The type with this repository id, which is being put together.
+    /// A placeholder for the type with this repository id, which is not created yet.
     Announced(Arc<str>),
 }
 
@@ -70,7 +70,7 @@ impl TypeCode {
         ULONG_LONG, LONG_DOUBLE, WCHAR, STRING, WSTRING, OBJECT, VALUE_BASE,
     }
 
-    /// The type that constants describe.
+    /// Returns the type that a constant describes.
     #[must_use]
     pub const fn described(description: &'static Description) -> TypeCode {
         TypeCode(Repr::Static(description))
@@ -88,13 +88,13 @@ impl TypeCode {
         }
     }
 
-    /// What it describes.
+    /// Returns the kind of the type.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.view().kind()
     }
 
-    /// The repository id; "" if the kind has none, or if it is not known.
+    /// Returns the repository id; "" if the kind has none, or if it is unknown.
     #[must_use]
     pub fn id(&self) -> &str {
         match &self.0 {
@@ -103,33 +103,34 @@ impl TypeCode {
         }
     }
 
-    /// The name without scope; "" if the kind has none, or if it is not known.
+    /// Returns the name without scope; "" if the kind has none, or if it is unknown.
     #[must_use]
     pub fn name(&self) -> &str {
         self.view().name()
     }
 
-    /// Members of a structure, exception, union, enumeration or value; an arm with several labels counts once for each.
+    /// Returns the number of members of a structure, exception, union, enumeration or value. An arm
+    /// with several labels counts once for each.
     #[must_use]
     pub fn member_count(&self) -> usize {
         self.view().member_count()
     }
 
-    /// The name of a member.
+    /// Returns the name of a member.
     #[must_use]
     pub fn member_name(&self, index: usize) -> Option<&str> {
         self.view().member(index).map(|member| member.name)
     }
 
-    /// The type of a member; an enumerator has none.
+    /// Returns the type of a member; `None` for an enumerator.
     #[must_use]
     pub fn member_type(&self, index: usize) -> Option<TypeCode> {
         let view = self.view();
         view.member(index).filter(|_| view.kind() != Kind::Enum).map(|member| member.ty.to_type_code())
     }
 
-    /// The label of an arm of a union: a number, the code of a character, the number of an enumerator, 0 or 1. The default
-    /// arm has none.
+    /// Returns the label of an arm of a union. It is a number, the code of a character, the number
+    /// of an enumerator, 0 or 1. `None` for the default arm.
     #[must_use]
     pub fn member_label(&self, index: usize) -> Option<i128> {
         let view = self.view();
@@ -137,7 +138,7 @@ impl TypeCode {
         (self.default_index() != Some(index)).then_some(member.label)
     }
 
-    /// Whether a part of a value's state is public.
+    /// Returns true if a state member of a value is public.
     #[must_use]
     pub fn member_is_public(&self, index: usize) -> Option<bool> {
         let view = self.view();
@@ -145,28 +146,28 @@ impl TypeCode {
         view.member(index).filter(|_| is_value).map(|member| member.visibility == 1)
     }
 
-    /// The type of a union's discriminator.
+    /// Returns the type of a union's discriminator.
     #[must_use]
     pub fn discriminator_type(&self) -> Option<TypeCode> {
         let view = self.view();
         view.content().filter(|_| view.kind() == Kind::Union).map(View::to_type_code)
     }
 
-    /// The index of a union's default arm.
+    /// Returns the index of a union's default arm.
     #[must_use]
     pub fn default_index(&self) -> Option<usize> {
         let view = self.view();
         usize::try_from(view.default()).ok().filter(|_| view.kind() == Kind::Union)
     }
 
-    /// Elements of a sequence or array, what an alias names, what a box holds.
+    /// Returns the element type of a sequence or array, the aliased type, or the boxed type.
     #[must_use]
     pub fn content_type(&self) -> Option<TypeCode> {
         let view = self.view();
         view.content().filter(|_| view.kind().has_content()).map(View::to_type_code)
     }
 
-    /// The bound of a string or sequence, 0 for none; the length of an array.
+    /// Returns the bound of a string or sequence, 0 for none, or the length of an array.
     #[must_use]
     pub fn length(&self) -> Option<u32> {
         let view = self.view();
@@ -174,7 +175,7 @@ impl TypeCode {
         has_length.then(|| view.length())
     }
 
-    /// Digits and scale of a fixed.
+    /// Returns the digits and the scale of a fixed.
     #[must_use]
     pub fn digits_and_scale(&self) -> Option<(u16, i16)> {
         let view = self.view();
@@ -182,21 +183,22 @@ impl TypeCode {
         (view.kind() == Kind::Fixed).then(|| (digits, view.scale()))
     }
 
-    /// Of a value type: 0, or 1 custom, 2 abstract, 3 truncatable.
+    /// Returns the modifier of a value type: 0 none, 1 custom, 2 abstract, 3 truncatable.
     #[must_use]
     pub fn type_modifier(&self) -> Option<i16> {
         let view = self.view();
         matches!(view.kind(), Kind::Value | Kind::Event).then(|| view.modifier())
     }
 
-    /// The base with state of a value type.
+    /// Returns the concrete base of a value type.
     #[must_use]
     pub fn concrete_base_type(&self) -> Option<TypeCode> {
         let view = self.view();
         view.content().filter(|_| matches!(view.kind(), Kind::Value | Kind::Event)).map(View::to_type_code)
     }
 
-    /// The whole state of a value type, that of its bases first; nothing for other types, and where the bases have no end.
+    /// Returns the whole state of a value type, its bases' state first. Empty for other types, and
+    /// if the chain of bases is endless.
     #[must_use]
     pub fn state_members(&self) -> Vec<ValueMember> {
         let view = self.view().resolved();
@@ -211,16 +213,17 @@ impl TypeCode {
         view.bases().unwrap_or_default().into_iter().rev().flat_map(View::members).map(member).collect()
     }
 
-    /// Whether a value of this type can be where one of the type `expected` is: the types are equivalent, or it is a value type with
-    /// state that inherits from `expected`. Every such type passes for an abstract one, because its TypeCode does not tell what it
-    /// supports.
+    /// Returns true if a value of this type can be used as one of type `expected`. This holds if
+    /// the types are equivalent, or if this is a value type with state that inherits from
+    /// `expected`. Every such type is accepted for an abstract one, because its TypeCode does not
+    /// name the abstract types that it supports.
     #[must_use]
     pub fn can_stand_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().resolved(), expected.view().resolved());
         own.can_stand_for(expected) || compare::equivalent(own, expected)
     }
 
-    /// The type behind all aliases.
+    /// Returns the type behind all aliases.
     #[must_use]
     pub fn resolved(&self) -> TypeCode {
         match self.kind() {
@@ -229,14 +232,16 @@ impl TypeCode {
         }
     }
 
-    /// Whether values of the two types can stand for each other: aliases are looked through, and types with the same
-    /// repository id are the same; without ids everything but names is compared (CORBA 3.0.3 section 4.11.1).
+    /// Returns true if values of the two types are interchangeable. Aliases are resolved, and types
+    /// with the same repository id are equivalent; without ids everything except names is compared
+    /// (CORBA 3.0.3 section 4.11.1).
     #[must_use]
     pub fn equivalent(&self, other: &TypeCode) -> bool {
         compare::equivalent(self.view(), other.view())
     }
 
-    /// Whether every part is there: nothing that [`recursive`](TypeCode::recursive) announced is missing.
+    /// Returns true if the type is complete: no placeholder of [`recursive`](TypeCode::recursive)
+    /// remains.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         match &self.0 {
@@ -244,6 +249,13 @@ impl TypeCode {
             Repr::Graph(graph, _) => !graph.incomplete,
             Repr::Announced(_) => false,
         }
+    }
+}
+
+impl Default for TypeCode {
+    /// Returns [`TypeCode::NULL`], the type of an empty `any`.
+    fn default() -> TypeCode {
+        TypeCode::NULL
     }
 }
 
@@ -272,7 +284,7 @@ impl From<&'static Description> for TypeCode {
 }
 
 impl fmt::Display for TypeCode {
-    /// As IDL has it, in short: `sequence<string<8>, 3>`, `struct Point`.
+    /// Writes the type in short IDL form: `sequence<string<8>, 3>`, `struct Point`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(self.view(), f, 8)
     }

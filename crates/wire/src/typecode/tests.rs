@@ -81,6 +81,112 @@ fn the_layout_of_a_recursive_type() {
 }
 
 #[test]
+fn the_layout_of_an_enumeration_that_comes_twice() {
+    static COLOUR: Description = enumeration("IDL:E:1.0", "E", &[enumerator("e")]);
+    static TWICE: Description = structure("IDL:S:1.0", "S", &[member("a", &COLOUR), member("b", &COLOUR)]);
+    let octets = encoded(&TypeCode::described(&TWICE), Endian::Big);
+    #[rustfmt::skip]
+    let colour: &[u8] = &[
+        0, 0, 0, 17, 0, 0, 0, 38, 0, 0, 0, 0,
+        0, 0, 0, 10, b'I', b'D', b'L', b':', b'E', b':', b'1', b'.', b'0', 0, 0, 0,
+        0, 0, 0, 2, b'E', 0, 0, 0,
+        0, 0, 0, 1, 0, 0, 0, 2, b'e', 0,
+    ];
+    #[rustfmt::skip]
+    let head: &[u8] = &[
+        9, 0, 0, 0,
+        0, 0, 0, 15, 0, 0, 0, 142, 0, 0, 0, 0,
+        0, 0, 0, 10, b'I', b'D', b'L', b':', b'S', b':', b'1', b'.', b'0', 0, 0, 0,
+        0, 0, 0, 2, b'S', 0, 0, 0,
+        0, 0, 0, 2,
+    ];
+    let (a, b): (&[u8], &[u8]) = (&[0, 0, 0, 2, b'a', 0, 0, 0], &[0, 0, 0, 0, 0, 2, b'b', 0, 0, 0]);
+    assert_eq!(octets, [head, a, colour, &b[..2], &b[2..], colour].concat());
+}
+
+/// TAO 2.2.1 answers MARSHAL to an indirection to any other kind.
+#[test]
+fn indirections_are_sent_to_five_kinds() {
+    let twice = |ty: &TypeCode| {
+        let members = [("a", ty.clone()), ("b", ty.clone())];
+        TypeCode::structure("IDL:Twice:1.0", "Twice", members).unwrap()
+    };
+    let indirections = |ty: &TypeCode| {
+        let octets = encoded(&twice(ty), Endian::Big);
+        let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)).unwrap();
+        // A decoded type is encoded in the same way.
+        assert_eq!((&decoded, encoded(&decoded, Endian::Big)), (&twice(ty), octets.clone()));
+        octets.chunks_exact(4).filter(|word| *word == [0xff; 4]).count()
+    };
+    let long = || TypeCode::LONG;
+    let arm = UnionMember { label: Some(1), name: "x".into(), ty: long() };
+    let state = || [ValueMember { name: "x".into(), ty: long(), public: true }];
+    let five = [
+        TypeCode::structure("IDL:S:1.0", "S", [("x", long())]),
+        TypeCode::union(
+            "IDL:U:1.0",
+            "U",
+            TypeCode::LONG,
+            [arm.clone(), UnionMember { label: None, name: "y".into(), ..arm }],
+        ),
+        TypeCode::value("IDL:V:1.0", "V", 0, None, state()),
+        TypeCode::event("IDL:E:1.0", "E", 0, None, state()),
+        TypeCode::alias("IDL:A:1.0", "A", long()),
+    ];
+    for ty in five.map(Result::unwrap) {
+        assert_eq!(indirections(&ty), 1, "{ty}");
+    }
+    let interface = |kind| TypeCode::interface(kind, "IDL:I:1.0", "I");
+    let others = [
+        TypeCode::enumeration("IDL:C:1.0", "C", ["red"]),
+        TypeCode::value_box("IDL:B:1.0", "B", long()),
+        TypeCode::sequence(long(), 0),
+        TypeCode::array(long(), 3),
+        TypeCode::fixed(5, 2),
+        Ok(TypeCode::string(4)),
+        interface(Kind::ObjRef),
+        interface(Kind::AbstractInterface),
+        interface(Kind::LocalInterface),
+        interface(Kind::Component),
+        interface(Kind::Home),
+    ];
+    for ty in others.map(Result::unwrap) {
+        assert_eq!(indirections(&ty), 0, "{ty}");
+    }
+    // The structure in a box that is written again becomes an indirection.
+    let structure = TypeCode::structure("IDL:S:1.0", "S", [("x", long())]).unwrap();
+    assert_eq!(indirections(&TypeCode::value_box("IDL:B:1.0", "B", structure).unwrap()), 1);
+}
+
+#[test]
+fn a_received_type_with_many_indirections_grows_by_a_bounded_amount() {
+    let mut e = Encoder::new();
+    let place = std::cell::Cell::new(0);
+    let names: Vec<String> = (0..1000).map(|number| format!("e{number}")).collect();
+    let colour = TypeCode::enumeration("IDL:E:1.0", "E", names).unwrap();
+    let first = |e: &mut Encoder<'_>| {
+        place.set(e.len());
+        colour.encode(e).unwrap();
+    };
+    let again = |e: &mut Encoder<'_>| write_indirection(e, place.get());
+    let mut members: Vec<&dyn Fn(&mut Encoder<'_>)> = vec![&first];
+    members.extend(std::iter::repeat_n(&again as &dyn Fn(&mut Encoder<'_>), 1000));
+    write_structure(&mut e, "IDL:S:1.0", &members);
+    let received = e.to_vec();
+    let read = TypeCode::decode(&mut Decoder::new(&received, Endian::NATIVE)).unwrap();
+    let mut e = Encoder::new();
+    read.encode(&mut e).unwrap();
+    let sent = e.to_vec();
+    assert!(
+        sent.len() > received.len() && sent.len() <= received.len() + (64 << 10),
+        "{} {}",
+        received.len(),
+        sent.len()
+    );
+    assert_eq!(TypeCode::decode(&mut Decoder::new(&sent, Endian::NATIVE)), Ok(read));
+}
+
+#[test]
 fn accessors_answer_for_their_kinds_only() {
     let number = TypeCode::described(&NUMBER);
     assert_eq!((number.kind(), number.id(), number.name()), (Kind::Union, "IDL:Number:1.0", "Number"));
@@ -138,7 +244,7 @@ fn recursive_types_are_complete_when_the_last_announced_part_is_there() {
     .unwrap();
     assert!(!inner.is_complete());
     let mut e = Encoder::new();
-    assert_eq!(inner.encode(&mut e), Err(CdrError::IncompleteType));
+    assert_eq!(inner.encode(&mut e), Err(CdrError::IncompleteTypeCode));
     let outer = TypeCode::structure("IDL:A:1.0", "A", [("b", inner)]).unwrap();
     assert!(outer.is_complete());
     let again = outer.member_type(0).unwrap().member_type(0).unwrap().content_type().unwrap();
@@ -172,7 +278,7 @@ fn types_that_cannot_be() {
     assert_eq!(arms(TypeCode::STRING, &[None]), Some(TypeCodeError::Discriminator));
 }
 
-/// A structure with one member, whose type is given as octets.
+/// Encodes a structure with one member, whose type is given as octets.
 fn with_member(member: &[u8]) -> Vec<u8> {
     #[rustfmt::skip]
     let mut octets = vec![
@@ -188,7 +294,8 @@ fn with_member(member: &[u8]) -> Vec<u8> {
 #[test]
 fn indirections_lead_to_a_kind_that_was_read() {
     let indirection = |offset: i32| decoded(&with_member(&[&[0xff; 4][..], &offset.to_be_bytes()].concat()));
-    // The offset stands at 44. A structure that holds itself can be described, though no value of it can be.
+    // The offset is at 44. A structure that contains itself can be described, although it has no
+    // values.
     assert_eq!(indirection(-44).unwrap().member_type(0).unwrap().kind(), Kind::Struct);
     for offset in [0, -4, -8, 4, 400, -43, -45, -48, -40, -36, i32::MIN, i32::MAX] {
         assert_eq!(indirection(offset).err(), Some(CdrError::BadIndirection), "{offset}");
@@ -199,25 +306,25 @@ fn indirections_lead_to_a_kind_that_was_read() {
 
 #[test]
 fn malformed_types() {
-    assert_eq!(decoded(&[0, 0, 0, 37]).err(), Some(CdrError::BadType));
+    assert_eq!(decoded(&[0, 0, 0, 37]).err(), Some(CdrError::BadTypeCode));
     assert_eq!(decoded(&with_member(&[0, 0, 0, 1])).err(), Some(CdrError::IllegitimateMember));
-    assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadType));
+    assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadTypeCode));
     assert!(decoded(&with_member(&[0, 0, 0, 28, 0, 31, 0, 0])).is_ok());
     assert!(decoded(&with_member(&[0, 0, 0, 11])).is_ok());
     // A count of members that the encapsulation cannot hold.
     let mut many = with_member(&[0, 0, 0, 11]);
     many[28] = 1;
-    assert_eq!(decoded(&many).err(), Some(CdrError::CountOverRest));
+    assert_eq!(decoded(&many).err(), Some(CdrError::CountExceedsInput));
 }
 
 #[test]
 fn arrays_have_elements() {
     let array = |length| decoded(&[0, 0, 0, 20, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, length]);
-    assert_eq!((array(0).err(), array(1).map(|array| array.length())), (Some(CdrError::BadType), Ok(Some(1))));
+    assert_eq!((array(0).err(), array(1).map(|array| array.length())), (Some(CdrError::BadTypeCode), Ok(Some(1))));
     assert_eq!(TypeCode::array(TypeCode::LONG, 0).err(), Some(TypeCodeError::Length));
 }
 
-/// `sequence<...>` with what `element` writes in place of the element's type, without a bound.
+/// Writes an unbounded `sequence<...>`; `element` writes the element's type.
 fn write_sequence(e: &mut Encoder<'_>, element: &dyn Fn(&mut Encoder<'_>)) {
     e.write_u32(Kind::Sequence.number());
     e.write_encapsulation(|e| {
@@ -228,14 +335,14 @@ fn write_sequence(e: &mut Encoder<'_>, element: &dyn Fn(&mut Encoder<'_>)) {
     .unwrap();
 }
 
-/// An indirection to a kind; positions are those of the whole.
+/// Writes an indirection to the kind at position `to` of the whole encoding.
 fn write_indirection(e: &mut Encoder<'_>, to: usize) {
     e.write_u32(INDIRECTION);
     let offset = i32::try_from(to).unwrap() - i32::try_from(e.len()).unwrap();
     e.write_i32(offset);
 }
 
-/// A structure whose members have the types that are written.
+/// Writes a structure; each closure writes the type of a member.
 fn write_structure(e: &mut Encoder<'_>, id: &str, members: &[&dyn Fn(&mut Encoder<'_>)]) {
     e.write_u32(Kind::Struct.number());
     e.write_encapsulation(|e| {
@@ -264,14 +371,31 @@ fn read_and_written(e: &Encoder<'_>) -> Result<TypeCode, CdrError> {
 
 #[test]
 fn circles_of_types_without_names_are_refused() {
-    // A sequence of itself, and one of a sequence of it.
+    // A sequence of itself, and a sequence of a sequence of the first.
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_indirection(e, 0));
     assert_eq!(read_and_written(&e).err(), Some(CdrError::BadIndirection));
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_sequence(e, &|e| write_indirection(e, 0)));
     assert_eq!(read_and_written(&e).err(), Some(CdrError::BadIndirection));
-    // With a name on the way it is a type.
+    // A box of a sequence of itself is not IDL, but it can be written.
+    let mut e = Encoder::new();
+    let place = std::cell::Cell::new(0);
+    let write_box = |e: &mut Encoder<'_>| {
+        place.set(e.len());
+        e.write_u32(Kind::ValueBox.number());
+        let contents = |e: &mut Encoder<'_>| {
+            e.write_latin1_str("IDL:B:1.0")?;
+            e.write_latin1_str("")?;
+            e.align(4);
+            write_sequence(e, &|e| write_indirection(e, place.get()));
+            Ok(())
+        };
+        e.write_encapsulation(contents).unwrap();
+    };
+    write_structure(&mut e, "IDL:S:1.0", &[&write_box, &|e| write_indirection(e, place.get())]);
+    assert_eq!(read_and_written(&e).map(|read| read.member_count()), Ok(2));
+    // With a named type in the cycle it is a valid type.
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_structure(e, "IDL:S:1.0", &[&|e| write_indirection(e, 0)]));
     let node = read_and_written(&e).unwrap().content_type().unwrap();
@@ -286,7 +410,7 @@ fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_
             None => end(e),
         }
     }
-    // A chain of sequences, and another one at the end of which stands the first.
+    // A chain of sequences, and another one that ends with an indirection to the first.
     let twice = |depth: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -298,7 +422,23 @@ fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_
         write_structure(&mut e, "IDL:S:1.0", &[&first, &second]);
         read_and_written(&e).map(drop)
     };
-    assert_eq!((twice(67), twice(68)), (Ok(()), Err(CdrError::TooDeep)));
+    assert_eq!((twice(67), twice(68)), (Ok(()), Err(CdrError::NestingTooDeep)));
+    // An enumeration that is nested deeper the second time, and a box that contains it.
+    let deeper = |boxed: bool, depth: usize| {
+        let mut e = Encoder::new();
+        let place = std::cell::Cell::new(0);
+        let colour = TypeCode::enumeration("IDL:E:1.0", "E", ["e"]).unwrap();
+        let colour = if boxed { TypeCode::value_box("IDL:B:1.0", "B", colour).unwrap() } else { colour };
+        let first = |e: &mut Encoder<'_>| {
+            place.set(e.len());
+            colour.encode(e).unwrap();
+        };
+        let second = |e: &mut Encoder<'_>| chain(e, depth, &|e| write_indirection(e, place.get()));
+        write_structure(&mut e, "IDL:S:1.0", &[&first, &second]);
+        read_and_written(&e).map(drop)
+    };
+    assert_eq!((deeper(false, 126), deeper(false, 127)), (Ok(()), Err(CdrError::NestingTooDeep)));
+    assert_eq!((deeper(true, 125), deeper(true, 126)), (Ok(()), Err(CdrError::NestingTooDeep)));
     // Many indirections to a long chain.
     let many = |count: usize| {
         let mut e = Encoder::new();
@@ -313,10 +453,11 @@ fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_
         write_structure(&mut e, "IDL:S:1.0", &members);
         read_and_written(&e).map(drop)
     };
-    assert_eq!((many(40), many(41)), (Ok(()), Err(CdrError::OverLimit)));
+    assert_eq!((many(40), many(41)), (Ok(()), Err(CdrError::LimitExceeded)));
 }
 
-/// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values; JacORB and the specification have -1.
+/// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values. JacORB
+/// and the specification have -1.
 #[test]
 fn a_negative_default_index_is_none() {
     static COMPLETE: Description = union("IDL:U:1.0", "U", BOOLEAN, -1, &[arm(1, "yes", LONG), arm(0, "no", STRING)]);
@@ -339,15 +480,15 @@ fn nesting_is_bounded() {
         }
         encoded(&type_code, Endian::Big)
     };
-    let limit = usize::try_from(Limits::DEFAULT.nesting).unwrap();
+    let limit = usize::try_from(Limits::DEFAULT.max_nesting).unwrap();
     let decode = |octets: &[u8]| TypeCode::decode(&mut Decoder::new(octets, Endian::Big).at(1));
     assert!(decode(&nested(limit)).is_ok());
-    assert_eq!(decode(&nested(limit + 1)), Err(CdrError::TooDeep));
+    assert_eq!(decode(&nested(limit + 1)), Err(CdrError::NestingTooDeep));
 }
 
 #[test]
 fn types_that_share_their_parts_are_compared_and_written_without_visiting_them_twice() {
-    // Each type has the one before twice: 2^100 parts.
+    // Each type contains the one before twice: 2^100 parts.
     let build = || {
         let mut type_code = TypeCode::structure("IDL:S0:1.0", "S0", [("x", TypeCode::LONG)]).unwrap();
         for depth in 1..100 {

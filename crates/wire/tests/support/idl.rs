@@ -96,7 +96,7 @@ fn wide(d: &mut Decoder<'_>) -> Value {
     json!({"octets": len, "utf16_hex": hex(raw.read_raw(len).unwrap()), "text": text})
 }
 
-/// A TypeCode, as far as the vectors have them.
+/// A TypeCode of a kind that the vectors contain.
 #[derive(Clone)]
 enum Type {
     Plain(&'static str, &'static str),

@@ -70,7 +70,7 @@ fn component(profile: u32, component: &TaggedComponent) -> Value {
             TaggedComponent::alternate_address(host, port)
         }
         component_tag::TAO_ENDPOINTS => {
-            let endpoints = TaoEndpoint::parse_all(profile, data).unwrap();
+            let endpoints = TaoEndpoint::parse_all(profile, data, &Limits::DEFAULT).unwrap();
             out["endpoints"] = endpoints.iter().map(endpoint).collect();
             TaggedComponent::tao_endpoints(&endpoints)
         }
@@ -93,7 +93,7 @@ fn endpoint(endpoint: &TaoEndpoint) -> Value {
     }
 }
 
-/// The RT policies.
+/// Describes a Real-time CORBA policy.
 fn policy((number, value): (u32, &[u8])) -> Value {
     let mut out = json!({"type": number, "value_octets": value.len()});
     match number {
@@ -129,7 +129,7 @@ fn protocol(protocol: &ProtocolValue) -> Value {
             let properties = json!({"send_buffer_size": send_buffer, "recv_buffer_size": receive_buffer});
             json!({"protocol_type": tag, "unix_domain": properties})
         }
-        // None of TAO's.
+        // TAO writes no such protocol.
         ProtocolValue::SharedMemory => panic!("a reference of TAO with our shared memory"),
     }
 }

@@ -1,22 +1,21 @@
-//! What the demo runs on, and which real-time guarantees hold there.
+//! The machine of the demo, and its real-time guarantees.
 
 use std::fs;
 
-use corelane_sys::guarantees::{self, Guarantee, Holds};
+use corelane_sys::guarantees::{self, GuaranteeReport, Holds};
 
-/// The machine.
 pub(super) struct Machine {
     pub(super) kernel: String,
     pub(super) cores: usize,
-    pub(super) guarantees: Vec<Guarantee>,
+    pub(super) guarantees: Vec<GuaranteeReport>,
     at_start: Option<Ticks>,
 }
 
-/// Time of all cores together since boot, in the kernel's ticks.
+/// Times of all cores together since boot, in the kernel's ticks.
 #[derive(Clone, Copy)]
 struct Ticks {
     idle: u64,
-    /// What the host of a virtual machine gave to others.
+    /// Time that the host of a virtual machine gave to others.
     stolen: u64,
     all: u64,
 }
@@ -32,23 +31,23 @@ impl Machine {
         }
     }
 
-    /// From here on idle time is counted.
+    /// Begins the count of idle time.
     pub(super) fn begin(&mut self) {
         self.at_start = ticks();
     }
 
-    /// Which guarantees hold, and which do not.
-    pub(super) fn split(&self) -> (Vec<&Guarantee>, Vec<&Guarantee>) {
+    /// Returns the guarantees that hold, and those that do not.
+    pub(super) fn split(&self) -> (Vec<&GuaranteeReport>, Vec<&GuaranteeReport>) {
         self.guarantees.iter().partition(|guarantee| guarantee.holds == Holds::Yes)
     }
 
-    /// Whether threads may have fixed priorities.
+    /// Returns true if threads may have fixed priorities.
     pub(super) fn is_real_time(&self) -> bool {
         self.guarantees.iter().any(|guarantee| guarantee.name == "scheduling-class" && guarantee.holds == Holds::Yes)
     }
 
-    /// The parts of all cores' time, in percent, that were idle and that the host of a virtual machine gave to others, since
-    /// [`begin`](Self::begin); everything on the machine counts.
+    /// Returns the percentages of all cores' idle time, and of time that a host gave to other
+    /// machines, since [`begin`](Self::begin). All activity of the machine counts.
     pub(super) fn idle_and_stolen(&self) -> Option<(f64, f64)> {
         let (before, after) = (self.at_start?, ticks()?);
         let all = after.all.saturating_sub(before.all);
@@ -61,7 +60,8 @@ fn ticks() -> Option<Ticks> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let numbers: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
-    // user, nice, system, idle, waiting for a disk, interrupts (2), stolen; what guests used is in the first two already.
+    // user, nice, system, idle, waiting for a disk, interrupts (2), stolen. Guests' time is already
+    // in the first two.
     let idle = numbers.get(3)? + numbers.get(4)?;
     Some(Ticks { idle, stolen: *numbers.get(7)?, all: numbers.iter().take(8).sum() })
 }

@@ -1,6 +1,7 @@
-//! The stage: starts the server and the clients, shows how they fare while they run, and sums up.
+//! The stage: starts the server and the clients, shows their progress, and prints a summary.
 //!
-//! It is a CORBA server itself: the clients report to its recorder. Every process it starts ends with it.
+//! It is a CORBA server itself: the clients report to its recorder. Every process that it starts
+//! ends with it.
 
 mod machine;
 mod omniorb;
@@ -15,7 +16,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::{ObjectRef, Orb, Reference, SystemException, SystemExceptionKind};
+use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
 use corelane_sys::clock::now;
 use corelane_sys::mpsc::Mailbox;
 
@@ -27,19 +28,19 @@ use process::Process;
 use record::Record;
 use table::Table;
 
-/// How long a process may take to start, or to end, on a busy machine.
+/// Maximum time for a process to start, or to end, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is to be shown.
+/// Settings of a demo.
 #[derive(Debug)]
 pub(crate) struct Show {
-    /// How long the clients call.
+    /// Time in seconds for which the clients call.
     pub(crate) seconds: u32,
-    /// Where the report goes.
+    /// Folder of the report.
     pub(crate) folder: PathBuf,
 }
 
-/// What the recorder hears.
+/// Messages to the recorder.
 enum Heard {
     Serving { flight: ObjectRef, maps: ObjectRef, scheduling: String },
     Report(Report),
@@ -73,7 +74,7 @@ impl Recorder for Ear {
     }
 }
 
-/// Runs the show; whether every call of every client succeeded.
+/// Runs the demo. Returns true if every call of every client succeeded.
 pub(crate) fn run(show: &Show) -> Result<bool> {
     fs::create_dir_all(&show.folder)?;
     let folder = show.folder.canonicalize()?;
@@ -84,7 +85,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
 
     let heard = Arc::new(Mailbox::new(1024)?);
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
-    let recorder = orb.root_poa().activate(&Ear(Arc::clone(&heard)).servant())?.to_string();
+    let recorder = orb.root_poa().activate(&Recorder::servant(Ear(Arc::clone(&heard))))?.to_string();
     orb.root_poa().manager().activate()?;
 
     let myself = std::env::current_exe()?;
@@ -115,7 +116,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
     for process in processes.iter_mut().chain([&mut server]) {
         trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
     }
-    // What was reported last.
+    // Reports that arrived last.
     while let Some(heard) = heard.receive() {
         note(heard, &mut records);
     }
@@ -123,7 +124,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
     sum_up(show, &folder, &machine, &records, &trouble, ground_link.err())
 }
 
-/// Waits for the server: its two objects, and its scheduling class.
+/// Waits for the server. Returns its two objects and its scheduling class.
 fn served(heard: &Mailbox<Heard>, server: &mut Process) -> Result<(String, String, String)> {
     let end = now() + PATIENCE;
     while !end.is_past() && server.ended()?.is_none() {
@@ -137,7 +138,7 @@ fn served(heard: &Mailbox<Heard>, server: &mut Process) -> Result<(String, Strin
     Err("the server ended before it was ready".into())
 }
 
-/// Shows what is heard until every client has ended, or has had its time.
+/// Shows the reports until every client has ended or its time is over.
 fn watch(seconds: u32, heard: &Mailbox<Heard>, processes: &mut [Process], records: &mut [Record]) -> Result<()> {
     let length = Duration::from_secs(seconds.into());
     let (mut table, started) = (Table::new(length), now());
@@ -169,7 +170,7 @@ fn note(heard: Heard, records: &mut [Record]) {
     }
 }
 
-/// A sentence for each client that made no call.
+/// Returns a sentence for each client that made no call.
 fn silent(records: &[Record]) -> impl Iterator<Item = String> {
     records.iter().filter(|record| record.calls() == 0).map(|record| format!("{} made no call", record.name))
 }
@@ -195,7 +196,7 @@ fn print_clients(records: &[Record]) {
     println!();
 }
 
-/// How the demo runs, given what the machine permits.
+/// Describes the run, given the machine's permissions.
 fn standing(machine: &Machine) -> &'static str {
     if machine.is_real_time() {
         "          Fixed priorities are permitted and used (SCHED_FIFO). `corelane doctor` says what to do about what is lacking."

@@ -1,4 +1,4 @@
-//! The client of another ORB: omniORB's, in C++, made from the same IDL on the spot.
+//! A client of another ORB: omniORB, in C++, built from the same IDL during the demo.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -9,13 +9,14 @@ use super::process::Process;
 use super::record::Record;
 use crate::Result;
 
-/// What it is called in reports.
+/// Name of the client in reports.
 pub(super) const NAME: &str = "omniorb";
 
 const IDL: &str = include_str!("../../avionics.idl");
 const SOURCE: &str = include_str!("../../omniorb/ground_link.cc");
 
-/// Makes the client in `folder` unless it is there already. `Err` says why there is none.
+/// Builds the client in `folder` unless it exists already. The error is the reason why there is
+/// none.
 pub(super) fn build(folder: &Path) -> Result<PathBuf, String> {
     let program = folder.join("ground_link");
     let shown = |error| format!("{}: {error}", folder.display());
@@ -41,12 +42,12 @@ pub(super) fn build(folder: &Path) -> Result<PathBuf, String> {
     let options = ["-std=c++17", "-O1", "-w", "-pthread", "-o", "ground_link.new"];
     let libraries = ["-lomniORB4", "-lomnithread"];
     run(folder, "g++", &[&options[..], &sources, &libraries].concat())?;
-    // Under its name only when it is whole.
+    // Rename the program only when it is complete.
     fs::rename(folder.join("ground_link.new"), &program).map_err(shown)?;
     Ok(program)
 }
 
-/// Runs a tool in `folder`; what it prints goes to a file there.
+/// Runs a tool in `folder`, with its output in a file there.
 fn run(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), String> {
     let log = folder.join(format!("{tool}.log"));
     let shown = |error| format!("{}: {error}", log.display());
@@ -62,14 +63,13 @@ fn run(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Starts it.
 pub(super) fn start(program: &Path, computer: &str, recorder: &str, seconds: u32, folder: &Path) -> Result<Process> {
     let mut command = Command::new(program);
     command.args([computer, recorder, &seconds.to_string()]);
     Process::start(NAME, &mut command, folder)
 }
 
-/// Its empty record.
+/// Returns the client's empty record.
 pub(super) fn record() -> Record {
     Record::new(NAME, "assess, from C++", 10, None)
 }

@@ -1,4 +1,4 @@
-//! The report: one HTML page that needs nothing else, with a histogram and its numbers for each client.
+//! The report: one self-contained HTML page, with a histogram and its numbers for each client.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -23,7 +23,6 @@ svg { display: block; max-width: 100%; font: 12px system-ui, sans-serif; fill: v
 .bar { fill: var(--bar) } .late { fill: var(--late) } .rule { stroke: var(--late); stroke-dasharray: 4 3 } .note { fill: var(--soft) }
 ";
 
-/// The page.
 pub(super) fn page(seconds: u32, machine: &Machine, records: &[Record], left_out: Option<&str>) -> String {
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n");
     page += "<meta name=\"viewport\" content=\"width=device-width\">\n<title>Corelane: avionics demo</title>\n";
@@ -85,12 +84,12 @@ fn section(record: &Record) -> String {
     text + "</p>\n" + &histogram(record)
 }
 
-/// Height of a bucket, and where the bars begin and end.
+/// Height of a bucket; `LEFT` and `WIDTH` are the beginning and the maximum length of the bars.
 const ROW: usize = 20;
 const LEFT: usize = 150;
 const WIDTH: usize = 440;
 
-/// A bar for each bucket from the first to the last that is not empty, with its count and its part of all calls beside it.
+/// Draws a bar for each bucket from the first to the last non-empty one, with its count and share.
 fn histogram(record: &Record) -> String {
     let buckets = record.buckets();
     let filled = |bucket: &usize| buckets[*bucket] > 0;
@@ -141,14 +140,14 @@ fn guarantees(machine: &Machine) -> String {
             Holds::No => "lacking",
             Holds::Unknown => "unknown",
         };
-        let advice = if guarantee.holds == Holds::Yes { "" } else { guarantee.advice };
-        let (found, advice) = (escape(&guarantee.found), escape(advice));
+        let remedy = if guarantee.holds == Holds::Yes { "" } else { guarantee.remedy };
+        let (found, wanted, remedy) = (escape(&guarantee.found), escape(guarantee.wanted), escape(remedy));
         rows += &format!("<tr><td>{}<td class=\"text\">{holds}<td class=\"text\">{found}", guarantee.name);
-        rows += &format!("<td class=\"text soft\">{advice}\n");
+        rows += &format!("<td class=\"text soft\">{wanted}<td class=\"text soft\">{remedy}\n");
     }
     format!(
         "<h2>Real-time guarantees of this machine</h2>\n<div class=\"wide\"><table>\n<tr><th>guarantee<th class=\"text\">here\
-         <th class=\"text\">found<th class=\"text\">what it is, and what to change\n{rows}</table></div>\n"
+         <th class=\"text\">found<th class=\"text\">wanted<th class=\"text\">remedy\n{rows}</table></div>\n"
     )
 }
 

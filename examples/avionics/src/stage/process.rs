@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// A program that was started, its output in a file of its name.
+/// A started program, with its output in a file of its name.
 pub(super) struct Process {
     pub(super) name: String,
     child: Child,
-    /// Closing it tells the server to end.
+    /// Standard input; closing it tells the server to end.
     input: Option<ChildStdin>,
     log: PathBuf,
 }
@@ -31,12 +31,12 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end; what it printed is the error if that is no success.
+    /// Waits for the end of the process. On failure, the error contains its output.
     pub(super) fn finish(&mut self, patience: Duration) -> Result<()> {
         drop(self.input.take());
         let deadline = Instant::now() + patience;
@@ -57,7 +57,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The child has not been waited for, so the id is still its own; if it has ended, nothing happens.
+        // The child has not been waited for, so its id is still valid; if it has ended, nothing
+        // happens.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

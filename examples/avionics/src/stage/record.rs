@@ -1,10 +1,10 @@
-//! What is known of each client: calls, latencies, misses, failures.
+//! Statistics of each client: calls, latencies, misses, failures.
 
 use std::time::Duration;
 
 use crate::avionics::Report;
 
-/// Upper bounds of the histogram's buckets; one more holds what is above them all.
+/// Upper bounds of the histogram's buckets; one more bucket holds everything above.
 pub(super) const BOUNDS: [Duration; 14] = [
     Duration::from_micros(20),
     Duration::from_micros(50),
@@ -22,21 +22,21 @@ pub(super) const BOUNDS: [Duration; 14] = [
     Duration::from_millis(500),
 ];
 
-/// A client, as it fared so far.
+/// Statistics of one client so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) name: String,
     pub(super) task: String,
-    /// Calls a second that it is to make.
+    /// Calls per second that the client should make.
     pub(super) due: u32,
     pub(super) deadline: Option<Duration>,
-    /// As the kernel granted it; empty until the first report.
+    /// Scheduling class that the kernel granted; empty until the first report.
     pub(super) scheduling: String,
-    /// Calls a second in the time of the latest report.
+    /// Calls per second during the latest report.
     pub(super) rate: f64,
-    /// Seconds that all reports are about.
+    /// Total seconds of all reports.
     seconds: f64,
-    /// Of every call, ascending.
+    /// Latency of every call, ascending.
     latencies: Vec<Duration>,
     pub(super) misses: u32,
     pub(super) failures: u32,
@@ -49,7 +49,7 @@ impl Record {
     }
 
     pub(super) fn add(&mut self, report: Report) {
-        // The last report may be about a moment only.
+        // The last report may cover only a moment.
         if report.period > 0.5 {
             self.rate = report.latencies.len() as f64 / report.period;
         }
@@ -68,18 +68,19 @@ impl Record {
         self.latencies.len()
     }
 
-    /// Calls a second over the whole time.
+    /// Returns the calls per second over the whole time.
     pub(super) fn mean_rate(&self) -> f64 {
         if self.seconds > 0.0 { self.calls() as f64 / self.seconds } else { 0.0 }
     }
 
-    /// The latency that `part` of the calls do not exceed (1: the greatest); `None` without calls.
+    /// Returns the latency that `part` of the calls do not exceed (1: the maximum), or `None`
+    /// without calls.
     pub(super) fn percentile(&self, part: f64) -> Option<Duration> {
         let rank = (part * self.calls() as f64).ceil() as usize;
         self.latencies.get(rank.max(1) - 1).copied()
     }
 
-    /// Calls in each bucket of [`BOUNDS`] and above.
+    /// Counts the calls in each bucket of [`BOUNDS`] and above.
     pub(super) fn buckets(&self) -> [usize; BOUNDS.len() + 1] {
         let mut buckets = [0; BOUNDS.len() + 1];
         for latency in &self.latencies {
@@ -89,7 +90,7 @@ impl Record {
     }
 }
 
-/// A latency in few letters: `87 us`, `1.25 ms`.
+/// Formats a latency in few characters: `87 us`, `1.25 ms`.
 pub(super) fn short(time: Duration) -> String {
     let microseconds = time.as_secs_f64() * 1e6;
     match microseconds {
@@ -100,7 +101,7 @@ pub(super) fn short(time: Duration) -> String {
     }
 }
 
-/// A bound or deadline: `20 us`, `5 ms`.
+/// Formats a bound or deadline: `20 us`, `5 ms`.
 pub(super) fn whole(time: Duration) -> String {
     match time.as_micros() {
         microseconds @ ..1_000 => format!("{microseconds} us"),
@@ -108,7 +109,7 @@ pub(super) fn whole(time: Duration) -> String {
     }
 }
 
-/// A latency that may not be there.
+/// Formats a latency that may be missing.
 pub(super) fn short_or_dash(time: Option<Duration>) -> String {
     time.map_or("-".into(), short)
 }

@@ -1,33 +1,33 @@
-//! The table in the terminal: redrawn in place on a terminal, printed now and then elsewhere.
+//! The table in the terminal: redrawn in place on a terminal, printed at intervals elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::record::{Record, short_or_dash, whole};
 
-/// How often the table is redrawn on a terminal.
+/// Interval of redrawing on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// How often it is printed elsewhere, and once in the middle of a shorter run.
+/// Interval of printing elsewhere; a shorter run prints once in its middle.
 const REPRINT: Duration = Duration::from_secs(5);
 
-/// Where the table is, and when it is shown next.
+/// Position of the table, and the time of its next display.
 pub(super) struct Table {
     in_place: bool,
     interval: Duration,
-    /// Lines to go up.
+    /// Number of lines to move up.
     drawn: usize,
     next: Instant,
 }
 
 impl Table {
-    /// For a run of this length.
+    /// Creates a table for a run of this length.
     pub(super) fn new(length: Duration) -> Self {
         let in_place = io::stdout().is_terminal();
         let interval = if in_place { REDRAW } else { REPRINT.min(length / 2) };
         Table { in_place, interval, drawn: 0, next: Instant::now() + interval }
     }
 
-    /// Shows the table if it is time to.
+    /// Shows the table if its time has come.
     pub(super) fn show(&mut self, headline: &str, records: &[Record]) -> io::Result<()> {
         if Instant::now() < self.next {
             return Ok(());
@@ -36,7 +36,7 @@ impl Table {
         let text = format!("{headline}\n{}\n", lines(records, |record| record.rate));
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
-            // Up over the old table, and clear from there.
+            // Move up over the old table, and clear from there.
             write!(out, "\x1b[{}A\x1b[J", self.drawn)?;
         }
         self.drawn = text.lines().count();
@@ -44,7 +44,7 @@ impl Table {
         out.flush()
     }
 
-    /// Takes the live table away, so that the summary stands in its place.
+    /// Removes the live table, so that the summary takes its place.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// The table, a line for each client, narrow enough for any terminal.
+/// Formats the table with a line for each client, narrow enough for any terminal.
 pub(super) fn lines(records: &[Record], rate: impl Fn(&Record) -> f64) -> String {
     let mut text = row(["client", "class", "Hz/due", "calls", "p50", "p99", "max", "deadline", "missed", "failed"]);
     for record in records {

@@ -17,13 +17,17 @@ import org.omg.PortableServer.POA;
 import org.omg.PortableServer.POAHelper;
 
 /**
- * JacORB's side of `corelane bench`, with crates/bench/idl/cubit.idl: Bench --serve, or Bench REFERENCE.
+ * JacORB's side of `corelane bench`, with crates/bench/idl/cubit.idl: Bench --serve, or Bench
+ * REFERENCE.
  *
- * It speaks the lines that interop/peers/omniorb/bench.cc describes. Before the first run of an operation it makes calls for a while, so that the
- * virtual machines of both sides have compiled what is called.
+ * It uses the line protocol of interop/peers/omniorb/bench.cc. Before the first run of an operation
+ * it makes calls for a while, so that the virtual machines of both sides have compiled the code.
  */
 public final class Bench {
-    /** How long the first run of an operation warms up, in nanoseconds, and in calls at most. */
+    /**
+     * Warm-up of the first run of an operation: the time in nanoseconds, and the maximum number of
+     * calls.
+     */
     private static final long WARM = 1_500_000_000L;
     private static final int WARM_CALLS = 30_000;
 
@@ -63,7 +67,10 @@ public final class Bench {
         return a.o == b.o && a.l == b.l && a.s == b.s;
     }
 
-    /** Of sequences one answer is compared in full here, before anything is timed; those that are timed by length and last element. */
+    /**
+     * Compares one reply with a sequence in full before the measurement; timed replies by length
+     * and last element.
+     */
     private static Call of(Target t, String op) {
         switch (op) {
             case "nothing": return t::echo_nothing;

@@ -1,15 +1,16 @@
-//! Values of every type in `any`, and in `any` in `any`; TypeCodes; what the server's own code puts in and takes out.
+//! Values of every type in `any`, and in `any` in `any`; TypeCodes; values that the server itself
+//! inserts and extracts.
 
 use std::fmt::Debug;
 
-use corelane::{Any, Context, LongDouble, Reference, TypeCode, Typed};
+use corelane::{Any, Context, LongDouble, TypeCode, Typed};
 
 use super::{Client, differs};
 use crate::interop::*;
 use crate::suite::values::{Random, Sample};
 
 impl Client {
-    /// Values in `any`, and the same in a sequence of `any` in `any`.
+    /// Checks values in `any`, and a sequence of them in `any` in `any`.
     fn in_any<T: Typed + PartialEq + Debug>(
         &self,
         name: &str,
@@ -68,7 +69,7 @@ impl Client {
         self.properties();
     }
 
-    /// Of the properties of a context the clause asks for some.
+    /// Checks that only the properties named in the `context` clause are sent.
     fn properties(&self) {
         self.report.check("properties", || {
             let all = [("user", "ann"), ("site.name", "north"), ("site.zone", ""), ("sitemap", "no"), ("other", "no")];
@@ -216,7 +217,7 @@ impl Client {
     }
 }
 
-/// Types of every kind, recursive ones among them.
+/// Types of every kind, including recursive ones.
 static ALL_TYPES: [&corelane::mapping::Description; 12] = [
     &COLOUR_TYPE,
     &SHORT_NAME_TYPE,

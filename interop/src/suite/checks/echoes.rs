@@ -10,7 +10,7 @@ use crate::suite::values::{Random, Sample};
 
 type Echoed<T> = Result<(T, T, T), SystemException>;
 
-/// What an operation with strings in a sequence takes.
+/// Converts strings to the parameter type of a sequence of strings.
 fn words(owned: &[String]) -> Vec<&str> {
     owned.iter().map(String::as_str).collect()
 }
@@ -48,7 +48,8 @@ impl Client {
     }
 }
 
-/// A group of echo operations: `by value` passes copies, `by reference` passes references, `of words` slices of strings.
+/// Defines a group of echo operations: `by value` passes copies, `by reference` passes references,
+/// `of words` slices of strings.
 macro_rules! group {
     ($group:ident, by $how:ident: $($operation:ident($value:expr);)*) => { group!($group: $how($($operation, $value;)*)); };
     ($group:ident: value($($operation:ident, $value:expr;)*)) => {
@@ -192,7 +193,7 @@ impl Client {
         self.wide_values();
     }
 
-    /// Octets and structures of many sizes, some of them larger than any buffer on the way.
+    /// Echoes octets and structures of many sizes, some larger than any buffer on the way.
     pub(super) fn big_messages(&self, size: usize) {
         self.report.check(&format!("big octets {size}"), || {
             let octets = |count: usize, factor: usize| -> Octets {

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corelane::{Completion, Octets, Reference, SystemException, SystemExceptionKind};
+use corelane::{Completion, Octets, SystemException, SystemExceptionKind};
 
 use super::{Client, Verdict, differs, plain, same};
 use crate::interop::*;
 use crate::suite::servants::{constants, details};
 
-/// The names that every server knows.
+/// The names that every server must know.
 const SYSTEM_EXCEPTIONS: [&str; 16] = [
     "UNKNOWN",
     "BAD_PARAM",
@@ -34,14 +34,14 @@ fn nothing() -> Verdict {
     Ok(String::new())
 }
 
-/// A reference that may not be nil.
+/// Returns the reference, or an exception if it is nil.
 fn some<R>(reference: Option<R>) -> Result<R, SystemException> {
     reference.ok_or_else(|| {
         SystemException::new(SystemExceptionKind::InvObjref, 0, Completion::Yes).because("the reference is nil")
     })
 }
 
-/// What an operation raised, whichever it was.
+/// The exception that an operation raised.
 #[derive(Debug)]
 enum Raised {
     Plain,
@@ -269,7 +269,7 @@ impl Client {
             + &differs("point", &point, &bench.bench_point(&point)?))
     }
 
-    /// What one of several callers does.
+    /// The calls of one of several concurrent callers.
     fn one_caller(&self, theirs: &BouncerRef, number: i32) -> Verdict {
         let s = &self.suite;
         for i in 0..5 {
@@ -311,7 +311,7 @@ impl Client {
             let most = AtomicU32::new(0);
             thread::scope(|scope| {
                 for _ in 0..meet {
-                    // A call that fails shows as a number that is too small.
+                    // A failed call makes the number too small.
                     scope.spawn(|| self.suite.meet(meet, 5000).map(|seen| most.fetch_max(seen, Ordering::SeqCst)));
                 }
             });

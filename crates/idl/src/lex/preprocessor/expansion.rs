@@ -1,4 +1,4 @@
-//! Macros at work: their definition, their use, `defined`.
+//! Macro definition, macro expansion and `defined`.
 
 use super::super::macros::{LONGEST, Macro};
 use super::super::scanner::{Findings, Scanner};
@@ -10,9 +10,8 @@ use crate::symbol::Symbol;
 use std::sync::Arc;
 
 impl Preprocessor<'_> {
-    /// Parameters of a macro, at most.
     const PARAMETERS: usize = 256;
-    /// So many octets of text that macros make count as one token more.
+    /// Bytes of text made by `#` and `##` that count as one token.
     const OCTETS_OF_A_TOKEN: usize = 16;
 
     pub(super) fn define_macro(&mut self, name: Symbol, span: Span, rest: &[Token]) {
@@ -85,7 +84,7 @@ impl Preprocessor<'_> {
         Some(Macro::function(parameters, variadic, &rest[at.min(rest.len())..]))
     }
 
-    /// Replaces a token if it is the name of a macro in use. `false`: the token stands for itself.
+    /// Expands a token if it names a macro. Returns false if the token stands for itself.
     pub(super) fn expand(&mut self, token: &Token) -> bool {
         if token.kind != TokenKind::Identifier || token.painted {
             return false;
@@ -94,7 +93,7 @@ impl Preprocessor<'_> {
             return self.expand_position(token);
         };
         if self.active.contains(&token.text) {
-            // Painted for good: also behind the macro that produced it.
+            // The token stays painted, also after the expansion that produced it ends.
             let tokens: Arc<[Token]> = [Token { painted: true, ..*token }].into();
             self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
             return true;
@@ -113,7 +112,8 @@ impl Preprocessor<'_> {
             self.pragma_operator(token, &arguments);
             return true;
         }
-        // What is only looked at counts too: bodies whose arguments are empty, arguments of arguments.
+        // Tokens that are only examined count too: bodies with empty arguments, and nested
+        // arguments.
         let looked_at = arguments.iter().map(Vec::len).fold(definition.body.len(), usize::saturating_add);
         if !self.spend(looked_at, token.span) {
             return true;
@@ -139,7 +139,7 @@ impl Preprocessor<'_> {
         true
     }
 
-    /// `_Pragma("prefix \"omg.org\"")`: a directive that a macro can make.
+    /// Handles `_Pragma("prefix \"omg.org\"")`, a directive that a macro can make.
     fn pragma_operator(&mut self, operator: &Token, arguments: &[Vec<Token>]) {
         let [Some([text])] = [arguments.first().map(Vec::as_slice)] else {
             return self.report(Diagnostic::error(operator.span, "`_Pragma` needs one string"));
@@ -165,7 +165,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Counts tokens that macros make or look at. `false`: the limit is reached, and it has been said.
+    /// Counts tokens that macros make or examine. Returns false if the limit is exceeded, which was
+    /// reported.
     fn spend(&mut self, tokens: usize, span: Span) -> bool {
         let limit = self.environment.limits.expanded_tokens;
         let reached = self.expanded > limit;
@@ -185,7 +186,7 @@ impl Preprocessor<'_> {
         Some(expansion)
     }
 
-    /// `__FILE__` and `__LINE__`.
+    /// Expands `__FILE__` and `__LINE__`.
     fn expand_position(&mut self, token: &Token) -> bool {
         if token.text != self.names.file && token.text != self.names.line {
             return false;
@@ -203,7 +204,7 @@ impl Preprocessor<'_> {
         true
     }
 
-    /// Whether `(` follows the name of a macro with parameters; reads nothing.
+    /// Returns true if `(` follows the name of a macro with parameters. Consumes nothing.
     fn next_is_parenthesis(&mut self) -> bool {
         for expansion in self.expansions.iter().rev() {
             if let Some(token) = expansion.tokens.get(expansion.next) {
@@ -219,7 +220,7 @@ impl Preprocessor<'_> {
         scanner.next(self.environment.symbols, &mut found).is(Punctuation::OpenParenthesis)
     }
 
-    /// The arguments of a macro use, from its `(`. `None`: there is something wrong with them, said already.
+    /// Reads the arguments of a macro use, from its `(`. Returns `None` after a reported error.
     fn arguments(&mut self, name: &Token, wanted: usize, variadic: bool) -> Option<Vec<Vec<Token>>> {
         let mut arguments = vec![Vec::new()];
         let mut depth = 0_usize;
@@ -267,7 +268,7 @@ impl Preprocessor<'_> {
         Some(arguments)
     }
 
-    /// All macros in a list replaced, nothing behind the list read.
+    /// Expands all macros in a list, without reading past its end.
     pub(super) fn expand_list(&mut self, tokens: Vec<Token>) -> Vec<Token> {
         if !tokens.iter().any(|token| token.kind == TokenKind::Identifier) {
             return tokens;
@@ -275,14 +276,15 @@ impl Preprocessor<'_> {
         self.expand_all(tokens, false).unwrap_or_default()
     }
 
-    /// The same; in a condition `defined` is replaced too, also where it comes out of a macro. `None`: it is wrong there.
+    /// Expands all macros in a list. In a condition, also replaces `defined`, even if a macro made
+    /// it; returns `None` if its operand is wrong.
     pub(super) fn expand_all(&mut self, tokens: Vec<Token>, condition: bool) -> Option<Vec<Token>> {
         if self.nesting >= self.environment.limits.argument_nesting {
             let span = tokens.first().map_or(Span::default(), |token| token.span);
             if self.expanded <= self.environment.limits.expanded_tokens {
                 self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
             }
-            // Every level would copy what is left: end here.
+            // Every level would copy the remaining tokens, so expansion ends here.
             self.expanded = usize::MAX;
             return Some(Vec::new());
         }
@@ -313,7 +315,8 @@ impl Preprocessor<'_> {
         result
     }
 
-    /// The value of `defined NAME` or `defined (NAME)`, behind its first word. `None`: it has been said what is wrong.
+    /// Evaluates `defined NAME` or `defined (NAME)`, after its first word. Returns `None` after a
+    /// reported error.
     fn defined(&mut self, word: Token) -> Option<Token> {
         let (mut name, _) = self.next_token();
         let parenthesised = name.is(Punctuation::OpenParenthesis);

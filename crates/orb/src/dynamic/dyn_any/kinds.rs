@@ -1,17 +1,18 @@
-//! What a [`DynAny`] of each kind of type has of its own.
+//! Operations of [`DynAny`] for each kind of type.
 
 use std::collections::HashMap;
 
 use corelane_wire::Decimal;
 
-use super::parts::{Content, state_of};
+use super::parts::{PartContent, state_of};
 use super::{Component, DynAny, DynAnyError};
 use crate::any::{Kind, TypeCode, Value};
 
 impl DynAny {
-    // ---- enumerations and fixed ----------------------------------------------------------------------
+    // ---- enumerations and fixed
+    // ----------------------------------------------------------------------
 
-    /// The name of the enumerator (`DynEnum::get_as_string`).
+    /// Returns the name of the enumerator (`DynEnum::get_as_string`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
@@ -21,69 +22,71 @@ impl DynAny {
         name.map(str::to_owned).ok_or(DynAnyError::InvalidValue)
     }
 
-    /// The number of the enumerator (`DynEnum::get_as_ulong`).
+    /// Returns the number of the enumerator (`DynEnum::get_as_ulong`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
     pub fn enumerator_number(&self) -> Result<u32, DynAnyError> {
         match self.part().content {
-            Content::Leaf(Value::Enum(number)) => Ok(number),
+            PartContent::Leaf(Value::Enum(number)) => Ok(number),
             _ => Err(DynAnyError::TypeMismatch),
         }
     }
 
-    /// Chooses an enumerator by its name.
+    /// Sets the enumerator by its name.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for a name that there is not.
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown name.
     pub fn set_enumerator(&mut self, name: &str) -> Result<(), DynAnyError> {
-        self.check(&[Kind::Enum])?;
+        self.check_kind(&[Kind::Enum])?;
         let resolved = self.type_code().resolved();
         let found = (0..resolved.member_count()).find(|index| resolved.member_name(*index) == Some(name));
         self.set_enumerator_number(found.and_then(|found| u32::try_from(found).ok()).unwrap_or(u32::MAX))
     }
 
-    /// Chooses an enumerator by its number.
+    /// Sets the enumerator by its number.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for a number that there is not.
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown number.
     pub fn set_enumerator_number(&mut self, number: u32) -> Result<(), DynAnyError> {
-        self.check(&[Kind::Enum])?;
+        self.check_kind(&[Kind::Enum])?;
         if number as usize >= self.type_code().resolved().member_count() {
             return Err(DynAnyError::InvalidValue);
         }
-        self.part_mut()?.content = Content::Leaf(Value::Enum(number));
+        self.part_mut()?.content = PartContent::Leaf(Value::Enum(number));
         Ok(())
     }
 
-    /// The digits of a fixed, times ten to the power of its scale (`DynFixed`).
+    /// Returns the digits of a fixed: its number times ten to the power of its scale (`DynFixed`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
     pub fn fixed(&self) -> Result<i128, DynAnyError> {
         match self.part().content {
-            Content::Leaf(Value::Fixed(unscaled)) => Ok(unscaled),
+            PartContent::Leaf(Value::Fixed(unscaled)) => Ok(unscaled),
             _ => Err(DynAnyError::TypeMismatch),
         }
     }
 
-    /// Changes a fixed.
+    /// Sets the digits of a fixed.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits than the type has.
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits than the type
+    /// has.
     pub fn set_fixed(&mut self, unscaled: i128) -> Result<(), DynAnyError> {
         let digits = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.0;
         if unscaled.unsigned_abs() >= 10u128.pow(digits.into()) {
             return Err(DynAnyError::InvalidValue);
         }
-        self.part_mut()?.content = Content::Leaf(Value::Fixed(unscaled));
+        self.part_mut()?.content = PartContent::Leaf(Value::Fixed(unscaled));
         Ok(())
     }
 
-    /// The number that a fixed is (`DynFixed::get_value`, of which this is the text).
+    /// Returns the number of a fixed (`DynFixed::get_value`, which returns its text).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more than 31 digits, which no type of IDL has.
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more than 31 digits, which
+    /// no type of IDL has.
     pub fn decimal(&self) -> Result<Decimal, DynAnyError> {
         let scale = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let whole = || self.fixed().ok()?.checked_mul(10i128.checked_pow(scale.unsigned_abs().into())?);
@@ -94,11 +97,12 @@ impl DynAny {
         number.map_err(|_| DynAnyError::InvalidValue)
     }
 
-    /// Changes a fixed (`DynFixed::set_value`): false if there were digits behind the point for which the type has no place, and which
-    /// were dropped.
+    /// Sets the number of a fixed (`DynFixed::set_value`). Returns false if digits after the point
+    /// were dropped that the type cannot hold.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits in front of the point than the type has.
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits before the
+    /// point than the type has.
     pub fn set_decimal(&mut self, value: Decimal) -> Result<bool, DynAnyError> {
         let scale = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let shift = i32::from(scale) - i32::from(value.scale());
@@ -108,11 +112,13 @@ impl DynAny {
         Ok(shift >= 0 || value.unscaled() % unit == 0)
     }
 
-    // ---- structures and values -------------------------------------------------------------------------
+    // ---- structures and values
+    // -------------------------------------------------------------------------
 
-    /// Names and types of the members of a structure, an exception, or a value (IDL `valuetype`) that is not null.
+    /// Returns the names and types of the members of a structure, an exception, or an IDL
+    /// `valuetype`.
     fn described_members(&self) -> Result<Vec<(String, TypeCode)>, DynAnyError> {
-        self.check(&[Kind::Struct, Kind::Except, Kind::Value, Kind::Event])?;
+        self.check_kind(&[Kind::Struct, Kind::Except, Kind::Value, Kind::Event])?;
         let resolved = self.type_code().resolved();
         if self.part().is_value() {
             return Ok(state_of(&resolved));
@@ -124,7 +130,8 @@ impl DynAny {
         Ok((0..resolved.member_count()).filter_map(member).collect())
     }
 
-    /// The name of the current member of a structure, an exception or a value (IDL `valuetype`).
+    /// Returns the name of the current member of a structure, an exception or a value (IDL
+    /// `valuetype`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if none is current.
@@ -134,7 +141,8 @@ impl DynAny {
         member.map(|(name, _)| name).ok_or(DynAnyError::InvalidValue)
     }
 
-    /// The kind of the type of the current member of a structure, an exception or a value (IDL `valuetype`).
+    /// Returns the kind of the current member's type in a structure, an exception or a value (IDL
+    /// `valuetype`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if none is current.
@@ -144,7 +152,8 @@ impl DynAny {
         member.map(|(_, ty)| ty.kind()).ok_or(DynAnyError::InvalidValue)
     }
 
-    /// The members of a structure, an exception or a value (IDL `valuetype`) with their names; those of a value's bases come first.
+    /// Returns the members of a structure, an exception or a value (IDL `valuetype`) with their
+    /// names. The members of a value's bases come first.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for null.
@@ -153,13 +162,14 @@ impl DynAny {
         if self.part().is_value() && self.is_null()? {
             return Err(DynAnyError::InvalidValue);
         }
-        Ok(members.into_iter().map(|(name, _)| name).zip(self.copies()).collect())
+        Ok(members.into_iter().map(|(name, _)| name).zip(self.components()).collect())
     }
 
-    /// Changes all members; names that are empty are not compared. Null becomes a value.
+    /// Replaces all members. Empty names match any name. Null becomes a value.
     ///
     /// # Errors
-    /// [`DynAnyError::InvalidValue`] for another number of members, [`DynAnyError::TypeMismatch`] for other names or types.
+    /// [`DynAnyError::InvalidValue`] for another number of members, [`DynAnyError::TypeMismatch`]
+    /// for other names or types.
     pub fn set_members(&mut self, members: &[(&str, DynAny)]) -> Result<(), DynAnyError> {
         let described = self.described_members()?;
         self.check_concrete()?;
@@ -174,14 +184,15 @@ impl DynAny {
         self.set_parts(members.iter().map(|(_, value)| value))
     }
 
-    // ---- sequences and arrays --------------------------------------------------------------------------
+    // ---- sequences and arrays
+    // --------------------------------------------------------------------------
 
-    /// Makes a sequence longer, with initial values, or shorter.
+    /// Sets the length of a sequence. New elements have initial values.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] over the bound.
     pub fn set_length(&mut self, length: usize) -> Result<(), DynAnyError> {
-        self.check(&[Kind::Sequence])?;
+        self.check_kind(&[Kind::Sequence])?;
         let resolved = self.type_code().resolved();
         if resolved.length().is_some_and(|bound| bound > 0 && length > bound as usize) {
             return Err(DynAnyError::InvalidValue);
@@ -196,31 +207,33 @@ impl DynAny {
             places.push(table.add_value(&element, fresh.clone(), &mut HashMap::new())?);
         }
         let part = table.get_mut(top)?;
-        part.content = Content::Parts(places);
-        // The specification's rule: the first new element becomes current; one that was cut off is current no more.
+        part.content = PartContent::Parts(places);
+        // The specification's rule: without a current element, the first new one becomes current; a
+        // removed element is no longer current.
         part.position = match part.position {
             position if length > before => position.or(Some(before)),
             position => position.filter(|position| *position < length),
         };
-        self.tidy();
+        self.compact();
         Ok(())
     }
 
-    /// The elements of a sequence or an array.
+    /// Returns the elements of a sequence or an array.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
     pub fn elements(&self) -> Result<Vec<DynAny>, DynAnyError> {
-        self.check(&[Kind::Sequence, Kind::Array])?;
-        Ok(self.copies().collect())
+        self.check_kind(&[Kind::Sequence, Kind::Array])?;
+        Ok(self.components().collect())
     }
 
-    /// Changes all elements, and the length of a sequence.
+    /// Replaces all elements, and with them the length of a sequence.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for elements of another type; [`DynAnyError::InvalidValue`] for a length that cannot be.
+    /// [`DynAnyError::TypeMismatch`] for elements of another type; [`DynAnyError::InvalidValue`]
+    /// for an invalid length.
     pub fn set_elements(&mut self, elements: &[DynAny]) -> Result<(), DynAnyError> {
-        self.check(&[Kind::Sequence, Kind::Array])?;
+        self.check_kind(&[Kind::Sequence, Kind::Array])?;
         let resolved = self.type_code().resolved();
         let bound = resolved.length().unwrap_or(0) as usize;
         let fits = match resolved.kind() {
@@ -237,33 +250,33 @@ impl DynAny {
         self.set_parts(elements.iter())
     }
 
-    // ---- unions ------------------------------------------------------------------------------------------
+    // ---- unions
+    // ------------------------------------------------------------------------------------------
 
-    /// The discriminator of a union as a number.
     fn label(&self) -> Result<i128, DynAnyError> {
-        self.check(&[Kind::Union])?;
+        self.check_kind(&[Kind::Union])?;
         self.parts.label(self.top)
     }
 
-    /// The discriminator of a union.
+    /// Returns the discriminator of a union.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
     pub fn discriminator(&self) -> Result<DynAny, DynAnyError> {
-        self.check(&[Kind::Union])?;
-        self.copies().next().ok_or(DynAnyError::TypeMismatch)
+        self.check_kind(&[Kind::Union])?;
+        self.components().next().ok_or(DynAnyError::TypeMismatch)
     }
 
-    /// Changes the discriminator. If it chooses another member, that one becomes active with its initial value; if it chooses
-    /// none, no member is active.
+    /// Sets the discriminator of a union. If it selects another member, that one becomes active
+    /// with its initial value. If it selects none, no member is active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for one of another type.
+    /// [`DynAnyError::TypeMismatch`] for a discriminator of another type.
     pub fn set_discriminator(&mut self, discriminator: &DynAny) -> Result<(), DynAnyError> {
         let resolved = self.type_code().resolved();
         let before = chosen(&resolved, self.label()?);
         let (top, place) = (self.top, *self.part().parts().first().ok_or(DynAnyError::TypeMismatch)?);
-        self.lend(place).assign(discriminator)?;
+        self.borrow_component(place).assign(discriminator)?;
         let after = chosen(&resolved, self.label()?);
         if before != after {
             let fresh = match after.and_then(|arm| resolved.member_type(arm)) {
@@ -275,67 +288,68 @@ impl DynAny {
             if let Some((value, ty)) = fresh {
                 places.push(table.add_value(&ty, value, &mut HashMap::new())?);
             }
-            table.get_mut(top)?.content = Content::Parts(places);
+            table.get_mut(top)?.content = PartContent::Parts(places);
         }
         self.part_mut()?.position = Some(usize::from(after.is_some()));
-        self.tidy();
+        self.compact();
         Ok(())
     }
 
-    /// Makes the default member active.
+    /// Makes the default member of a union active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a union without one.
+    /// [`DynAnyError::TypeMismatch`] for a union without a default member.
     pub fn set_to_default_member(&mut self) -> Result<(), DynAnyError> {
-        self.check(&[Kind::Union])?;
+        self.check_kind(&[Kind::Union])?;
         self.type_code().resolved().default_index().ok_or(DynAnyError::TypeMismatch)?;
         self.set_to_unlabelled()
     }
 
-    /// Makes no member active.
+    /// Makes no member of a union active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a union with a default, or of which every value of the discriminator has a label.
+    /// [`DynAnyError::TypeMismatch`] for a union with a default member, or with a label for every
+    /// value of the discriminator.
     pub fn set_to_no_active_member(&mut self) -> Result<(), DynAnyError> {
-        self.check(&[Kind::Union])?;
+        self.check_kind(&[Kind::Union])?;
         if self.type_code().resolved().default_index().is_some() {
             return Err(DynAnyError::TypeMismatch);
         }
         self.set_to_unlabelled()
     }
 
-    /// Gives the discriminator the least value from 0 on that has no label.
+    /// Sets the discriminator to the smallest non-negative value without a label.
     fn set_to_unlabelled(&mut self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().resolved();
         let discriminator = resolved.discriminator_type().ok_or(DynAnyError::TypeMismatch)?;
         let labels: Vec<Option<i128>> = (0..resolved.member_count()).map(|arm| resolved.member_label(arm)).collect();
         let free = (0..).find(|number| !labels.contains(&Some(*number))).unwrap_or_default();
         let value = label_value(&discriminator.resolved(), free).map_err(|_| DynAnyError::TypeMismatch)?;
-        self.set_discriminator(&DynAny::of_value(&discriminator, value)?)?;
+        self.set_discriminator(&DynAny::from_value(&discriminator, value)?)?;
         self.rewind();
         Ok(())
     }
 
-    /// Whether a union has no active member.
+    /// Returns true if a union has no active member.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
     pub fn has_no_active_member(&self) -> Result<bool, DynAnyError> {
-        self.check(&[Kind::Union])?;
+        self.check_kind(&[Kind::Union])?;
         Ok(self.component_count() < 2)
     }
 
-    /// The active member of a union.
+    /// Returns the active member of a union.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if there is none.
     pub fn member(&mut self) -> Result<Component<'_>, DynAnyError> {
-        self.check(&[Kind::Union])?;
+        self.check_kind(&[Kind::Union])?;
         let place = *self.part().parts().get(1).ok_or(DynAnyError::InvalidValue)?;
-        Ok(self.lend(place))
+        Ok(self.borrow_component(place))
     }
 
-    /// The name of the active member of a union.
+    /// Returns the name of the active member of a union.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if there is none.
@@ -346,13 +360,13 @@ impl DynAny {
     }
 }
 
-/// The arm of a union that a discriminator chooses.
+/// Returns the arm of a union that a discriminator selects.
 pub(super) fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
     let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
     labelled.or(union.default_index())
 }
 
-/// A number as a value of the type of a discriminator.
+/// Returns a number as a value of a discriminator's type.
 pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Value, DynAnyError> {
     let wrong = |_| DynAnyError::InvalidValue;
     let character = || u32::try_from(number).ok().and_then(char::from_u32).ok_or(DynAnyError::InvalidValue);
@@ -374,7 +388,7 @@ pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Valu
     })
 }
 
-/// A value of the type of a discriminator as a number.
+/// Returns a discriminator's value as a number.
 pub(super) fn label_number(value: &Value) -> Option<i128> {
     Some(match value {
         Value::Boolean(value) => (*value).into(),

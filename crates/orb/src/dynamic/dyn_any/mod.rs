@@ -1,4 +1,5 @@
-//! DynAny: values that are walked through and changed without their types (CORBA 3.0.3 chapter 9).
+//! DynAny: values that are traversed and changed without their static types (CORBA 3.0.3 chapter
+//! 9).
 
 mod kinds;
 mod parts;
@@ -14,22 +15,24 @@ use corelane_wire::AnyValue;
 use crate::any::{Any, Kind, TypeCode, Typed, Value};
 use crate::exception::SystemException;
 use crate::orb::Core;
-use parts::{Content, Part, Parts};
+use parts::{DynPart, PartContent, PartTable};
 
-/// A value of any type that can be taken apart and put together, part by part.
+/// A value of any type that can be taken apart and assembled, part by part.
 ///
-/// It is all interfaces of the module `DynamicAny` in one: what a value's type does not have is a
-/// [`TypeMismatch`](DynAnyError::TypeMismatch). Parts belong to the whole, so [`current_component`](DynAny::current_component)
-/// lends one, and a change of it is a change of the whole; copying is `clone`, comparing `==`, destroying dropping.
+/// It combines all interfaces of the module `DynamicAny`. An operation that the value's type does
+/// not have is a [`TypeMismatch`](DynAnyError::TypeMismatch). Parts belong to the whole:
+/// [`current_component`](DynAny::current_component) lends one, and changing it changes the whole.
+/// Copying is `clone`, comparing `==`, destroying dropping.
 ///
-/// Values of IDL `valuetype` may be in several places of the whole, and lead in circles: the components there are one component, and
-/// a change of it is seen in all of them. Whatever takes parts out and puts them in again keeps that.
+/// Values of IDL `valuetype` may occur in several places of the whole and form cycles. Such places
+/// share one component, and a change of it is seen in all of them. Taking parts out and putting
+/// them in again preserves the sharing.
 ///
 /// ```
 /// use corelane::dynamic::DynAny;
 /// use corelane::TypeCode;
 /// let point = TypeCode::structure("IDL:Point:1.0", "Point", [("x", TypeCode::LONG), ("y", TypeCode::LONG)])?;
-/// let mut value = DynAny::of_type(&point)?;
+/// let mut value = DynAny::from_type_code(&point)?;
 /// value.insert(&1i32)?;                  // into the current component, x
 /// assert!(value.advance());
 /// value.insert(&2i32)?;
@@ -38,27 +41,27 @@ use parts::{Content, Part, Parts};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DynAny {
-    /// Copied when it is changed and another `DynAny` has it too.
-    parts: Arc<Parts>,
-    /// The part that it is; while a component is lent, that component.
+    /// Table of parts; copied on change if another `DynAny` shares it.
+    parts: Arc<PartTable>,
+    /// Slot of the part that this value is; while a component is lent, the component's slot.
     top: u32,
-    /// Components that are lent, one within the other.
-    lent: u32,
-    /// The ORB of the references in it.
+    /// Number of components that are lent, nested in each other.
+    borrow_depth: u32,
+    /// The ORB of the contained references.
     core: Option<Arc<Core>>,
 }
 
-/// Why something cannot be done with a value.
+/// The reason why an operation on a `DynAny` failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DynAnyError {
-    /// The value's type does not have that.
+    /// The value's type does not have the operation or member.
     TypeMismatch,
-    /// The value cannot be that; or there is no current component.
+    /// The value is out of range for the type; or there is no current component.
     InvalidValue,
-    /// A value in it was of an unknown type, and was cut down.
+    /// A contained value was of an unknown type and was truncated.
     MustTruncate,
-    /// There is no value of this type, or it cannot be marshalled.
+    /// The type has no values, or the value cannot be marshalled.
     System(SystemException),
 }
 
@@ -89,10 +92,10 @@ impl From<corelane_wire::CdrError> for DynAnyError {
     }
 }
 
-/// Compares types and values; positions do not matter, nor whether equal values are one.
+/// Compares types and values. Ignores positions, and which equal values are shared.
 impl PartialEq for DynAny {
     fn eq(&self, other: &DynAny) -> bool {
-        self.parts.same(self.top, &other.parts, other.top)
+        self.parts.is_equal(self.top, &other.parts, other.top)
     }
 }
 
@@ -114,15 +117,15 @@ impl fmt::Debug for DynAny {
     }
 }
 
-/// A component of a [`DynAny`], lent to be looked at and changed.
+/// A component of a [`DynAny`], lent for reading and changing.
 ///
-/// It is changed by its own operations, [`assign`](DynAny::assign) among them. Another `DynAny` put in its place takes the place of
-/// the whole.
+/// Change it with its own operations, such as [`assign`](DynAny::assign). Another `DynAny` stored
+/// through `DerefMut` replaces the whole.
 pub struct Component<'d> {
     whole: &'d mut DynAny,
-    /// What the whole is when the component is given back.
+    /// Slot of the whole's part, restored when the component is returned.
     outer: u32,
-    /// Of which table.
+    /// Identity of the table that the component belongs to.
     identity: Arc<u8>,
 }
 
@@ -144,7 +147,7 @@ impl Drop for Component<'_> {
     fn drop(&mut self) {
         if Arc::ptr_eq(&self.identity, &self.whole.parts.identity) {
             self.whole.top = self.outer;
-            self.whole.lent = self.whole.lent.saturating_sub(1);
+            self.whole.borrow_depth = self.whole.borrow_depth.saturating_sub(1);
         }
     }
 }
@@ -156,38 +159,43 @@ impl fmt::Debug for Component<'_> {
 }
 
 impl DynAny {
-    /// A value (`create_dyn_any`).
+    /// Creates a `DynAny` from an `any` (`create_dyn_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::System`] for a value that has too many parts, or is of a type that cannot be taken apart.
+    /// [`DynAnyError::System`] for a value that has too many parts, or whose type cannot be taken
+    /// apart.
     pub fn new(any: &Any) -> Result<DynAny, DynAnyError> {
-        let made = DynAny::of_value(any.type_code(), any.value()?)?;
+        let made = DynAny::from_value(any.type_code(), any.value()?)?;
         Ok(DynAny { core: any.core().cloned(), ..made })
     }
 
-    /// A value of which nothing was left out (`create_dyn_any_without_truncation`).
+    /// Creates a `DynAny` from an `any` that was not truncated
+    /// (`create_dyn_any_without_truncation`).
     ///
     /// # Errors
-    /// [`DynAnyError::MustTruncate`] where [`Any::is_truncated`], and those of [`new`](DynAny::new).
+    /// [`DynAnyError::MustTruncate`] if [`Any::is_truncated`]; otherwise as for
+    /// [`new`](DynAny::new).
     pub fn without_truncation(any: &Any) -> Result<DynAny, DynAnyError> {
         if any.is_truncated() { Err(DynAnyError::MustTruncate) } else { DynAny::new(any) }
     }
 
-    /// The initial value of a type (`create_dyn_any_from_type_code`): zero, empty, nil, null, the first enumerator, the first arm.
+    /// Creates the initial value of a type (`create_dyn_any_from_type_code`): zero, empty, nil,
+    /// null, the first enumerator or the first arm.
     ///
     /// # Errors
     /// [`DynAnyError::System`] for a type without values.
-    pub fn of_type(type_code: &TypeCode) -> Result<DynAny, DynAnyError> {
-        DynAny::of_value(type_code, Value::initial(type_code)?)
+    pub fn from_type_code(type_code: &TypeCode) -> Result<DynAny, DynAnyError> {
+        DynAny::from_value(type_code, Value::initial(type_code)?)
     }
 
-    fn of_value(type_code: &TypeCode, value: Value) -> Result<DynAny, DynAnyError> {
-        let mut parts = Parts::new();
+    fn from_value(type_code: &TypeCode, value: Value) -> Result<DynAny, DynAnyError> {
+        let mut parts = PartTable::new();
         let top = parts.add_value(type_code, value, &mut HashMap::new())?;
-        Ok(DynAny { parts: Arc::new(parts), top, lent: 0, core: None })
+        Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, core: None })
     }
 
-    /// The type; of a value of IDL `valuetype` its own, which may inherit from the one that is expected where it is.
+    /// Returns the type. For a value of IDL `valuetype` it is the value's own, which may inherit
+    /// from the type expected in its place.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         &self.part().type_code
@@ -197,50 +205,50 @@ impl DynAny {
         self.type_code().resolved().kind()
     }
 
-    fn part(&self) -> &Part {
+    fn part(&self) -> &DynPart {
         self.parts.get(self.top)
     }
 
-    fn part_mut(&mut self) -> Result<&mut Part, DynAnyError> {
+    fn part_mut(&mut self) -> Result<&mut DynPart, DynAnyError> {
         let top = self.top;
         self.table().get_mut(top)
     }
 
-    fn table(&mut self) -> &mut Parts {
+    fn table(&mut self) -> &mut PartTable {
         Arc::make_mut(&mut self.parts)
     }
 
-    /// A part as a value of its own.
+    /// Returns a part as a separate value.
     fn part_at(&self, top: u32) -> DynAny {
-        DynAny { parts: Arc::clone(&self.parts), top, lent: 0, core: self.core.clone() }
+        DynAny { parts: Arc::clone(&self.parts), top, borrow_depth: 0, core: self.core.clone() }
     }
 
-    fn copies(&self) -> impl Iterator<Item = DynAny> {
+    fn components(&self) -> impl Iterator<Item = DynAny> {
         self.part().parts().iter().map(|place| self.part_at(*place))
     }
 
     /// Lends a part.
-    fn lend(&mut self, place: u32) -> Component<'_> {
-        self.tidy();
+    fn borrow_component(&mut self, place: u32) -> Component<'_> {
+        self.compact();
         let outer = std::mem::replace(&mut self.top, place);
-        self.lent += 1;
+        self.borrow_depth += 1;
         let identity = Arc::clone(&self.parts.identity);
         Component { whole: self, outer, identity }
     }
 
-    /// Forgets parts that were cut off, if there are many.
-    fn tidy(&mut self) {
-        if self.lent == 0 && self.parts.is_untidy() {
-            let (parts, top) = self.parts.only(self.top);
+    /// Removes detached parts if there are many.
+    fn compact(&mut self) {
+        if self.borrow_depth == 0 && self.parts.needs_compaction() {
+            let (parts, top) = self.parts.extract(self.top);
             (self.parts, self.top) = (Arc::new(parts), top);
         }
     }
 
-    fn check(&self, kinds: &[Kind]) -> Result<(), DynAnyError> {
+    fn check_kind(&self, kinds: &[Kind]) -> Result<(), DynAnyError> {
         if kinds.contains(&self.kind()) { Ok(()) } else { Err(DynAnyError::TypeMismatch) }
     }
 
-    /// Takes the value of another one of an equivalent type.
+    /// Takes the value of another `DynAny` of an equivalent type.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
@@ -254,21 +262,21 @@ impl DynAny {
     fn replace(&mut self, other: &DynAny) -> Result<(), DynAnyError> {
         self.core = self.core.take().or_else(|| other.core.clone());
         let top = self.top;
-        self.table().take_to(top, &other.parts, other.top);
+        self.table().copy_part_to(top, &other.parts, other.top);
         self.rewind();
-        self.tidy();
+        self.compact();
         Ok(())
     }
 
     /// Takes the value of an `any` of an equivalent type (`from_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`], and those of [`new`](DynAny::new).
+    /// [`DynAnyError::TypeMismatch`]; otherwise as for [`new`](DynAny::new).
     pub fn assign_any(&mut self, any: &Any) -> Result<(), DynAnyError> {
         self.assign(&DynAny::new(any)?)
     }
 
-    /// The value as an `any`.
+    /// Returns the value as an `any`.
     ///
     /// # Errors
     /// [`DynAnyError::System`] for text that cannot be marshalled.
@@ -280,16 +288,18 @@ impl DynAny {
         self.parts.value(self.top, &mut HashMap::new(), 0)
     }
 
-    // ---- components --------------------------------------------------------------------------------
+    // ---- components
+    // --------------------------------------------------------------------------------
 
-    /// How many components there are: members, elements; of a union 2, or 1 without an active member; of a value box 1; else 0, for
-    /// null too.
+    /// Returns the number of components: members or elements. For a union 2, or 1 without an active
+    /// member; for a value box 1; otherwise 0, also for null.
     #[must_use]
     pub fn component_count(&self) -> usize {
         self.part().parts().len()
     }
 
-    /// Makes a component the current one; false, and none is current, where there is no such component.
+    /// Makes the component at `index` current. If there is none, returns false and no component is
+    /// current.
     pub fn seek(&mut self, index: usize) -> bool {
         let position = (index < self.component_count()).then_some(index);
         self.part_mut().is_ok_and(|part| {
@@ -298,75 +308,77 @@ impl DynAny {
         })
     }
 
-    /// Makes the first component the current one.
+    /// Makes the first component current.
     pub fn rewind(&mut self) -> bool {
         self.seek(0)
     }
 
-    /// Makes the next component the current one (`next`); false, and none is current, behind the last.
+    /// Makes the next component current (`next`). After the last, returns false and no component is
+    /// current.
     pub fn advance(&mut self) -> bool {
         self.seek(self.part().position.map_or(0, |position| position + 1))
     }
 
-    /// The place of the current component.
     fn current(&self) -> Option<u32> {
         let part = self.part();
         part.position.and_then(|position| part.parts().get(position)).copied()
     }
 
-    /// The current component, if there is one.
+    /// Returns the current component, if there is one.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for values that cannot have components.
     pub fn current_component(&mut self) -> Result<Option<Component<'_>>, DynAnyError> {
-        self.tidy();
+        self.compact();
         match self.part().content {
-            Content::Leaf(_) if !self.part().is_value() => Err(DynAnyError::TypeMismatch),
-            _ => Ok(self.current().map(|place| self.lend(place))),
+            PartContent::Leaf(_) if !self.part().is_value() => Err(DynAnyError::TypeMismatch),
+            _ => Ok(self.current().map(|place| self.borrow_component(place))),
         }
     }
 
-    /// Changes the value, or where it has components the current one.
+    /// Changes the value, or the current component if the value has components.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] where the Rust type does not stand for the type; [`DynAnyError::InvalidValue`] where there is
-    /// no current component, or the value is over a bound.
+    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the type;
+    /// [`DynAnyError::InvalidValue`] if there is no current component, or the value exceeds a
+    /// bound.
     pub fn insert<T: Typed>(&mut self, value: &T) -> Result<(), DynAnyError> {
-        if T::stands_for(self.type_code()) {
+        if T::matches_type(self.type_code()) {
             let any = Any::with_type(self.type_code(), value).map_err(|_| DynAnyError::InvalidValue)?;
             return self.replace(&DynAny::new(&any)?);
         }
         self.current_component()?.ok_or(DynAnyError::InvalidValue)?.insert(value)
     }
 
-    /// The value, or where it has components the current one.
+    /// Returns the value, or the current component if the value has components.
     ///
     /// # Errors
     /// As for [`insert`](DynAny::insert).
     pub fn get<T: Typed>(&self) -> Result<T, DynAnyError> {
-        if T::stands_for(self.type_code()) {
+        if T::matches_type(self.type_code()) {
             return Ok(self.to_any()?.extract()?);
         }
         match self.part().content {
-            Content::Parts(_) => self.part_at(self.current().ok_or(DynAnyError::InvalidValue)?).get(),
-            Content::Leaf(_) => Err(DynAnyError::TypeMismatch),
+            PartContent::Parts(_) => self.part_at(self.current().ok_or(DynAnyError::InvalidValue)?).get(),
+            PartContent::Leaf(_) => Err(DynAnyError::TypeMismatch),
         }
     }
 
-    /// Puts other values in the place of all components.
+    /// Replaces all components.
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Values that are part of this whole stay the same ones; those of another whole are copied with what they share.
+        // Items of this `DynAny` tree keep their identity. Items of another tree are copied, and
+        // values that are shared there stay shared in the copy.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
-        let mut copied: HashMap<*const Parts, HashMap<u32, u32>> = HashMap::new();
+        let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;
         let table = self.table();
         let mut places = Vec::with_capacity(own.len());
         for (item, own) in items.zip(own) {
             let known = copied.entry(Arc::as_ptr(&item.parts)).or_default();
-            places.push(table.take((!own).then_some(&*item.parts), item.top, known));
+            places.push(table.copy_part((!own).then_some(&*item.parts), item.top, known));
         }
-        table.get_mut(top)?.set(Content::Parts(places));
-        self.tidy();
+        table.get_mut(top)?.set(PartContent::Parts(places));
+        self.compact();
         Ok(())
     }
 }

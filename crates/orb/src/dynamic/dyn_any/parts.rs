@@ -1,122 +1,125 @@
-//! The parts of a value: a table in which each part has its place, so that values (IDL `valuetype`) can be shared and lead in
-//! circles.
+//! The parts of a value, in a table of slots. Values of IDL `valuetype` can be shared and form
+//! cycles.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use corelane_wire::dynamic::{Instance, UnionValue};
+use corelane_wire::dynamic::{UnionValue, ValueInstance};
 use corelane_wire::{CdrError, Octets};
 
 use super::DynAnyError;
 use super::kinds::{chosen, label_number, label_value};
 use crate::any::{Kind, TypeCode, Value};
 
-/// Parts inside parts that are put together to one value.
-const DEEPEST: u32 = 512;
-/// Parts that a table may have before it is looked whether all of them are still needed.
-const TIDY_AT: usize = 256;
+/// Maximum depth of nested parts when a value is assembled.
+const MAX_DEPTH: u32 = 512;
+/// Number of parts in a table from which it is checked for unreachable parts.
+const COMPACT_AT: usize = 256;
 
-/// The table. Parts that are cut off stay in it until it is copied.
+/// The table of parts. Detached parts stay in it until it is copied.
 #[derive(Clone, Debug)]
-pub(super) struct Parts {
-    list: Vec<Part>,
-    /// Of how many parts on a copy without what was cut off is worth its time.
-    tidy_at: usize,
-    /// Tells a table and its copies from others.
+pub(super) struct PartTable {
+    list: Vec<DynPart>,
+    /// Number of parts above which a copy without the detached parts is worth its time.
+    compact_at: usize,
+    /// Distinguishes a table and its copies from other tables.
     pub(super) identity: Arc<u8>,
 }
 
-/// A value and its type, apart from what it consists of.
+/// A part: its type, and its value or the slots of its components.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct DynPart {
     pub(super) type_code: TypeCode,
-    pub(super) content: Content,
-    /// The current component; `None` is the position -1.
+    pub(super) content: PartContent,
+    /// Index of the current component; `None` is the position -1.
     pub(super) position: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Content {
-    /// A value without components; null.
+pub(super) enum PartContent {
+    /// A value without components, or null.
     Leaf(Value),
-    /// The places of members and elements; of a union the discriminator and the active member, if there is one.
+    /// Slots of members or elements. For a union, the discriminator and the active member, if there
+    /// is one.
     Parts(Vec<u32>),
 }
 
-impl Content {
+impl PartContent {
     fn is_empty(&self) -> bool {
         match self {
-            Content::Leaf(_) => true,
-            Content::Parts(parts) => parts.is_empty(),
+            PartContent::Leaf(_) => true,
+            PartContent::Parts(parts) => parts.is_empty(),
         }
     }
 }
 
-static NOTHING: Part = Part::new(TypeCode::NULL, Content::Leaf(Value::Null));
+static NOTHING: DynPart = DynPart::new(TypeCode::NULL, PartContent::Leaf(Value::Null));
 
-impl Part {
-    const fn new(type_code: TypeCode, content: Content) -> Part {
-        Part { type_code, content, position: None }
+impl DynPart {
+    const fn new(type_code: TypeCode, content: PartContent) -> DynPart {
+        DynPart { type_code, content, position: None }
     }
 
     pub(super) fn parts(&self) -> &[u32] {
         match &self.content {
-            Content::Parts(parts) => parts,
-            Content::Leaf(_) => &[],
+            PartContent::Parts(parts) => parts,
+            PartContent::Leaf(_) => &[],
         }
     }
 
-    /// Changes what it consists of; the first component is current.
-    pub(super) fn set(&mut self, content: Content) {
+    /// Replaces the content; the first component becomes current.
+    pub(super) fn set(&mut self, content: PartContent) {
         self.position = (!content.is_empty()).then_some(0);
         self.content = content;
     }
 
-    /// Whether it is a value of IDL `valuetype`, or null in place of one: something that can be in several places.
+    /// Returns true for a value of IDL `valuetype`, or null in place of one. Only such a part can
+    /// be shared.
     pub(super) fn is_value(&self) -> bool {
         matches!(self.type_code.resolved().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
     }
 }
 
-impl Parts {
-    pub(super) fn new() -> Parts {
-        Parts { list: Vec::new(), tidy_at: TIDY_AT, identity: Arc::default() }
+impl PartTable {
+    pub(super) fn new() -> PartTable {
+        PartTable { list: Vec::new(), compact_at: COMPACT_AT, identity: Arc::default() }
     }
 
-    /// The part and all it consists of, in a table of its own.
-    pub(super) fn only(&self, top: u32) -> (Parts, u32) {
-        let mut parts = Parts::new();
-        let top = parts.take(Some(self), top, &mut HashMap::new());
-        parts.tidy_at = TIDY_AT.max(parts.list.len().saturating_mul(2));
+    /// Copies the part with its components into a new table.
+    pub(super) fn extract(&self, top: u32) -> (PartTable, u32) {
+        let mut parts = PartTable::new();
+        let top = parts.copy_part(Some(self), top, &mut HashMap::new());
+        parts.compact_at = COMPACT_AT.max(parts.list.len().saturating_mul(2));
         (parts, top)
     }
 
-    pub(super) fn is_untidy(&self) -> bool {
-        self.list.len() > self.tidy_at
+    pub(super) fn needs_compaction(&self) -> bool {
+        self.list.len() > self.compact_at
     }
 
-    pub(super) fn get(&self, at: u32) -> &Part {
+    pub(super) fn get(&self, at: u32) -> &DynPart {
         self.list.get(at as usize).unwrap_or(&NOTHING)
     }
 
-    pub(super) fn get_mut(&mut self, at: u32) -> Result<&mut Part, DynAnyError> {
+    pub(super) fn get_mut(&mut self, at: u32) -> Result<&mut DynPart, DynAnyError> {
         self.list.get_mut(at as usize).ok_or(DynAnyError::InvalidValue)
     }
 
-    pub(super) fn add(&mut self, type_code: TypeCode, content: Content) -> u32 {
-        let mut part = Part::new(type_code, Content::Leaf(Value::Null));
+    pub(super) fn add(&mut self, type_code: TypeCode, content: PartContent) -> u32 {
+        let mut part = DynPart::new(type_code, PartContent::Leaf(Value::Null));
         part.set(content);
         self.list.push(part);
         u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX)
     }
 
     pub(super) fn add_leaf(&mut self, type_code: &TypeCode, value: Value) -> u32 {
-        self.add(type_code.clone(), Content::Leaf(value))
+        self.add(type_code.clone(), PartContent::Leaf(value))
     }
 
-    // ---- from and to trees -------------------------------------------------------------------------
+    // ---- from and to trees
+    // -------------------------------------------------------------------------
 
-    /// Takes a tree apart. `met` are the values in it by their numbers.
+    /// Adds the parts of a value. `met` maps the numbers of its shared values to their slots.
     pub(super) fn add_value(
         &mut self,
         type_code: &TypeCode,
@@ -153,33 +156,34 @@ impl Parts {
                 }
             }
             Value::Instance(instance) => return self.add_instance(*instance, met),
-            Value::Again(number) => return met.get(&number).copied().ok_or(DynAnyError::InvalidValue),
+            Value::InstanceRef(number) => return met.get(&number).copied().ok_or(DynAnyError::InvalidValue),
             leaf => return Ok(self.add_leaf(type_code, leaf)),
         }
-        Ok(self.add(type_code.clone(), Content::Parts(parts)))
+        Ok(self.add(type_code.clone(), PartContent::Parts(parts)))
     }
 
-    fn add_instance(&mut self, instance: Instance, met: &mut HashMap<u32, u32>) -> Result<u32, DynAnyError> {
-        let Instance { number, type_code, state } = instance;
+    fn add_instance(&mut self, instance: ValueInstance, met: &mut HashMap<u32, u32>) -> Result<u32, DynAnyError> {
+        let ValueInstance { number, type_code, state } = instance;
         let place = self.add_leaf(&type_code, Value::Null);
         met.insert(number, place);
         let mut parts = Vec::new();
         for (value, (_, ty)) in state.into_iter().zip(state_of(&type_code)) {
             parts.push(self.add_value(&ty, value, met)?);
         }
-        self.get_mut(place)?.set(Content::Parts(parts));
+        self.get_mut(place)?.set(PartContent::Parts(parts));
         Ok(place)
     }
 
-    /// Puts a tree together. `met` are the numbers of the values in it by their places.
+    /// Assembles a value from its parts. `met` maps the slots of its shared values to their
+    /// numbers.
     pub(super) fn value(&self, at: u32, met: &mut HashMap<u32, u32>, depth: u32) -> Result<Value, DynAnyError> {
-        if depth > DEEPEST {
-            return Err(CdrError::TooDeep.into());
+        if depth > MAX_DEPTH {
+            return Err(CdrError::NestingTooDeep.into());
         }
         let part = self.get(at);
         let places = match &part.content {
-            Content::Leaf(value) => return Ok(value.clone()),
-            Content::Parts(places) => places,
+            PartContent::Leaf(value) => return Ok(value.clone()),
+            PartContent::Parts(places) => places,
         };
         let values = |met: &mut HashMap<u32, u32>| {
             places.iter().map(|place| self.value(*place, met, depth + 1)).collect::<Result<Vec<_>, _>>()
@@ -195,15 +199,15 @@ impl Parts {
             }
             Kind::Value | Kind::ValueBox | Kind::Event => {
                 if let Some(number) = met.get(&at) {
-                    return Ok(Value::Again(*number));
+                    return Ok(Value::InstanceRef(*number));
                 }
                 let number = u32::try_from(met.len()).unwrap_or(u32::MAX);
                 met.insert(at, number);
-                Value::Instance(Box::new(Instance { number, type_code: resolved, state: values(met)? }))
+                Value::Instance(Box::new(ValueInstance { number, type_code: resolved, state: values(met)? }))
             }
             _ if is_octet => {
                 let octet = |place: &u32| match self.get(*place).content {
-                    Content::Leaf(Value::Octet(octet)) => octet,
+                    PartContent::Leaf(Value::Octet(octet)) => octet,
                     _ => 0,
                 };
                 Value::Octets(places.iter().map(octet).collect::<Octets>())
@@ -212,39 +216,41 @@ impl Parts {
         })
     }
 
-    /// The discriminator of a union as a number.
+    /// Returns the discriminator of a union as a number.
     pub(super) fn label(&self, at: u32) -> Result<i128, DynAnyError> {
         match self.get(at).parts().first().map(|place| &self.get(*place).content) {
-            Some(Content::Leaf(value)) => label_number(value).ok_or(DynAnyError::TypeMismatch),
+            Some(PartContent::Leaf(value)) => label_number(value).ok_or(DynAnyError::TypeMismatch),
             _ => Err(DynAnyError::TypeMismatch),
         }
     }
 
-    // ---- copies and comparison ---------------------------------------------------------------------
+    // ---- copies and comparison
+    // ---------------------------------------------------------------------
 
-    /// Copies a part and all it consists of: from another table, of which `copied` are the values that were copied before, or within
-    /// this one, where values are not copied but shared.
-    pub(super) fn take(&mut self, from: Option<&Parts>, top: u32, copied: &mut HashMap<u32, u32>) -> u32 {
+    /// Copies a part with its components. From another table, `copied` maps the shared values
+    /// already copied to their new slots. Within this table (`from` is `None`), IDL values are
+    /// shared instead of copied.
+    pub(super) fn copy_part(&mut self, from: Option<&PartTable>, top: u32, copied: &mut HashMap<u32, u32>) -> u32 {
         let mut open = Vec::new();
-        let first = self.take_one(from, top, copied, &mut open);
-        self.take_open(from, copied, open);
+        let first = self.reserve_copy(from, top, copied, &mut open);
+        self.copy_pending(from, copied, open);
         first
     }
 
-    /// Copies a part of another table, and all it consists of, to a place that there is.
-    pub(super) fn take_to(&mut self, place: u32, from: &Parts, top: u32) {
+    /// Copies a part of another table, with its components, into an existing slot.
+    pub(super) fn copy_part_to(&mut self, place: u32, from: &PartTable, top: u32) {
         let mut copied = HashMap::new();
         if from.get(top).is_value() {
             copied.insert(top, place);
         }
-        self.take_open(Some(from), &mut copied, vec![(top, place)]);
+        self.copy_pending(Some(from), &mut copied, vec![(top, place)]);
     }
 
-    fn take_open(&mut self, from: Option<&Parts>, copied: &mut HashMap<u32, u32>, mut open: Vec<(u32, u32)>) {
+    fn copy_pending(&mut self, from: Option<&PartTable>, copied: &mut HashMap<u32, u32>, mut open: Vec<(u32, u32)>) {
         while let Some((at, place)) = open.pop() {
             let mut part = from.map_or_else(|| self.get(at).clone(), |from| from.get(at).clone());
-            if let Content::Parts(places) = &mut part.content {
-                places.iter_mut().for_each(|place| *place = self.take_one(from, *place, copied, &mut open));
+            if let PartContent::Parts(places) = &mut part.content {
+                places.iter_mut().for_each(|place| *place = self.reserve_copy(from, *place, copied, &mut open));
             }
             if let Some(slot) = self.list.get_mut(place as usize) {
                 *slot = part;
@@ -252,10 +258,10 @@ impl Parts {
         }
     }
 
-    /// The place of a copy, which `open` says is still to be made.
-    fn take_one(
+    /// Returns the slot for a copy, and lists in `open` that the copy is still to be made.
+    fn reserve_copy(
         &mut self,
-        from: Option<&Parts>,
+        from: Option<&PartTable>,
         at: u32,
         copied: &mut HashMap<u32, u32>,
         open: &mut Vec<(u32, u32)>,
@@ -277,8 +283,8 @@ impl Parts {
         place
     }
 
-    /// Whether two parts are of equivalent types and all that they consist of is equal.
-    pub(super) fn same(&self, at: u32, other: &Parts, there: u32) -> bool {
+    /// Returns true if two parts are of equivalent types and all their components are equal.
+    pub(super) fn is_equal(&self, at: u32, other: &PartTable, there: u32) -> bool {
         if !self.get(at).type_code.equivalent(&other.get(there).type_code) {
             return false;
         }
@@ -287,9 +293,9 @@ impl Parts {
         while let Some((at, there)) = open.pop() {
             let (one, two) = (self.get(at), other.get(there));
             let same = match (&one.content, &two.content) {
-                (Content::Leaf(one), Content::Leaf(two)) => one == two,
-                (Content::Parts(_), Content::Parts(_)) if one.is_value() && !met.insert((at, there)) => true,
-                (Content::Parts(ours), Content::Parts(theirs)) => {
+                (PartContent::Leaf(one), PartContent::Leaf(two)) => one == two,
+                (PartContent::Parts(_), PartContent::Parts(_)) if one.is_value() && !met.insert((at, there)) => true,
+                (PartContent::Parts(ours), PartContent::Parts(theirs)) => {
                     open.extend(ours.iter().copied().zip(theirs.iter().copied()));
                     ours.len() == theirs.len() && (!one.is_value() || one.type_code.equivalent(&two.type_code))
                 }
@@ -303,7 +309,8 @@ impl Parts {
     }
 }
 
-/// Names and types of what a value (IDL `valuetype`) of a type consists of; what a value box holds has no name.
+/// Returns the names and types of the members of an IDL `valuetype`. The content of a value box has
+/// no name.
 pub(super) fn state_of(type_code: &TypeCode) -> Vec<(String, TypeCode)> {
     let resolved = type_code.resolved();
     match resolved.content_type() {
@@ -325,12 +332,12 @@ mod tests {
         let next = TypeCode::recursive("IDL:Link:1.0");
         let state = [member("names", TypeCode::sequence(TypeCode::STRING, 0).unwrap()), member("next", next)];
         let link = TypeCode::value("IDL:Link:1.0", "Link", 0, None, state).unwrap();
-        let mut value = DynAny::of_type(&link).unwrap();
+        let mut value = DynAny::from_type_code(&link).unwrap();
         for _ in 0..1000 {
             value.set_to_null().unwrap();
             value.set_to_value().unwrap();
             value.current_component().unwrap().unwrap().set_length(5).unwrap();
-            // A circle of its own, which nothing leads to the next time.
+            // A separate cycle, which becomes unreachable in the next iteration.
             let mut members = value.members().unwrap();
             members[1].1 = value.clone();
             value

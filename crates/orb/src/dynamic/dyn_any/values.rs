@@ -1,44 +1,45 @@
-//! Values of IDL `valuetype`, and null (`DynValueCommon`, `DynValue`, `DynValueBox`). Their members are those of structures.
+//! Values of IDL `valuetype`, and null (`DynValueCommon`, `DynValue`, `DynValueBox`). Members are
+//! accessed as for structures.
 
 use std::collections::HashMap;
 
 use corelane_wire::CdrError;
 
-use super::parts::{Content, state_of};
+use super::parts::{PartContent, state_of};
 use super::{Component, DynAny, DynAnyError};
 use crate::any::{Kind, TypeCode, Value};
 
-/// Modifiers of value types whose state cannot be made from the TypeCode.
+/// Modifiers of value types whose state cannot be built from the TypeCode.
 const CUSTOM: i16 = 1;
 const ABSTRACT: i16 = 2;
 
 const VALUES: [Kind; 3] = [Kind::Value, Kind::ValueBox, Kind::Event];
 
 impl DynAny {
-    /// Whether it is null.
+    /// Returns true if the value is null.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for what is no value of IDL `valuetype`.
+    /// [`DynAnyError::TypeMismatch`] unless the type is an IDL `valuetype`.
     pub fn is_null(&self) -> Result<bool, DynAnyError> {
-        self.check(&VALUES)?;
-        Ok(matches!(self.part().content, Content::Leaf(_)))
+        self.check_kind(&VALUES)?;
+        Ok(matches!(self.part().content, PartContent::Leaf(_)))
     }
 
-    /// Makes it null, in all places where it is.
+    /// Makes the value null, in all places where it occurs.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for what is no value of IDL `valuetype`.
+    /// [`DynAnyError::TypeMismatch`] unless the type is an IDL `valuetype`.
     pub fn set_to_null(&mut self) -> Result<(), DynAnyError> {
-        self.check(&VALUES)?;
-        self.part_mut()?.set(Content::Leaf(Value::Null));
-        self.tidy();
+        self.check_kind(&VALUES)?;
+        self.part_mut()?.set(PartContent::Leaf(Value::Null));
+        self.compact();
         Ok(())
     }
 
-    /// Makes null a value with initial members; what is a value stays as it is.
+    /// Turns null into a value with initial members. A value that is not null stays unchanged.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for what is no value of IDL `valuetype`, and where its type is abstract;
+    /// [`DynAnyError::TypeMismatch`] unless the type is a concrete IDL `valuetype`;
     /// [`DynAnyError::System`] for a custom type, and for members that have no initial value.
     pub fn set_to_value(&mut self) -> Result<(), DynAnyError> {
         self.check_concrete()?;
@@ -52,27 +53,28 @@ impl DynAny {
         for (_, ty) in members {
             places.push(table.add_value(&ty, Value::initial(&ty)?, &mut HashMap::new())?);
         }
-        table.get_mut(top)?.set(Content::Parts(places));
-        self.tidy();
+        table.get_mut(top)?.set(PartContent::Parts(places));
+        self.compact();
         Ok(())
     }
 
-    /// What is in a value box (`get_boxed_value_as_dyn_any`).
+    /// Returns the content of a value box (`get_boxed_value_as_dyn_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for anything else; [`DynAnyError::InvalidValue`] for null.
+    /// [`DynAnyError::TypeMismatch`] unless the type is a value box; [`DynAnyError::InvalidValue`]
+    /// for null.
     pub fn boxed_value(&mut self) -> Result<Component<'_>, DynAnyError> {
-        self.check(&[Kind::ValueBox])?;
+        self.check_kind(&[Kind::ValueBox])?;
         let place = *self.part().parts().first().ok_or(DynAnyError::InvalidValue)?;
-        Ok(self.lend(place))
+        Ok(self.borrow_component(place))
     }
 
-    /// Changes what is in a value box; null becomes a box (`set_boxed_value_as_dyn_any`).
+    /// Sets the content of a value box; null becomes a box (`set_boxed_value_as_dyn_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for anything else, and for a value of another type.
+    /// [`DynAnyError::TypeMismatch`] unless the type is a value box and the content has its type.
     pub fn set_boxed_value(&mut self, value: &DynAny) -> Result<(), DynAnyError> {
-        self.check(&[Kind::ValueBox])?;
+        self.check_kind(&[Kind::ValueBox])?;
         let held = self.type_code().resolved().content_type().ok_or(DynAnyError::TypeMismatch)?;
         if !value.type_code().can_stand_for(&held) {
             return Err(DynAnyError::TypeMismatch);
@@ -80,7 +82,7 @@ impl DynAny {
         self.set_parts(std::iter::once(value))
     }
 
-    /// Whether there can be values of just this type that are no null; structures pass.
+    /// Checks that values of exactly this type can be built; structures pass.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().resolved();
         match resolved.type_modifier() {

@@ -1,214 +1,241 @@
-//! A call in the simulation: the steps of the driver, with a place to stop wherever the driver would block.
+//! A call in the simulation: the driver's steps, stopping wherever the driver would block.
 
 use corelane_wire::giop::ResponseExpected;
 
 use super::*;
-use crate::client::connection::Broken;
+use crate::client::connection::ExchangeError;
 use crate::invocation::Operation;
-use crate::invocation::call::{Arguments, Outcome, Request};
+use crate::invocation::call::{ArgumentWriter, AttemptResult, RequestSpec};
 use crate::object::ObjectRef;
 
-/// What a call needs to go on.
-pub(crate) enum Stop<'c> {
-    /// A connection that is made: some time passes.
+/// The event that a call waits for.
+pub(crate) enum BlockedOn<'c> {
+    /// A connection being made, which takes some time.
     Connection,
-    /// A connection that comes back, or the end of its time.
-    Turn,
-    /// Octets, or the end of its time.
+    /// A moment at which a refused request is sent again.
+    Pause(Monotonic),
+    /// The end of the time for connecting: the server does not answer.
+    ConnectTimeout,
+    /// A connection that is returned to the pool, or the end of the call's time.
+    FreeConnection,
+    /// Received bytes, or the end of the call's time.
     Reply,
-    /// The end of its time.
-    Time,
-    /// Nothing: it is over.
-    Over(Result<Option<Reply<'c>>, SystemException>),
+    /// The end of the call's time.
+    Deadline,
+    /// No event: the call is over.
+    Finished(Result<Option<Reply<'c>>, SystemException>),
 }
 
-/// A call that is under way.
-pub(crate) struct Simulated<'c, 'a> {
+/// A call in progress.
+pub(crate) struct SimulatedCall<'c, 'a> {
     driver: Driver<'c, 'c, 'a>,
     start: Monotonic,
-    whole: Option<Monotonic>,
+    deadline: Option<Monotonic>,
     until: Option<Monotonic>,
     queued: bool,
     waiting: Option<(Checkout<'c>, u32)>,
-    /// Known already, to be said at the end of the time.
-    later: Option<Input>,
-    /// Forwards followed.
+    /// The machine's input when the call's deadline passes.
+    later: Option<MachineInput>,
+    /// Number of forwards followed.
     pub(crate) follows: u32,
 }
 
-impl<'c, 'a> Simulated<'c, 'a> {
+impl<'c, 'a> SimulatedCall<'c, 'a> {
     pub(crate) fn new(
         object: &'c ObjectRef,
         operation: &'c Operation<'c>,
         response: ResponseExpected,
-        arguments: Arguments<'c, 'a>,
+        arguments: ArgumentWriter<'c, 'a>,
     ) -> Result<Self, SystemException> {
         object.core().check_usable()?;
-        let call = Call::new(object.core(), object, Request::Call { operation, response, arguments });
+        let call = Invocation::new(object.core(), object, RequestSpec::Call { operation, response, arguments });
         let driver = Driver::new(call);
         let start = clock::now();
-        Ok(Simulated { driver, start, whole: None, until: None, queued: false, waiting: None, later: None, follows: 0 })
+        Ok(SimulatedCall {
+            driver,
+            start,
+            deadline: None,
+            until: None,
+            queued: false,
+            waiting: None,
+            later: None,
+            follows: 0,
+        })
     }
 
-    pub(crate) fn begin(&mut self) -> Stop<'c> {
+    pub(crate) fn begin(&mut self) -> BlockedOn<'c> {
         let output = self.driver.machine.start();
         self.carry_out(output)
     }
 
-    /// When the time of the whole call is over.
     pub(crate) fn deadline(&self) -> Option<Monotonic> {
-        self.driver.call.due.moment()
+        self.driver.call.due.latest()
     }
 
-    /// When the time for connecting is over.
     pub(crate) fn connect_deadline(&self) -> Option<Monotonic> {
         self.until
     }
 
-    fn carry_out(&mut self, output: Output) -> Stop<'c> {
-        self.follows += u32::from(output == Output::Follow);
-        match self.driver.prepare(output) {
-            Next::Connect => match self.driver.connect_at_once() {
-                Some(input) => self.tell(input),
+    fn carry_out(&mut self, output: MachineAction) -> BlockedOn<'c> {
+        self.follows += u32::from(matches!(output, MachineAction::Follow { .. }));
+        match self.driver.apply_action(output) {
+            NextAction::Connect => match self.driver.connect_idle() {
+                Some(input) => self.step(input),
                 None => {
                     self.start = clock::now();
-                    self.driver.call.due = self.driver.call.due.fixed();
-                    self.whole = self.driver.call.due.moment();
-                    self.until = self.driver.connect_until(self.start);
-                    Stop::Connection
+                    self.driver.call.due = self.driver.call.due.to_absolute();
+                    self.deadline = self.driver.call.due.latest();
+                    self.until = self.driver.connect_deadline_from(self.start);
+                    BlockedOn::Connection
                 }
             },
-            Next::Send => self.transmit(),
-            Next::Raise(exception) => Stop::Over(Err(exception)),
-            Next::Nothing => Stop::Over(Ok(None)),
+            NextAction::ConnectAt(moment) => {
+                (self.start, self.deadline) = (moment, self.driver.call.due.latest());
+                self.until = self.driver.connect_deadline_from(moment);
+                BlockedOn::Pause(moment)
+            }
+            NextAction::Send => self.transmit(),
+            NextAction::Raise(exception) => BlockedOn::Finished(Err(exception)),
+            NextAction::Nothing => BlockedOn::Finished(Ok(None)),
         }
     }
 
-    fn tell(&mut self, input: Input) -> Stop<'c> {
-        let early = self.driver.call.due.moment().is_some_and(|whole| clock::now() < whole);
-        if matches!(input, Input::DeadlinePassed(_)) && early {
-            // What took no time here, a write to a peer that does not read, would have lasted until then.
+    fn step(&mut self, input: MachineInput) -> BlockedOn<'c> {
+        let early = self.driver.call.due.latest().is_some_and(|deadline| clock::now() < deadline);
+        if matches!(input, MachineInput::DeadlinePassed(_)) && early {
+            // A write to a peer that does not read takes no time here; in reality it would last
+            // until then.
             self.later = Some(input);
-            return Stop::Time;
+            return BlockedOn::Deadline;
         }
         let output = self.driver.machine.step(input);
         self.carry_out(output)
     }
 
-    fn transmit(&mut self) -> Stop<'c> {
+    fn transmit(&mut self) -> BlockedOn<'c> {
         let target = Arc::clone(&self.driver.target);
-        let (Some(profile), Some(Connection::Own(mut connection))) =
+        let (Some(profile), Some(CallConnection::Exclusive(mut connection))) =
             (target.profiles.get(self.driver.profile), self.driver.connection.take())
         else {
-            return self.tell(Input::ConnectFailed);
+            return self.step(MachineInput::ConnectFailed);
         };
-        let way = Way { target: &target, profile, addressing: self.driver.addressing };
-        match self.driver.call.transmit(way, &mut connection) {
+        let route = Route { target: &target, profile, addressing: self.driver.addressing };
+        match self.driver.call.transmit(route, &mut connection) {
             Ok(Some(id)) => {
                 self.waiting = Some((connection, id));
-                Stop::Reply
+                BlockedOn::Reply
             }
-            Ok(None) => Stop::Over(Ok(None)),
-            Err(trouble) => {
+            Ok(None) => BlockedOn::Finished(Ok(None)),
+            Err(error) => {
                 drop(connection);
-                self.settle(Err(trouble))
+                self.on_result(Err(error))
             }
         }
     }
 
-    fn settle(&mut self, outcome: Outcome<'c>) -> Stop<'c> {
+    fn on_result(&mut self, outcome: AttemptResult<'c>) -> BlockedOn<'c> {
         match outcome {
-            Ok(reply) => Stop::Over(Ok(reply)),
-            Err(trouble) => match self.driver.note(*trouble) {
-                Ok(input) => self.tell(input),
-                Err(exception) => Stop::Over(Err(exception)),
+            Ok(reply) => BlockedOn::Finished(Ok(reply)),
+            Err(error) => match self.driver.input_from_error(*error) {
+                Ok(input) => self.step(input),
+                Err(exception) => BlockedOn::Finished(Err(exception)),
             },
         }
     }
 
-    /// No reply comes, for whatever reason.
-    fn no_reply(&mut self, mut connection: Checkout<'_>, id: u32, broken: Broken) -> Stop<'c> {
+    /// Handles a failure to receive the reply.
+    fn on_no_reply(&mut self, mut connection: Checkout<'_>, id: u32, broken: ExchangeError) -> BlockedOn<'c> {
         let target = Arc::clone(&self.driver.target);
-        let Some(profile) = target.profiles.get(self.driver.profile) else { return self.tell(Input::ConnectFailed) };
-        let way = Way { target: &target, profile, addressing: self.driver.addressing };
-        let trouble = self.driver.call.no_reply(way, &mut connection, id, broken);
+        let Some(profile) = target.profiles.get(self.driver.profile) else {
+            return self.step(MachineInput::ConnectFailed);
+        };
+        let route = Route { target: &target, profile, addressing: self.driver.addressing };
+        let error = self.driver.call.on_no_reply(route, &mut connection, id, broken);
         drop(connection);
-        self.settle(Err(trouble))
+        self.on_result(Err(error))
     }
 
-    /// The time that connecting takes has passed.
-    pub(crate) fn connect(&mut self) -> Stop<'c> {
-        let Some(pool) = self.driver.pool.clone() else { return self.tell(Input::ConnectFailed) };
-        let outcome = match pool.free(self.driver.since) {
+    /// Continues after the time that connecting takes.
+    pub(crate) fn connect(&mut self) -> BlockedOn<'c> {
+        let Some(pool) = self.driver.pool.clone() else { return self.step(MachineInput::ConnectFailed) };
+        let outcome = match pool.take_free(self.driver.min_connection_id) {
             Some(checkout) => {
                 if std::mem::take(&mut self.queued) {
-                    self.until = self.driver.connect_until(clock::now());
+                    self.until = self.driver.connect_deadline_from(clock::now());
                 }
-                pool.ready(checkout, self.driver.call.core, self.until, self.driver.since).map(Connection::Own)
+                pool.ensure_connected(checkout, self.driver.call.core, self.until, self.driver.min_connection_id)
+                    .map(CallConnection::Exclusive)
             }
-            None if self.whole.is_some_and(|whole| clock::now() >= whole) => Err(NoConnection::AllBusy),
+            None if self.deadline.is_some_and(|deadline| clock::now() >= deadline) => Err(AcquireError::AllBusy),
             None => {
-                // The time for connecting begins when there is a place for a connection.
+                // The time for connecting begins when the pool has a free slot.
                 self.queued = true;
-                return Stop::Turn;
+                return BlockedOn::FreeConnection;
             }
         };
-        let input = self.driver.connected(outcome, self.start, clock::now());
-        self.tell(input)
+        if let Err(AcquireError::ConnectFailed(error)) = &outcome
+            && error.kind() == std::io::ErrorKind::TimedOut
+            && self.until.is_some_and(|until| clock::now() < until)
+        {
+            return BlockedOn::ConnectTimeout;
+        }
+        let input = self.driver.connect_result(outcome, self.start, clock::now());
+        self.step(input)
     }
 
-    /// No connection was made in time.
-    pub(crate) fn connect_timed_out(&mut self) -> Stop<'c> {
-        let input = self.driver.connected(Err(NoConnection::TimedOut), self.start, clock::now());
-        self.tell(input)
+    /// Handles a connection that was not made in time.
+    pub(crate) fn connect_timed_out(&mut self) -> BlockedOn<'c> {
+        let input = self.driver.connect_result(Err(AcquireError::TimedOut), self.start, clock::now());
+        self.step(input)
     }
 
-    /// Something has come for the call: reads on while `more` octets, or the end, are there.
-    pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> Stop<'c> {
-        let Some((mut connection, id)) = self.waiting.take() else { return Stop::Reply };
+    /// Reads the reply; continues while `more` reports bytes or the end.
+    pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> BlockedOn<'c> {
+        let Some((mut connection, id)) = self.waiting.take() else { return BlockedOn::Reply };
         let target = Arc::clone(&self.driver.target);
-        let Some(profile) = target.profiles.get(self.driver.profile) else { return self.tell(Input::ConnectFailed) };
-        let way = Way { target: &target, profile, addressing: self.driver.addressing };
+        let Some(profile) = target.profiles.get(self.driver.profile) else {
+            return self.step(MachineInput::ConnectFailed);
+        };
+        let route = Route { target: &target, profile, addressing: self.driver.addressing };
         loop {
             if let Some(header) = connection.plain_reply(id, &self.driver.call.core.config().limits) {
-                self.driver.call.object.binding().note_bound(&target, self.driver.profile);
-                return Stop::Over(self.driver.call.take(way, connection, header, None));
+                self.driver.call.object.binding().record_bound(&target, self.driver.profile);
+                return BlockedOn::Finished(self.driver.call.deliver(route, connection, header, None));
             }
-            let broken = match connection.arrived(&self.driver.call.core.config().limits) {
+            let broken = match connection.next_message(&self.driver.call.core.config().limits) {
                 Ok(Ok(received)) => {
-                    connection = match self.driver.call.arrived(way, connection, id, received) {
-                        Ok(outcome) => return self.settle(outcome),
+                    connection = match self.driver.call.on_message(route, connection, id, received) {
+                        Ok(outcome) => return self.on_result(outcome),
                         Err(connection) => connection,
                     };
                     continue;
                 }
-                Ok(Err(wanted)) if more() => connection.fill(wanted, corelane_net::Wait::Now).err(),
+                Ok(Err(wanted)) if more() => connection.read_more(wanted, corelane_net::Wait::Now).err(),
                 Ok(Err(_)) => {
                     self.waiting = Some((connection, id));
-                    return Stop::Reply;
+                    return BlockedOn::Reply;
                 }
                 Err(broken) => Some(broken),
             };
             if let Some(broken) = broken {
-                return self.no_reply(connection, id, broken);
+                return self.on_no_reply(connection, id, broken);
             }
         }
     }
 
-    /// The call's time is over.
-    pub(crate) fn time_out(&mut self) -> Stop<'c> {
+    pub(crate) fn time_out(&mut self) -> BlockedOn<'c> {
         if let Some(input) = self.later.take() {
-            return self.tell(input);
+            return self.step(input);
         }
         match self.waiting.take() {
-            Some((connection, id)) => self.no_reply(connection, id, Broken::TimedOut),
+            Some((connection, id)) => self.on_no_reply(connection, id, ExchangeError::TimedOut),
             None => self.connect(),
         }
     }
 
-    /// The caller does not want the reply any longer; false if it does not wait for one.
-    pub(crate) fn cancel(&mut self) -> Option<Stop<'c>> {
+    /// Cancels the call; `None` if it does not wait for a reply.
+    pub(crate) fn cancel(&mut self) -> Option<BlockedOn<'c>> {
         let (connection, id) = self.waiting.take()?;
-        Some(self.no_reply(connection, id, Broken::Cancelled))
+        Some(self.on_no_reply(connection, id, ExchangeError::Cancelled))
     }
 }

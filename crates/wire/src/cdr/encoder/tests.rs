@@ -8,10 +8,10 @@ fn what_it_owns_is_kept_without_a_copy() {
     let mut encoder = Encoder::new();
     encoder.write_octets_owned(large.clone()).unwrap();
     encoder.write_u8(2);
-    let kept: Vec<Octets> = encoder.slices().map(|slice| encoder.keep(slice)).collect();
+    let kept: Vec<Octets> = encoder.slices().map(|slice| encoder.share_or_copy(slice)).collect();
     assert_eq!(kept.iter().flat_map(|octets| octets.iter().copied()).collect::<Vec<u8>>(), encoder.to_vec());
     assert_eq!(kept[1].as_ptr(), large.as_ptr());
-    assert_eq!(encoder.keep(&large[5..]).as_ptr(), large[5..].as_ptr());
+    assert_eq!(encoder.share_or_copy(&large[5..]).as_ptr(), large[5..].as_ptr());
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn many_numbers_are_sent_from_where_they_are() {
             e.write_u8(1);
         }
         copied.write_slice(&numbers);
-        lent.write_slice_lent(&numbers);
+        lent.write_slice_borrowed(&numbers);
         owned.write_slice_owned(numbers.clone());
         for e in [&mut copied, &mut lent, &mut owned] {
             e.write_u16(2);
@@ -227,7 +227,7 @@ fn many_numbers_are_sent_from_where_they_are() {
 #[test]
 fn counts_and_bounds() {
     let mut e = Encoder::new();
-    assert_eq!(e.write_len(usize::MAX), Err(CdrError::TooLong));
+    assert_eq!(e.write_len(usize::MAX), Err(CdrError::LengthOverflow));
     assert_eq!(e.write_len_bounded(4, 3), Err(CdrError::SequenceOverBound));
     assert_eq!(e.write_len_bounded(3, 3), Ok(()));
 }

@@ -1,38 +1,43 @@
-//! Values whose state only their own code understands: copied chunk by chunk, octet for octet.
+//! Custom values, whose state only their own code understands: copied chunk by chunk without
+//! change.
 //!
-//! What stands between the chunks can be understood, and is adapted: end tags to the level of nesting, repository ids to what stands
-//! before. Where that takes more octets or fewer, a repository id becomes a list of one or the other way round, so that chunks keep their
-//! alignment. Indirections within chunks look like numbers; -1 and an offset that leads exactly to a value of the message is one.
+//! The data between the chunks is adapted: end tags to the nesting level, and repository ids to
+//! those already written. If that changes the size, a repository id becomes a list of one, or the
+//! reverse, so that chunks keep their alignment. An indirection inside a chunk cannot be told from
+//! a number. A -1 and an offset that leads exactly to a value of the message are taken as an
+//! indirection.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::reader::Target;
+use super::reader::IndirectionTarget;
 use super::writer::is_aligned_as;
 use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG, ValueStart};
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 
-/// A repository id or codebase.
-struct Text<'m> {
+/// A repository id or a codebase.
+struct IdText<'m> {
     octets: &'m [u8],
-    /// Whether it stands elsewhere, and an indirection leads there.
-    is_elsewhere: bool,
+    /// True if it was read through an indirection.
+    is_indirection: bool,
 }
 
 impl<'m> Decoder<'m> {
-    /// Passes over a value whose head was read.
+    /// Skips a value whose head was read.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] for one that is not chunked, or whose chunks are none.
+    /// [`CdrError::BadValue`] if it is not chunked or its chunks are malformed.
     pub(crate) fn skip_custom(&mut self, start: &ValueStart<'m>) -> Result<(), CdrError> {
         self.walk_chunks(start, None)
     }
 
-    /// Copies a value whose head was read; `id` is that of its type, and `keep` holds the octets.
+    /// Copies a value whose head was read. `id` is the repository id of its type, and `keep` owns
+    /// the bytes.
     ///
     /// # Errors
-    /// [`CdrError::CustomValue`] where the octets would mean something else in `e`; those of [`skip_custom`](Decoder::skip_custom).
+    /// [`CdrError::CustomValue`] if the bytes would have another meaning in `e`; the errors of
+    /// [`skip_custom`](Decoder::skip_custom).
     pub(crate) fn copy_custom(
         &mut self,
         start: &ValueStart<'m>,
@@ -48,7 +53,7 @@ impl<'m> Decoder<'m> {
         e.end_value(value)
     }
 
-    /// What tells a value from others while it is written: the octets that it stands in are kept.
+    /// Returns the identity of a value while it is written: the bytes that hold it are kept alive.
     pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
         (self.bytes().as_ptr().addr(), number)
     }
@@ -57,8 +62,8 @@ impl<'m> Decoder<'m> {
         if !start.chunked {
             return Err(CdrError::BadValue);
         }
-        self.see_all();
-        // Values within it that have not ended.
+        self.show_whole_message();
+        // Values inside this one that have not ended.
         let mut inside = 0;
         loop {
             let next = self.read_u32()?;
@@ -83,7 +88,7 @@ impl<'m> Decoder<'m> {
                 _ => {
                     let ended = next.wrapping_neg();
                     let Some(within) = ended.checked_sub(start.level).filter(|within| *within > 0) else {
-                        self.chunks_mut().ended = ended;
+                        self.chunks_mut().ended_level = ended;
                         return self.end_value(start);
                     };
                     if within > inside {
@@ -99,26 +104,27 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// The head of a value within the copied one; `around` are the chunked values around it.
+    /// Copies the head of a value inside the copied one; `around` is the number of chunked values
+    /// around it.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
             return Err(CdrError::BadValue);
         }
         let at = self.position() - 4;
         let space = self.value_space().ok_or(CdrError::Unsupported)?;
-        let number = space.add_value(self.address(at), around, self.limits().values)?;
-        space.leave();
-        let codebase = if tag & CODEBASE != 0 { Some(self.read_text()?) } else { None };
+        let number = space.add_value(self.address(at), around, self.limits().max_values)?;
+        space.leave_value();
+        let codebase = if tag & CODEBASE != 0 { Some(self.read_id()?) } else { None };
         let ids = match tag & IDS {
             0 => Vec::new(),
-            ONE_ID => vec![self.read_text()?],
-            _ => self.read_texts(tag & IDS)?,
+            ONE_ID => vec![self.read_id()?],
+            _ => self.read_id_list(tag & IDS)?,
         };
         let Some(e) = out else { return Ok(()) };
         e.align(4);
         let identity = self.identity(number);
         let to = e.position();
-        e.values().known.insert(identity, to);
+        e.values().positions.insert(identity, to);
         let mut end = to.wrapping_add(4);
         for text in codebase.iter().chain(&ids) {
             end = (end.wrapping_add(3) & !3).wrapping_add(text.size(e));
@@ -139,22 +145,22 @@ impl<'m> Decoder<'m> {
         if is_aligned_as(e.position(), self.position()) { Ok(()) } else { Err(CdrError::CustomValue) }
     }
 
-    fn read_text(&mut self) -> Result<Text<'m>, CdrError> {
+    fn read_id(&mut self) -> Result<IdText<'m>, CdrError> {
         let is_elsewhere = self.clone().read_u32()? == INDIRECTION;
-        Ok(Text { octets: self.read_repository_id()?, is_elsewhere })
+        Ok(IdText { octets: self.read_repository_id()?, is_indirection: is_elsewhere })
     }
 
-    fn read_texts(&mut self, form: u32) -> Result<Vec<Text<'m>>, CdrError> {
+    fn read_id_list(&mut self, form: u32) -> Result<Vec<IdText<'m>>, CdrError> {
         let mut first = self.clone();
         let is_elsewhere = first.read_u32()? == INDIRECTION;
         let ids = self.read_value_type(form)?;
         if is_elsewhere {
-            return Ok(ids.as_slice().iter().map(|octets| Text { octets, is_elsewhere }).collect());
+            return Ok(ids.as_slice().iter().map(|octets| IdText { octets, is_indirection: is_elsewhere }).collect());
         }
-        ids.as_slice().iter().map(|_| first.read_text()).collect()
+        ids.as_slice().iter().map(|_| first.read_id()).collect()
     }
 
-    /// The contents of a chunk, which stood at `at`.
+    /// Copies the contents of a chunk that was at `at`.
     fn copy_chunk(&self, at: usize, chunk: &[u8], e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let to = e.position();
         if !is_aligned_as(to, at) {
@@ -171,12 +177,15 @@ impl<'m> Decoder<'m> {
             let place = first + index * 4 + 4;
             let target = (at + place).checked_sub(offset.unsigned_abs() as usize);
             let space = self.value_space().ok_or(CdrError::Unsupported)?;
-            let Some(Target::Value(number)) = target.and_then(|target| space.find(self.address(target))) else {
+            let Some(IndirectionTarget::Value(number)) =
+                target.and_then(|target| space.find_target(self.address(target)))
+            else {
                 continue;
             };
-            // Of a value that is not written here nothing is known but where it stood.
-            let there = *e.values().known.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
-            let back = i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::TooLong)?;
+            // The new message has the target's position only if the target was written to it.
+            let there = *e.values().positions.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
+            let back =
+                i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::LengthOverflow)?;
             if let Some(octets) = copy.to_mut().get_mut(place..place + 4) {
                 octets.copy_from_slice(&e.endian().octets_of(-back));
             }
@@ -186,20 +195,21 @@ impl<'m> Decoder<'m> {
     }
 }
 
-impl Text<'_> {
+impl IdText<'_> {
     fn text(&self) -> String {
         self.octets.iter().map(|octet| char::from(*octet)).collect()
     }
 
-    /// What it takes from a multiple of 4 on.
+    /// Returns the size in bytes from a multiple of 4 on.
     fn size(&self, e: &mut Encoder<'_>) -> usize {
-        if self.is_elsewhere && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
+        if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// Writes it where it stood, even if it stands elsewhere too: what leads over it has kept its distance.
+    /// Writes the id in the form in which it was read, even if it was written before. Indirections
+    /// that span it keep their offsets.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
-        if self.is_elsewhere {
+        if self.is_indirection {
             return e.write_repository_id(Cow::Owned(text));
         }
         e.align(4);

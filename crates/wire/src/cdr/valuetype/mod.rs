@@ -1,5 +1,5 @@
-//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and indirections (CORBA 3.0.3
-//! section 15.3.4). What the state is, and what becomes of it, is the business of whoever reads or writes it.
+//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and
+//! indirections (CORBA 3.0.3 section 15.3.4). The caller reads or writes the state itself.
 //!
 //! ```text
 //! null           00000000
@@ -10,8 +10,9 @@
 //!                  which ends the value at depth n, and all within it that are not at their end
 //! ```
 //!
-//! A value that is chunked has only chunked values in it. Codebases, ids and lists of ids can be indirections too. Nothing leads
-//! out of a message or an encapsulation, and an indirection leads to exactly what it is for: every other one is
+//! A chunked value contains only chunked values. Codebases, ids and lists of ids can be
+//! indirections too. No indirection leads out of a message or an encapsulation, and each must lead
+//! to a target of its own kind: every other one is
 //! [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
 
 mod copy;
@@ -22,21 +23,21 @@ mod writer;
 
 pub(super) use reader::Chunks;
 pub(crate) use reader::ValueTypes;
-pub use reader::{AskType, ConvertCustom, RepositoryIds, ValueHead, ValueSpace, ValueStart};
+pub use reader::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueSpace, ValueStart};
 pub(super) use writer::ValueWriter;
 pub use writer::WrittenValue;
 
-/// In front of an indirection.
+/// The marker of an indirection.
 const INDIRECTION: u32 = 0xffff_ffff;
-/// The least value tag.
+/// The lowest value tag.
 const TAG: u32 = 0x7fff_ff00;
-/// A codebase follows.
+/// Flag: a codebase follows.
 const CODEBASE: u32 = 1;
-/// How many repository ids follow.
+/// The bits that say how many repository ids follow.
 const IDS: u32 = 6;
-/// One does.
+/// One repository id follows.
 const ONE_ID: u32 = 2;
-/// A list does.
+/// A list of repository ids follows.
 const ID_LIST: u32 = 6;
-/// The state comes in chunks.
+/// Flag: the state is chunked.
 const CHUNKED: u32 = 8;

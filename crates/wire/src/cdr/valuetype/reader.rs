@@ -1,4 +1,4 @@
-//! Reading: tags, ids and chunks are checked here, and where an indirection may lead.
+//! Reading of values: checks tags, ids, chunks and the targets of indirections.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,101 +7,134 @@ use std::hint::cold_path;
 use std::sync::Arc;
 
 use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
-use crate::cdr::{CdrError, Decoder, Encoder};
+use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
-/// How often the octets of a message are read again, at most.
-const MOST_AGAIN: usize = 16;
+/// Bookkeeping memory in bytes for each value of a message. It holds the positions of the value's
+/// tag and ids, in vectors that grow, and its level.
+const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
-/// What the values of one message share while they are read: where they, and the ids in front of them, stand.
+/// Maximum number of times that all bytes of a message are read again.
+const MAX_REREADS: usize = 16;
+
+/// The state that the values of one message share while they are read. It holds the positions of
+/// values and of their ids.
 ///
-/// Made anew for each message; [`Decoder::with_values`] takes it. Costs nothing until a value comes.
+/// Each message needs a new one, passed to [`Decoder::with_values`]. It costs nothing until a value
+/// is read.
 #[derive(Default)]
 pub struct ValueSpace {
-    /// Behind one pointer, so that a space in which no value is read is quickly made and dropped.
-    seen: RefCell<Option<Box<Seen>>>,
-    /// Asks what the decoder's environment knows.
-    ask: Option<AskType>,
-    convert: Option<ConvertCustom>,
+    /// Behind one pointer, so that a space without values is cheap to create and drop.
+    read_values: RefCell<Option<Box<ReadValues>>>,
+    /// Looks a type up in the decoder's environment.
+    lookup_type: Option<LookupType>,
+    convert_custom: Option<ConvertCustom>,
 }
 
-/// TypeCodes of values by their repository ids.
+/// The TypeCodes of value types by their repository ids.
 pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
 
-/// Asks a decoder's environment for the TypeCode of the value type with a repository id.
-pub type AskType = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
+/// A function that looks up a value type's TypeCode by its repository id in the decoder's
+/// environment.
+pub type LookupType = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
 
-/// Reads a custom value from its tag on with the code that it belongs to, and writes it.
+/// A function that reads a custom value from its tag on, with the code of its type, and writes it.
 pub type ConvertCustom = fn(&mut Decoder<'_>, &mut Encoder<'_>) -> Result<(), CdrError>;
 
+/// A function that finds the TypeCode of a value type by its repository id.
+type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
+
 #[derive(Default)]
-struct Seen {
-    /// Addresses of octets, so that an encapsulation's do not meet those around it; in order of reading, and so mostly sorted.
-    marks: Vec<(usize, Target)>,
-    /// The chunked values around each value.
-    levels: Vec<u32>,
-    /// Values around the one that is being read.
+struct ReadValues {
+    /// Indirection targets by address, so that positions in an encapsulation differ from those
+    /// around it. Sorted; values are read mostly in order of address.
+    targets: Vec<(usize, IndirectionTarget)>,
+    /// For each value, the number of chunked values around it.
+    chunk_levels: Vec<u32>,
+    /// The number of values around the current one.
     depth: u32,
-    /// Octets that were read again.
-    again: usize,
-    /// Types of values that are known by their repository ids.
-    types: Option<ValueTypes>,
+    /// The number of bytes that were read again.
+    reread_bytes: usize,
+    /// Finds types that are known by their repository ids. A boxed closure, so that programs
+    /// without values do not link the code that drops TypeCodes.
+    find_known_type: Option<Box<FindType>>,
     store: Option<Arc<dyn Any + Send + Sync>>,
+    /// The path to the part that could not be read.
+    value_path: Option<ValuePath>,
 }
 
-/// What an indirection may lead to.
+/// A valid target of an indirection.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Target {
+pub(super) enum IndirectionTarget {
     Value(u32),
     Id,
     IdList,
 }
 
 impl ValueSpace {
-    /// A space in which nothing was read.
+    /// Creates a space in which nothing was read.
     #[must_use]
     #[inline]
     pub const fn new() -> ValueSpace {
-        ValueSpace { seen: RefCell::new(None), ask: None, convert: None }
+        ValueSpace { read_values: RefCell::new(None), lookup_type: None, convert_custom: None }
     }
 
-    /// Values in an `any` whose types inherit from those of its TypeCode are kept whole where `ask` knows their types.
+    /// Sets the lookup of value types. Values in an `any` whose types inherit from those of its
+    /// TypeCode are kept whole if `ask` knows their types.
     #[must_use]
     #[inline]
-    pub const fn with_types(mut self, ask: AskType) -> ValueSpace {
-        self.ask = Some(ask);
+    pub const fn with_type_lookup(mut self, ask: LookupType) -> ValueSpace {
+        self.lookup_type = Some(ask);
         self
     }
 
-    /// Custom values in an `any` are converted by `convert` where they are needed in another form.
+    /// Sets the converter of custom values in an `any` that are needed in another form.
     #[must_use]
     #[inline]
-    pub const fn with_custom(mut self, convert: ConvertCustom) -> ValueSpace {
-        self.convert = Some(convert);
+    pub const fn with_custom_converter(mut self, convert: ConvertCustom) -> ValueSpace {
+        self.convert_custom = Some(convert);
         self
     }
 
-    pub(crate) fn knowing(types: Option<ValueTypes>) -> ValueSpace {
-        let seen = types.map(|types| Box::new(Seen { types: Some(types), ..Seen::default() }));
-        ValueSpace { seen: RefCell::new(seen), ask: None, convert: None }
+    pub(crate) fn with_known_types(types: Option<ValueTypes>) -> ValueSpace {
+        let seen = types.map(|types| {
+            let find = move |id: &[u8]| {
+                let found = types.iter().find(|(known, _)| known.as_bytes() == id);
+                found.map(|(_, type_code)| type_code.clone())
+            };
+            Box::new(ReadValues { find_known_type: Some(Box::new(find)), ..ReadValues::default() })
+        });
+        ValueSpace { read_values: RefCell::new(seen), lookup_type: None, convert_custom: None }
     }
 
-    /// Something that whoever reads values keeps for all of them; made with the first.
+    /// Returns an object that the reader keeps for all values of the message; `make` creates it on
+    /// the first call.
     pub fn store(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
-        let mut seen = self.seen.borrow_mut();
+        let mut seen = self.read_values.borrow_mut();
         Arc::clone(seen.get_or_insert_default().store.get_or_insert_with(make))
     }
 
-    /// Values around the place that is being read.
-    #[must_use]
-    pub fn depth(&self) -> u32 {
-        self.seen.borrow().as_ref().map_or(0, |seen| seen.depth)
+    #[cold]
+    pub(in crate::cdr) fn record_step(&self, step: PathStep, place: usize) {
+        self.read_values.borrow_mut().get_or_insert_default().value_path.get_or_insert_default().add(step, place);
     }
 
-    pub(super) fn add(&self, at: usize, target: Target) {
-        let mut seen = self.seen.borrow_mut();
-        let marks = &mut seen.get_or_insert_default().marks;
-        // Encapsulations lie within what is around them, so addresses come in order, but for ids of a skipped part.
+    #[cold]
+    pub(in crate::cdr) fn value_path(&self) -> Option<ValuePath> {
+        self.read_values.borrow().as_ref()?.value_path.clone()
+    }
+
+    /// Returns the number of values around the current position.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.read_values.borrow().as_ref().map_or(0, |seen| seen.depth)
+    }
+
+    pub(super) fn add_target(&self, at: usize, target: IndirectionTarget) {
+        let mut seen = self.read_values.borrow_mut();
+        let marks = &mut seen.get_or_insert_default().targets;
+        // An encapsulation is inside the bytes around it, so addresses come in order. The exception
+        // is ids of a skipped part.
         let place = match marks.last() {
             Some((last, _)) if *last >= at => marks.partition_point(|(address, _)| *address < at),
             _ => marks.len(),
@@ -111,56 +144,56 @@ impl ValueSpace {
         }
     }
 
-    pub(super) fn find(&self, at: usize) -> Option<Target> {
-        let seen = self.seen.borrow();
-        let marks = &seen.as_ref()?.marks;
+    pub(super) fn find_target(&self, at: usize) -> Option<IndirectionTarget> {
+        let seen = self.read_values.borrow();
+        let marks = &seen.as_ref()?.targets;
         let place = marks.binary_search_by_key(&at, |(address, _)| *address).ok()?;
         marks.get(place).map(|(_, target)| *target)
     }
 
-    /// The number of a value: a new one, unless it is read again.
+    /// Returns the number of the value at `at`: a new one, unless the value is read again.
     pub(super) fn add_value(&self, at: usize, level: u32, limit: u32) -> Result<u32, CdrError> {
-        let known = self.find(at);
+        let known = self.find_target(at);
         let number = {
-            let mut seen = self.seen.borrow_mut();
+            let mut seen = self.read_values.borrow_mut();
             let seen = seen.get_or_insert_default();
             seen.depth += 1;
-            if let Some(Target::Value(number)) = known {
+            if let Some(IndirectionTarget::Value(number)) = known {
                 return Ok(number);
             }
-            let number = u32::try_from(seen.levels.len()).ok().filter(|number| *number < limit);
-            let number = number.ok_or(CdrError::OverLimit)?;
-            seen.levels.push(level);
+            let number = u32::try_from(seen.chunk_levels.len()).ok().filter(|number| *number < limit);
+            let number = number.ok_or(CdrError::LimitExceeded)?;
+            seen.chunk_levels.push(level);
             number
         };
-        self.add(at, Target::Value(number));
+        self.add_target(at, IndirectionTarget::Value(number));
         Ok(number)
     }
 
-    /// Chunked values around a value.
-    fn level(&self, number: u32) -> u32 {
-        let seen = self.seen.borrow();
-        seen.as_ref().and_then(|seen| seen.levels.get(number as usize).copied()).unwrap_or_default()
+    /// Returns the number of chunked values around a value.
+    fn chunk_level(&self, number: u32) -> u32 {
+        let seen = self.read_values.borrow();
+        seen.as_ref().and_then(|seen| seen.chunk_levels.get(number as usize).copied()).unwrap_or_default()
     }
 
-    fn known(&self, id: &[u8]) -> Option<TypeCode> {
-        let seen = self.seen.borrow();
-        let types = seen.as_ref()?.types.as_ref()?;
-        types.iter().find(|(known, _)| known.as_bytes() == id).map(|(_, type_code)| type_code.clone())
+    fn known_type(&self, id: &[u8]) -> Option<TypeCode> {
+        let seen = self.read_values.borrow();
+        let find = seen.as_ref()?.find_known_type.as_ref()?;
+        find(id)
     }
 
-    pub(super) fn leave(&self) {
-        if let Some(seen) = self.seen.borrow_mut().as_mut() {
+    pub(super) fn leave_value(&self) {
+        if let Some(seen) = self.read_values.borrow_mut().as_mut() {
             seen.depth = seen.depth.saturating_sub(1);
         }
     }
 }
 
 impl Drop for ValueSpace {
-    /// Finds in place that there is nothing to drop, as there nearly always is not.
+    /// Checks inline that there is nothing to drop, which is the usual case.
     #[inline]
     fn drop(&mut self) {
-        let seen = self.seen.get_mut();
+        let seen = self.read_values.get_mut();
         if seen.is_some() {
             cold_path();
             *seen = None;
@@ -170,53 +203,55 @@ impl Drop for ValueSpace {
 
 impl fmt::Debug for ValueSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = self.seen.borrow().as_ref().map_or(0, |seen| seen.levels.len());
+        let values = self.read_values.borrow().as_ref().map_or(0, |seen| seen.chunk_levels.len());
         f.debug_struct("ValueSpace").field("values", &values).finish_non_exhaustive()
     }
 }
 
-/// Where a decoder is among chunks.
+/// The position of a decoder among chunks.
 #[derive(Clone, Copy)]
 pub(in crate::cdr) struct Chunks<'m> {
-    /// All octets, while the decoder sees those of the current chunk only; nothing outside chunked values.
-    full: &'m [u8],
-    /// Chunked values around the place.
+    /// The whole message inside chunked values, where the decoder sees the current chunk only; else
+    /// empty.
+    message: &'m [u8],
+    /// The number of chunked values around the position.
     pub(in crate::cdr) level: u32,
-    /// The outermost level that an end tag has ended, while values within it are not left yet; else 0.
-    pub(super) ended: u32,
+    /// The outermost level that an end tag has ended, while the reader is still inside it; else 0.
+    pub(super) ended_level: u32,
 }
 
 impl Chunks<'_> {
-    pub(in crate::cdr) const NONE: Self = Chunks { full: &[], level: 0, ended: 0 };
+    pub(in crate::cdr) const NONE: Self = Chunks { message: &[], level: 0, ended_level: 0 };
 
-    /// Octets behind a position.
+    /// Returns the number of bytes after a position.
     #[inline]
     pub(in crate::cdr) fn remaining(&self, position: usize) -> usize {
-        self.full.len().saturating_sub(position)
+        self.message.len().saturating_sub(position)
     }
 }
 
-/// What stands where a value was expected.
+/// The head of a value, or what replaces a value.
 #[derive(Debug)]
 pub enum ValueHead<'m> {
-    /// Null.
+    /// The null value.
     Null,
-    /// A value that was met before, by its number and the position of its tag; its reading may not have ended.
-    Again(u32, usize),
-    /// A value: its state is next, and [`Decoder::end_value`] after that.
+    /// A value that was read before, by its number and the position of its tag. Its reading may not
+    /// be complete.
+    Indirection(u32, usize),
+    /// A value. Its state follows; [`Decoder::end_value`] ends it.
     Value(ValueStart<'m>),
 }
 
 /// The head of a value.
 #[derive(Debug)]
 pub struct ValueStart<'m> {
-    /// How many values of the space came before.
+    /// The number of this value: the count of earlier values in the space.
     pub number: u32,
-    /// What is said about its type.
+    /// The repository ids of its type.
     pub ids: RepositoryIds<'m>,
-    /// Whether its state comes in chunks, so that one can stop reading it anywhere.
+    /// True if its state is chunked, so that the reader can stop anywhere in it.
     pub chunked: bool,
-    /// Where its tag stands.
+    /// The position of its tag.
     pub(crate) position: usize,
     /// The level of its chunks.
     pub(super) level: u32,
@@ -225,16 +260,16 @@ pub struct ValueStart<'m> {
 /// The repository ids in front of a value, the most derived first.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RepositoryIds<'m> {
-    /// None: the value is of the type that the reader expects.
+    /// No ids: the value has the type that the reader expects.
     None,
-    /// That of its type.
+    /// The id of the value's type.
     One(&'m [u8]),
-    /// Those of its type and of the types to which it can be truncated.
+    /// The ids of the value's type and of the types to which it can be truncated.
     Many(Vec<&'m [u8]>),
 }
 
 impl<'m> RepositoryIds<'m> {
-    /// The ids in order.
+    /// Returns the ids in order.
     #[must_use]
     pub fn as_slice(&self) -> &[&'m [u8]] {
         match self {
@@ -246,23 +281,25 @@ impl<'m> RepositoryIds<'m> {
 }
 
 impl<'m> Decoder<'m> {
-    /// Reads up to the state of a value.
+    /// Reads the head of a value, up to its state.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] for what is no value, [`CdrError::BadIndirection`]; [`CdrError::OverLimit`] for more values or ids, or longer
-    /// ones, than the limits allow; [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueSpace`], and in a GIOP 1.1
-    /// message that came in fragments, where positions mean nothing.
+    /// [`CdrError::BadValue`] if the bytes are not a value; [`CdrError::BadIndirection`];
+    /// [`CdrError::LimitExceeded`] if values, ids or the length of an id exceed the limits;
+    /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueSpace`], and in a GIOP
+    /// 1.1 message that came in fragments, where positions are meaningless.
     pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
         let space = self.value_space().ok_or(CdrError::Unsupported)?;
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
-            // Between chunks stand values, or the next chunk, in which null or an indirection may stand.
-            let next = self.peek_between()?;
+            // Between chunks there are values, or the next chunk, which may hold a null value or an
+            // indirection.
+            let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;
             } else {
-                self.see_all();
+                self.show_whole_message();
                 in_chunk = false;
             }
         }
@@ -270,14 +307,14 @@ impl<'m> Decoder<'m> {
         let at = self.position() - 4;
         match tag {
             0 => {
-                self.see_chunk(in_chunk);
+                self.resume_chunk(in_chunk);
                 Ok(ValueHead::Null)
             }
             INDIRECTION => {
                 let (place, target) = self.read_indirection()?;
-                self.see_chunk(in_chunk);
+                self.resume_chunk(in_chunk);
                 match target {
-                    Target::Value(number) if place < at => Ok(ValueHead::Again(number, place)),
+                    IndirectionTarget::Value(number) if place < at => Ok(ValueHead::Indirection(number, place)),
                     _ => Err(CdrError::BadIndirection),
                 }
             }
@@ -285,7 +322,8 @@ impl<'m> Decoder<'m> {
                 Err(CdrError::BadValue)
             }
             _ => {
-                let number = space.add_value(self.address(at), self.chunks().level, self.limits().values)?;
+                self.charge(BYTES_PER_VALUE)?;
+                let number = space.add_value(self.address(at), self.chunks().level, self.limits().max_values)?;
                 let ids = self.read_value_type(tag)?;
                 let chunked = tag & CHUNKED != 0;
                 if chunked {
@@ -296,77 +334,78 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Ends a value: what was not read of its state is skipped if the state is chunked.
+    /// Ends a value. If its state is chunked, skips the unread part.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] if its end is not found, [`CdrError::Truncated`].
+    /// [`CdrError::BadValue`] if the end is not found, [`CdrError::Truncated`].
     pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
         if let Some(space) = self.value_space() {
-            space.leave();
+            space.leave_value();
         }
         if !value.chunked {
             return Ok(());
         }
-        if self.chunks().ended == 0 || self.chunks().ended > value.level {
+        if self.chunks().ended_level == 0 || self.chunks().ended_level > value.level {
             self.skip_to_end(value.level)?;
         }
         let chunks = self.chunks_mut();
-        if chunks.ended == value.level {
-            chunks.ended = 0;
+        if chunks.ended_level == value.level {
+            chunks.ended_level = 0;
         }
         chunks.level = value.level.saturating_sub(1);
-        self.see_chunk(false);
+        self.resume_chunk(false);
         Ok(())
     }
 
-    /// The TypeCode of the value type with a repository id, if somebody knows it.
-    pub(crate) fn value_type(&self, id: &[u8]) -> Option<TypeCode> {
+    /// Returns the TypeCode of the value type with a repository id, if it is known.
+    pub(crate) fn find_value_type(&self, id: &[u8]) -> Option<TypeCode> {
         let space = self.values()?;
-        let asked = || space.ask.zip(self.env()).and_then(|(ask, env)| ask(env, id));
-        space.known(id).or_else(asked)
+        let asked = || space.lookup_type.zip(self.env()).and_then(|(ask, env)| ask(env, id));
+        space.known_type(id).or_else(asked)
     }
 
-    /// Reads a value again that was met before, from its tag on: what was made of it, or that it was passed over, is of no use to
-    /// this reader.
+    /// Reads an earlier value again, from its tag on. The reader needs this if the result of the
+    /// first reading is of no use to it, or if the value was skipped.
     ///
     /// # Errors
-    /// Those of `read`; [`CdrError::OverLimit`] where more is read again than a message with some sharing needs.
-    pub fn read_again<T>(
+    /// The errors of `read`; [`CdrError::LimitExceeded`] if more is read again than a message with
+    /// some sharing needs.
+    pub fn reread_value<T>(
         &self,
         number: u32,
         position: usize,
         read: impl FnOnce(&mut Decoder<'m>) -> Result<T, CdrError>,
     ) -> Result<T, CdrError> {
         let space = self.value_space().ok_or(CdrError::Unsupported)?;
-        let full = if self.chunks().level > 0 { self.chunks().full } else { self.bytes() };
-        let level = space.level(number);
+        let full = if self.chunks().level > 0 { self.chunks().message } else { self.bytes() };
+        let level = space.chunk_level(number);
         let mut there = self.clone();
-        *there.chunks_mut() = if level > 0 { Chunks { full, level, ended: 0 } } else { Chunks::NONE };
-        there.see(full, position, if level > 0 { position } else { full.len() });
+        *there.chunks_mut() = if level > 0 { Chunks { message: full, level, ended_level: 0 } } else { Chunks::NONE };
+        there.set_window(full, position, if level > 0 { position } else { full.len() });
         let value = read(&mut there)?;
-        if let Some(seen) = space.seen.borrow_mut().as_mut() {
-            seen.again = seen.again.saturating_add(there.position().saturating_sub(position));
-            if seen.again > full.len().saturating_mul(MOST_AGAIN) {
-                return Err(CdrError::OverLimit);
+        if let Some(seen) = space.read_values.borrow_mut().as_mut() {
+            seen.reread_bytes = seen.reread_bytes.saturating_add(there.position().saturating_sub(position));
+            if seen.reread_bytes > full.len().saturating_mul(MAX_REREADS) {
+                return Err(CdrError::LimitExceeded);
             }
         }
         Ok(value)
     }
 
-    /// Writes a custom value, whose head was read, with the code that it belongs to.
+    /// Writes a custom value, whose head was read, with the code of its type.
     ///
     /// # Errors
-    /// [`CdrError::CustomValue`] where that is not known; those of that code.
+    /// [`CdrError::CustomValue`] if that code is not known; the errors of that code.
     pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let convert = self.value_space().and_then(|space| space.convert).ok_or(CdrError::CustomValue)?;
-        self.read_again(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
+        let convert = self.value_space().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
+        self.reread_value(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
             CdrError::NoValueFactory => CdrError::CustomValue,
             error => error,
         })?;
         self.end_value(start)
     }
 
-    /// Reads codebase and ids behind a tag.
+    /// Reads the codebase and the ids after a tag.
     pub(super) fn read_value_type(&mut self, tag: u32) -> Result<RepositoryIds<'m>, CdrError> {
         if tag & CODEBASE != 0 {
             self.read_repository_id()?;
@@ -379,12 +418,12 @@ impl<'m> Decoder<'m> {
                 let at = self.position() - 4;
                 if count != INDIRECTION {
                     if let Some(space) = self.value_space() {
-                        space.add(self.address(at), Target::IdList);
+                        space.add_target(self.address(at), IndirectionTarget::IdList);
                     }
                     return self.read_ids(count);
                 }
                 match self.read_indirection()? {
-                    (place, Target::IdList) if place < at => {
+                    (place, IndirectionTarget::IdList) if place < at => {
                         let mut there = self.clone().at(place);
                         let count = there.read_u32()?;
                         there.read_ids(count)
@@ -397,24 +436,24 @@ impl<'m> Decoder<'m> {
     }
 
     fn read_ids(&mut self, count: u32) -> Result<RepositoryIds<'m>, CdrError> {
-        if count > self.limits().repository_ids {
-            return Err(CdrError::OverLimit);
+        if count > self.limits().max_repository_ids {
+            return Err(CdrError::LimitExceeded);
         }
         (0..count).map(|_| self.read_repository_id()).collect::<Result<_, _>>().map(RepositoryIds::Many)
     }
 
-    /// Reads a repository id or a codebase, here or where an indirection leads.
+    /// Reads a repository id or a codebase, in place or through an indirection.
     pub(super) fn read_repository_id(&mut self) -> Result<&'m [u8], CdrError> {
         let length = self.read_u32()?;
         let at = self.position() - 4;
         if length != INDIRECTION {
             if let Some(space) = self.value_space() {
-                space.add(self.address(at), Target::Id);
+                space.add_target(self.address(at), IndirectionTarget::Id);
             }
             return self.read_id_text(length);
         }
         match self.read_indirection()? {
-            (place, Target::Id) if place < at => {
+            (place, IndirectionTarget::Id) if place < at => {
                 let mut there = self.clone().at(place);
                 let length = there.read_u32()?;
                 there.read_id_text(length)
@@ -424,8 +463,8 @@ impl<'m> Decoder<'m> {
     }
 
     fn read_id_text(&mut self, length: u32) -> Result<&'m [u8], CdrError> {
-        if length > self.limits().repository_id {
-            return Err(CdrError::OverLimit);
+        if length > self.limits().max_repository_id_length {
+            return Err(CdrError::LimitExceeded);
         }
         match self.read_raw(length as usize)?.split_last() {
             Some((0, id)) => Ok(id),
@@ -434,73 +473,76 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Reads the offset of an indirection: the position to which it leads, and what stands there.
-    fn read_indirection(&mut self) -> Result<(usize, Target), CdrError> {
+    /// Reads the offset of an indirection; returns the position and the kind of its target.
+    fn read_indirection(&mut self) -> Result<(usize, IndirectionTarget), CdrError> {
         let offset = self.read_i32()?;
         let from = self.position() - 4;
         let back = usize::try_from(offset.unsigned_abs()).map_err(|_| CdrError::BadIndirection)?;
         let place = from.checked_sub(back).filter(|_| offset < 0).ok_or(CdrError::BadIndirection)?;
-        let target = self.value_space().and_then(|space| space.find(self.address(place)));
+        let target = self.value_space().and_then(|space| space.find_target(self.address(place)));
         Ok((place, target.ok_or(CdrError::BadIndirection)?))
     }
 
-    /// The address of an octet: what tells places apart across encapsulations.
+    /// Returns the address of the byte at a position. Addresses distinguish positions across
+    /// encapsulations.
     pub(super) fn address(&self, position: usize) -> usize {
         self.bytes().as_ptr().addr() + position
     }
 
-    // ---- chunks ------------------------------------------------------------------------------------
+    // ---- chunks
+    // ------------------------------------------------------------------------------------
 
     fn enter_chunks(&mut self) {
         let bytes = self.bytes();
         let chunks = self.chunks_mut();
         if chunks.level == 0 {
-            chunks.full = bytes;
+            chunks.message = bytes;
         }
         chunks.level += 1;
-        self.see_chunk(false);
+        self.resume_chunk(false);
     }
 
-    pub(super) fn see_all(&mut self) {
-        let (position, full) = (self.position(), self.chunks().full);
-        self.see(full, position, full.len());
+    pub(super) fn show_whole_message(&mut self) {
+        let (position, full) = (self.position(), self.chunks().message);
+        self.set_window(full, position, full.len());
     }
 
-    /// Goes on in the chunk, or waits between chunks; outside chunked values all is seen.
-    fn see_chunk(&mut self, in_chunk: bool) {
+    /// Continues in the current chunk, or between chunks. Outside chunked values, shows the whole
+    /// message.
+    fn resume_chunk(&mut self, in_chunk: bool) {
         let position = self.position();
         let chunks = *self.chunks();
         if in_chunk {
             return;
         }
         if chunks.level > 0 {
-            self.see(chunks.full, position, position);
-        } else if !chunks.full.is_empty() {
-            self.see(chunks.full, position, chunks.full.len());
-            self.chunks_mut().full = &[];
+            self.set_window(chunks.message, position, position);
+        } else if !chunks.message.is_empty() {
+            self.set_window(chunks.message, position, chunks.message.len());
+            self.chunks_mut().message = &[];
         }
     }
 
-    /// The long that stands next between chunks.
-    fn peek_between(&self) -> Result<u32, CdrError> {
-        self.between().read_u32()
+    /// Returns the next long between chunks.
+    fn peek_after_chunk(&self) -> Result<u32, CdrError> {
+        self.after_chunk().read_u32()
     }
 
-    /// A decoder at the same place that sees all octets, and looks for no chunk where they end.
-    fn between(&self) -> Decoder<'m> {
+    /// Returns a decoder at the same position that sees the whole message and opens no chunk.
+    fn after_chunk(&self) -> Decoder<'m> {
         let mut ahead = self.clone();
-        ahead.see_all();
+        ahead.show_whole_message();
         *ahead.chunks_mut() = Chunks::NONE;
         ahead
     }
 
-    /// Opens the next chunk: there is no more to read in this one.
+    /// Opens the next chunk after the current one was read to its end.
     pub(in crate::cdr) fn open_chunk(&mut self) -> Result<(), CdrError> {
-        if self.chunks().ended != 0 || !self.rest().is_empty() {
+        if self.chunks().ended_level != 0 || !self.rest().is_empty() {
             return Err(CdrError::BadValue);
         }
-        let full = self.chunks().full;
-        let mut ahead = self.between();
+        let full = self.chunks().message;
+        let mut ahead = self.after_chunk();
         let size = ahead.read_u32()?;
         if !(1..TAG).contains(&size) {
             return Err(CdrError::BadValue);
@@ -509,26 +551,28 @@ impl<'m> Decoder<'m> {
             return Err(CdrError::Truncated);
         }
         let start = ahead.position();
-        self.see(full, start, start + size as usize);
+        self.set_window(full, start, start + size as usize);
         Ok(())
     }
 
-    /// Skips to the end of the value at `level`: the rest of this chunk, further chunks, and values between them.
+    /// Skips to the end of the value at `level`: the rest of this chunk, further chunks, and values
+    /// between them.
     fn skip_to_end(&mut self, level: u32) -> Result<(), CdrError> {
         let end_of_chunk = self.position() + self.rest().len();
-        let full = self.chunks().full;
-        self.see(full, end_of_chunk, full.len());
+        let full = self.chunks().message;
+        self.set_window(full, end_of_chunk, full.len());
         loop {
             let next = self.read_u32()?;
             match next {
-                // Null values may stand between chunks; end tags are not below the nesting that a message can have.
+                // Null values may occur between chunks.
                 0 => {}
                 1..TAG => self.skip(next as usize)?,
                 TAG.. if next >> 31 == 0 => drop(self.read_value_type(next)?),
+                // The level of an end tag is limited by the nesting that a message can have.
                 _ => {
                     let ended = next.wrapping_neg();
                     if ended <= level {
-                        self.chunks_mut().ended = ended;
+                        self.chunks_mut().ended_level = ended;
                         return Ok(());
                     }
                 }

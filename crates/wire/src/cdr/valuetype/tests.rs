@@ -1,4 +1,4 @@
-//! Values in their octets, as the specification draws them, and octets that are none.
+//! Values as the specification draws them, octet by octet, and malformed values.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn keep() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// Octets from hexadecimal digits; what is in quotes stands for its letters.
+/// Parses hexadecimal digits; text in quotes stands for its letters.
 fn octets(text: &str) -> Vec<u8> {
     let mut octets = Vec::new();
     for (at, part) in text.split('\'').enumerate() {
@@ -43,7 +43,7 @@ fn head<'m>(d: &mut Decoder<'m>) -> ValueStart<'m> {
     }
 }
 
-/// An id of nine letters with its length, the terminator and the gap behind it.
+/// An id of nine letters with its length, terminator and padding.
 const ID_A: &str = "0000000a 'IDL:A:1.0' 00 0000";
 const ID_B: &str = "0000000a 'IDL:B:1.0' 00 0000";
 
@@ -67,7 +67,7 @@ fn a_plain_value_and_an_indirection_to_it() {
     let start = head(&mut d);
     assert_eq!((start.number, start.ids.as_slice(), start.chunked), (0, [b"IDL:A:1.0".as_slice()].as_slice(), false));
     assert_eq!((d.read_u16(), d.end_value(&start)), (Ok(7), Ok(())));
-    assert!(matches!(d.read_value_head(), Ok(ValueHead::Again(0, _))));
+    assert!(matches!(d.read_value_head(), Ok(ValueHead::Indirection(0, _))));
     assert!(matches!(d.read_value_head(), Ok(ValueHead::Null)));
     let start = head(&mut d);
     assert_eq!((start.number, start.ids), (1, RepositoryIds::One(b"IDL:A:1.0")));
@@ -96,7 +96,7 @@ fn chunks_and_truncation() {
     assert_eq!(&written[..start.len()], &start);
     let space = ValueSpace::new();
     let decoder = Decoder::new(&written, Endian::Big).with_values(&space);
-    // All of it.
+    // Read the whole value.
     let mut d = decoder.clone();
     let outer = head(&mut d);
     assert!(outer.chunked && outer.ids.as_slice().len() == 2);
@@ -107,7 +107,7 @@ fn chunks_and_truncation() {
     assert_eq!((last.number, space.depth()), (2, 2));
     assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
     assert_eq!((d.remaining(), space.depth()), (0, 0));
-    // As much as a base has.
+    // Read only what a base type has.
     let space = ValueSpace::new();
     let mut d = decoder.with_values(&space);
     let outer = head(&mut d);
@@ -116,7 +116,7 @@ fn chunks_and_truncation() {
 
 #[test]
 fn one_end_tag_may_end_several_values() {
-    // As omniORB writes it: the innermost value ends with the outermost.
+    // As omniORB writes it: one end tag ends the innermost and the outermost value.
     let written = octets("7fffff08 7fffff08 00000004 00000005 ffffffff 00000009");
     let space = ValueSpace::new();
     let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
@@ -129,11 +129,11 @@ fn one_end_tag_may_end_several_values() {
 #[test]
 fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
     for (what, again) in [("00000000", false), ("ffffffff fffffff0", true)] {
-        // In a chunk of its own with a long behind it; or between two chunks.
+        // In a chunk of its own with a long after it, or between two chunks.
         let len = if again { 12 } else { 8 };
         let inside = format!("7fffff08 00000004 00000001 {len:08x} {what} 00000002 ffffffff");
         let between = format!("7fffff08 00000004 00000001 {what} 00000004 00000002 ffffffff");
-        // The offset counts from its own place: 4 octets further inside a chunk.
+        // The offset counts from its own position, which is 4 octets further inside a chunk.
         for text in [inside.replace("fffffff0", "ffffffec"), between] {
             let written = octets(&text);
             let space = ValueSpace::new();
@@ -142,7 +142,7 @@ fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
             assert_eq!(d.read_u32(), Ok(1));
             match d.read_value_head() {
                 Ok(ValueHead::Null) => assert!(!again),
-                Ok(ValueHead::Again(0, _)) => assert!(again),
+                Ok(ValueHead::Indirection(0, _)) => assert!(again),
                 other => panic!("{text}: {other:?}"),
             }
             assert_eq!((d.read_u32(), d.end_value(&outer), d.remaining()), (Ok(2), Ok(()), 0), "{text}");
@@ -163,7 +163,7 @@ fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
     assert_eq!(read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)), Err(CdrError::BadValue));
     assert_eq!(read("7fffff08 00000009 00", |d| d.read_u8().map(drop)), Err(CdrError::Truncated));
     assert_eq!(read("7fffff08 00000000 00", |d| d.read_u8().map(drop)), Err(CdrError::BadValue));
-    // A count is held against all chunks, an element against its own.
+    // A count is compared with all chunks, an element with its own chunk.
     assert_eq!(
         read("7fffff08 00000004 00000002 00000002 0001 0000 00000002 0002", |d| {
             let len = d.read_len(2)?;
@@ -210,7 +210,7 @@ fn indirections_lead_to_what_they_are_for() {
         }
         Ok(format!("{:?}", last.unwrap()))
     };
-    assert_eq!(read("7fffff00 ffffffff fffffff8").unwrap(), "Again(0, 0)");
+    assert_eq!(read("7fffff00 ffffffff fffffff8").unwrap(), "Indirection(0, 0)");
     for wrong in [
         "7fffff00 ffffffff 00000000",                   // to itself
         "7fffff00 ffffffff fffffffc",                   // to its own marker
@@ -238,9 +238,9 @@ fn indirections_lead_to_what_they_are_for() {
         ("00000001", CdrError::BadValue),
         ("7fffff08 7fffff00", CdrError::BadValue),
         ("7fffff08 00000004 7fffff08", CdrError::BadValue),
-        ("7fffff02 00000201", CdrError::OverLimit),
+        ("7fffff02 00000201", CdrError::LimitExceeded),
         ("7fffff02 00000002 4141", CdrError::StringNotTerminated),
-        ("7fffff06 00000021", CdrError::OverLimit),
+        ("7fffff06 00000021", CdrError::LimitExceeded),
         ("7fffff01", CdrError::Truncated),
         ("ffffffff", CdrError::Truncated),
     ] {
@@ -250,14 +250,14 @@ fn indirections_lead_to_what_they_are_for() {
 
 #[test]
 fn the_number_of_values_is_bounded() {
-    let limits = Limits { values: 3, ..Limits::default() };
+    let limits = Limits { max_values: 3, ..Limits::default() };
     let written = octets(&"7fffff00".repeat(4));
     let space = ValueSpace::new();
     let mut d = Decoder::new(&written, Endian::Big).with_values(&space).with_limits(&limits);
     for _ in 0..3 {
         head(&mut d);
     }
-    assert_eq!(d.read_value_head().unwrap_err(), CdrError::OverLimit);
+    assert_eq!(d.read_value_head().unwrap_err(), CdrError::LimitExceeded);
     assert_eq!(Decoder::new(&written, Endian::Big).read_value_head().unwrap_err(), CdrError::Unsupported);
     let mut e = Encoder::new();
     let depth = (0..).take_while(|depth| e.begin_value((1, *depth), keep, A, true).is_ok()).count();
@@ -293,7 +293,7 @@ fn cleared_encoders_have_written_nothing() {
     assert!(e.begin_value((1, 0), keep, A, false).unwrap().is_some());
 }
 
-/// A message that ended where the next chunk was looked for had the decoder look for it without end.
+/// The decoder must not look for the next chunk forever if the message ends in front of it.
 #[test]
 fn a_message_may_end_anywhere_among_chunks() {
     let whole = octets(&format!("7fffff0a {ID_A} 00000004 00000007 7fffff0a {ID_B} 00000001 01 000000 ffffffff"));

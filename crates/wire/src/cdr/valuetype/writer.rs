@@ -1,4 +1,4 @@
-//! Writing: every value once, and where it comes again an indirection to it.
+//! Writing of values: each value once, then indirections to it.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -9,43 +9,43 @@ use std::sync::Arc;
 use super::{CHUNKED, ID_LIST, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Encoder};
 
-/// Values within values that are written; a thread's stack holds no more for certain.
-const NESTING: u32 = 256;
+/// Maximum nesting of values that are written; deeper nesting may exceed a thread's stack.
+const MAX_NESTING: u32 = 256;
 
-/// What one message's values share while they are written.
+/// The state that the values of one message share while they are written.
 #[derive(Default)]
 pub(in crate::cdr) struct ValueWriter {
-    /// Where the tags of values stand, by what tells values apart.
-    pub(super) known: HashMap<(usize, u32), usize>,
-    /// Keeps values alive, so that none takes the identity of one that was written before.
+    /// The positions of the tags of values, by identity.
+    pub(super) positions: HashMap<(usize, u32), usize>,
+    /// Keeps written values alive, so that no later value reuses the identity of one of them.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
-    /// Where repository ids stand.
+    /// The positions of repository ids.
     pub(super) ids: HashMap<Cow<'static, str>, usize>,
-    /// Values that are being written.
+    /// The number of values that are being written.
     depth: u32,
-    /// Chunked ones among them.
+    /// The number of chunked values that are being written.
     pub(super) level: u32,
     chunk: Option<Chunk>,
 }
 
 impl fmt::Debug for ValueWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ValueWriter").field("values", &self.known.len()).field("level", &self.level).finish()
+        f.debug_struct("ValueWriter").field("values", &self.positions.len()).field("level", &self.level).finish()
     }
 }
 
-/// A chunk that grows.
+/// A chunk that is being written.
 #[derive(Clone, Copy)]
 struct Chunk {
-    /// Length of the buffer in front of it and its gap.
+    /// Length of the buffer in front of the chunk and its padding.
     before: usize,
-    /// Index of its size in the buffer.
+    /// Index of the chunk's size in the buffer.
     size_at: usize,
-    /// All octets written before its contents.
+    /// Number of bytes written before the chunk's contents.
     start: usize,
 }
 
-/// A value whose state is being written; ends with [`Encoder::end_value`].
+/// A value whose state is being written. [`Encoder::end_value`] ends it.
 #[derive(Debug)]
 #[must_use]
 pub struct WrittenValue {
@@ -58,14 +58,15 @@ impl Encoder<'_> {
         self.write_u32(0);
     }
 
-    /// Begins a value: its state follows, then [`end_value`](Encoder::end_value). `None` if the value was written before, and
-    /// an indirection stands for it.
+    /// Begins a value: the caller writes its state and calls [`end_value`](Encoder::end_value).
+    /// Returns `None` if the value was written before; an indirection is written then.
     ///
-    /// `identity` tells values apart, and `keep` holds on to the value for as long as the encoder may compare with it. `ids` are the
-    /// repository ids to be sent: one, or for a truncatable type also those it can be truncated to, the most derived first.
+    /// `identity` distinguishes values. `keep` returns an owner that keeps the value alive as long
+    /// as the encoder may compare identities. `ids` are the repository ids to send, the most
+    /// derived first: one, or for a truncatable type also the types to which it can be truncated.
     ///
     /// # Errors
-    /// [`CdrError::TooDeep`] below 256 values within each other, [`CdrError::TooLong`].
+    /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].
     pub fn begin_value(
         &mut self,
         identity: (usize, u32),
@@ -73,25 +74,25 @@ impl Encoder<'_> {
         ids: &'static [&'static str],
         chunked: bool,
     ) -> Result<Option<WrittenValue>, CdrError> {
-        if self.write_known_value(identity)? {
+        if self.try_write_indirection(identity)? {
             return Ok(None);
         }
-        self.begin_unknown_value(identity, keep, ids.iter().map(|id| Cow::Borrowed(*id)), chunked).map(Some)
+        self.begin_new_value(identity, keep, ids.iter().map(|id| Cow::Borrowed(*id)), chunked).map(Some)
     }
 
-    /// Writes an indirection to a value, if it was written before.
-    pub(crate) fn write_known_value(&mut self, identity: (usize, u32)) -> Result<bool, CdrError> {
-        let known = self.values().known.get(&identity).copied();
+    /// Writes an indirection if the value was written before, and returns true then.
+    pub(crate) fn try_write_indirection(&mut self, identity: (usize, u32)) -> Result<bool, CdrError> {
+        let known = self.values().positions.get(&identity).copied();
         known.map(|at| self.write_indirection(at)).transpose().map(|written| written.is_some())
     }
 
-    /// Whether values were written.
+    /// Returns true if values were written.
     pub(crate) fn has_values(&mut self) -> bool {
-        !self.values().known.is_empty()
+        !self.values().positions.is_empty()
     }
 
     /// Begins a value that was not written before.
-    pub(crate) fn begin_unknown_value(
+    pub(crate) fn begin_new_value(
         &mut self,
         identity: (usize, u32),
         keep: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
@@ -119,7 +120,8 @@ impl Encoder<'_> {
         Ok(WrittenValue { chunked })
     }
 
-    /// Begins a value whose chunks are copied: what follows its head is aligned as what stood at `from`.
+    /// Begins a value whose chunks are copied. The bytes after its head are aligned as those at
+    /// `from`.
     pub(super) fn begin_copied_value(
         &mut self,
         identity: (usize, u32),
@@ -129,7 +131,7 @@ impl Encoder<'_> {
     ) -> Result<WrittenValue, CdrError> {
         self.enter_value(identity, keep)?;
         let end = self.position().wrapping_add(4).wrapping_add(self.id_size(&id));
-        // A list of one id is 4 octets longer than the id alone, and says the same.
+        // A list of one id means the same as the id alone and is 4 bytes longer.
         let form = if is_aligned_as(end, from) { ONE_ID } else { ID_LIST };
         self.write_u32(TAG | form | CHUNKED);
         if form == ID_LIST {
@@ -142,28 +144,28 @@ impl Encoder<'_> {
 
     fn enter_value(&mut self, identity: (usize, u32), keep: Arc<dyn Any + Send + Sync>) -> Result<(), CdrError> {
         let values = self.values();
-        if values.depth == NESTING {
-            return Err(CdrError::TooDeep);
+        if values.depth == MAX_NESTING {
+            return Err(CdrError::NestingTooDeep);
         }
         values.depth += 1;
         self.close_chunk()?;
         self.align(4);
         let at = self.position();
         let values = self.values();
-        values.known.insert(identity, at);
+        values.positions.insert(identity, at);
         values.kept.push(keep);
         Ok(())
     }
 
-    /// What a repository id takes from a multiple of 4 on, without the gap behind it.
+    /// Returns the size of a repository id from a multiple of 4 on, without the padding after it.
     fn id_size(&mut self, id: &str) -> usize {
         if self.values().ids.contains_key(id) { 8 } else { 5 + id.chars().count() }
     }
 
-    /// Ends a value whose state is written.
+    /// Ends a value whose state was written.
     ///
     /// # Errors
-    /// [`CdrError::TooLong`].
+    /// [`CdrError::LengthOverflow`].
     pub fn end_value(&mut self, value: WrittenValue) -> Result<(), CdrError> {
         if value.chunked {
             self.close_chunk()?;
@@ -194,7 +196,7 @@ impl Encoder<'_> {
         self.write_u32(INDIRECTION);
         self.align(4);
         let back = self.position().wrapping_sub(to);
-        let back = i32::try_from(back).map_err(|_| CdrError::TooLong)?;
+        let back = i32::try_from(back).map_err(|_| CdrError::LengthOverflow)?;
         self.write_i32(-back);
         Ok(())
     }
@@ -210,10 +212,10 @@ impl Encoder<'_> {
     fn close_chunk(&mut self) -> Result<(), CdrError> {
         let Some(Chunk { before, size_at, start }) = self.values().chunk.take() else { return Ok(()) };
         match self.len() - start {
-            // There are no empty chunks.
+            // Empty chunks do not exist.
             0 => self.buffer_mut().truncate(before),
             size => {
-                let size = u32::try_from(size).ok().filter(|size| *size < TAG).ok_or(CdrError::TooLong)?;
+                let size = u32::try_from(size).ok().filter(|size| *size < TAG).ok_or(CdrError::LengthOverflow)?;
                 self.patch_at_buffer(size_at, size);
             }
         }
@@ -221,7 +223,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Whether what comes next, at a multiple of 4, is at the same place between multiples of 8 behind both positions.
+/// Returns true if the next multiples of 4 after both positions are equal modulo 8.
 pub(super) fn is_aligned_as(one: usize, other: usize) -> bool {
     let next = |position: usize| position.wrapping_add(3) & 4;
     next(one) == next(other)

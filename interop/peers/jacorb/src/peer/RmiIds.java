@@ -15,8 +15,9 @@ import org.omg.CORBA.portable.OutputStream;
 import org.omg.SendingContext.RunTime;
 
 /**
- * JacORB asks javax.rmi for an id before it writes a value as an abstract interface, and then writes the value's own. The
- * implementations of javax.rmi that there are do not start on a JDK without its former internals.
+ * Provides the ids that JacORB requests from javax.rmi before it writes a value as an abstract
+ * interface; it then writes the value's own id. The existing implementations of javax.rmi do not
+ * start on a JDK without its former internals.
  */
 public final class RmiIds implements UtilDelegate, ValueHandler {
     @Override
@@ -34,7 +35,7 @@ public final class RmiIds implements UtilDelegate, ValueHandler {
         return null;
     }
 
-    // ---- what is not asked for ----
+    // ---- unused methods ----
 
     @Override
     public void writeValue(OutputStream out, Serializable value) {

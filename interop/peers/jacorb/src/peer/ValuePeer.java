@@ -82,8 +82,8 @@ import org.omg.PortableServer.POA;
 /**
  * ValuePeer --ior FILE: serves InteropValues::ValueSuite until its shutdown operation, at most 240 s.
  *
- * <p>ValuePeer --call REFERENCE: calls it, prints {@code ok NAME} or {@code FAIL NAME ...} for each check and {@code N passed, M failed} at
- * last.
+ * <p>ValuePeer --call REFERENCE: calls it, and prints {@code ok NAME} or {@code FAIL NAME ...} for
+ * each check and finally {@code N passed, M failed}.
  */
 public final class ValuePeer {
     private static final String STAMP = "IDL:corelane/InteropValues/Stamp:1.0";
@@ -101,13 +101,13 @@ public final class ValuePeer {
     /** A base. */
     public static final class BaseImpl extends Base {}
 
-    /** What is truncated to a base where it is not known. */
+    /** A value that is truncated to a base if its type is unknown. */
     public static final class ExtendedImpl extends Extended {}
 
-    /** What adds to a base. */
+    /** A value that extends a base. */
     public static final class HeavierImpl extends Heavier {}
 
-    /** What has an area. */
+    /** A value with an area. */
     public static final class SquareImpl extends Square {
         @Override
         public double area() {
@@ -115,7 +115,9 @@ public final class ValuePeer {
         }
     }
 
-    /** Written by its own code, and by JacORB without chunks (CDROutputStream.write_value_internal). */
+    /**
+     * A custom value, which JacORB writes without chunks (CDROutputStream.write_value_internal).
+     */
     public static class StampImpl extends Stamp {
         @Override
         public void marshal(DataOutputStream out) {
@@ -137,11 +139,11 @@ public final class ValuePeer {
     }
 
     /**
-     * The same in chunks, without which nobody but its code knows where a custom value ends (CORBA 3.0.3, 15.3.4): JacORB makes them of
-     * what is streamable and has more than one id.
+     * A custom value in chunks. Without chunks, only its own code knows where it ends (CORBA 3.0.3,
+     * 15.3.4). JacORB writes chunks for streamable values with more than one id.
      */
     public static final class ChunkedStamp extends StampImpl implements StreamableValue {
-        /** A copy. */
+        /** Creates a copy. */
         public ChunkedStamp(Stamp from) {
             number = from.number;
             text = from.text;
@@ -169,7 +171,7 @@ public final class ValuePeer {
         }
     }
 
-    /** What describes itself by its text. */
+    /** A value that describes itself by its text. */
     public static final class NoteImpl extends Note {
         @Override
         public String describe() {
@@ -182,7 +184,7 @@ public final class ValuePeer {
         ((org.omg.CORBA_2_3.ORB) orb).register_value_factory("IDL:corelane/InteropValues/" + name + ":1.0", factory);
     }
 
-    /** What a graph looks like from one of its nodes. */
+    /** Returns the shape of a graph seen from one of its nodes. */
     private static String form(Node start) {
         List<Node> met = new ArrayList<>();
         Map<Node, Integer> numbers = new IdentityHashMap<>();
@@ -363,7 +365,7 @@ public final class ValuePeer {
             return made;
         }
 
-        /** What is in an any, or in an any in an any, with chunks if it is a stamp. */
+        /** Returns the content of an any, or of an any in an any; stamps get chunks. */
         private Any chunked(Any any) {
             Any made = _orb().create_any();
             try {
@@ -525,7 +527,7 @@ public final class ValuePeer {
         switch (RANDOM.nextInt(3)) {
             case 0: made.text("text"); break;
             case 1: made.leaf(graph()); break;
-            // The only one that its own reader keeps.
+            // The only discriminator that JacORB's own reader keeps.
             default: made.__default(0);
         }
         return made;
@@ -551,7 +553,7 @@ public final class ValuePeer {
         return made;
     }
 
-    /** A value through any, and through any in any. */
+    /** Checks a value in any, and in any in any. */
     private static String inAny(ORB orb, ValueSuite suite, Consumer<Any> put, Function<Any, String> show) {
         Any a = orb.create_any();
         put.accept(a);
@@ -571,7 +573,7 @@ public final class ValuePeer {
         check("echo_any(" + name + ")", () -> inAny(orb, suite, put, show));
     }
 
-    /** Each type in any: what goes in, and what is shown of what comes out. */
+    /** Checks each type in any: the inserted value, and the text of the received one. */
     private static void anys(ORB orb, ValueSuite suite) {
         checkAny(orb, suite, "Money", a -> MoneyHelper.insert(a, new BigDecimal("-12345.6789")),
                 any -> MoneyHelper.extract(any).toString());
@@ -766,7 +768,7 @@ public final class ValuePeer {
         return failed == 0 ? 0 : 1;
     }
 
-    /** The program. */
+    /** Runs the program. */
     public static void main(String[] arguments) throws Exception {
         System.setProperty("javax.rmi.CORBA.UtilClass", "peer.RmiIds");
         Start start = new Start(arguments);

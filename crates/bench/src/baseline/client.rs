@@ -1,0 +1,181 @@
+//! Client side of the baseline exchange.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::ring::bare::BareRing;
+use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
+
+use super::{BaselineAddress, MessageSizes, memory};
+use crate::Failure;
+use crate::harness::Subject;
+use crate::sample::{Samples, timed};
+
+/// Maximum time of one transfer. After it the baseline counts as broken.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// First byte of a message that requests an answer on a oneway connection.
+pub(super) const SETTLE: u8 = 1;
+
+/// One connection to a baseline server.
+#[derive(Debug)]
+pub(crate) struct BaselineClient {
+    link: BaselineLink,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum BaselineLink {
+    Socket(OwnedFd),
+    /// Waits without a time-out: it would cost a kernel timer for each wait, which a baseline must
+    /// not have.
+    Memory(BareRing),
+}
+
+impl BaselineClient {
+    /// Connects and sends the message sizes to the server.
+    ///
+    /// # Errors
+    /// No server listens at the address, a size is out of range, or oneways are requested over
+    /// shared memory.
+    pub(crate) fn connect(address: &BaselineAddress, sizes: MessageSizes) -> Result<Self, Failure> {
+        if sizes.request == 0 || sizes.request.max(sizes.reply) > MessageSizes::LARGEST {
+            return Err(Failure::new(format!("messages have 1 to {} octets", MessageSizes::LARGEST)));
+        }
+        let link = match address.memory {
+            Some(_) if sizes.reply == 0 => {
+                return Err(Failure::new(
+                    "the shared-memory floor holds one message at a time: oneways are not supported",
+                ));
+            }
+            Some(looking) => memory::connect(&address.socket, sizes, looking, PATIENCE).map(BaselineLink::Memory),
+            None => connected(&address.socket, sizes).map(BaselineLink::Socket),
+        };
+        let link =
+            link.map_err(|error| Failure::new(format!("cannot connect to the floor server at {address}: {error}")))?;
+        Ok(BaselineClient { link, request: vec![0; sizes.request], reply: vec![0; sizes.reply.max(1)] })
+    }
+
+    /// Sends requests and reads the reply to each.
+    ///
+    /// # Errors
+    /// The server has closed the connection.
+    pub(crate) fn exchange(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        for _ in 0..warm_up {
+            self.once()?;
+        }
+        timed(count, into, || self.once())
+    }
+
+    /// Sends messages without waiting for replies. The total time ends when the server has read all
+    /// of them.
+    ///
+    /// # Errors
+    /// The server has closed the connection.
+    pub(crate) fn flood(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        for _ in 0..warm_up {
+            self.send()?;
+        }
+        self.settle()?;
+        let began = clock::now();
+        timed(count, into, || self.send())?;
+        self.settle()?;
+        Ok(began.elapsed())
+    }
+
+    #[inline]
+    fn once(&mut self) -> Result<(), Failure> {
+        self.send()?;
+        self.receive()
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.request[0] = SETTLE;
+        self.send()?;
+        self.request[0] = 0;
+        self.receive()
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<(), Failure> {
+        let socket = match &mut self.link {
+            BaselineLink::Socket(socket) => &*socket,
+            BaselineLink::Memory(bare) => {
+                bare.send(&self.request);
+                return Ok(());
+            }
+        };
+        let mut sent = 0;
+        while sent < self.request.len() {
+            match socket::send(socket.as_fd(), &self.request[sent..], WaitMode::Block) {
+                Ok(count) => sent += count,
+                Err(error) => return Err(Failure::new(format!("cannot send to the floor server: {error}"))),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<(), Failure> {
+        let gone = || Failure::new("the floor server has closed the connection");
+        let socket = match &mut self.link {
+            BaselineLink::Socket(socket) => &*socket,
+            BaselineLink::Memory(bare) => return if bare.receive(&mut self.reply) { Ok(()) } else { Err(gone()) },
+        };
+        let mut have = 0;
+        while have < self.reply.len() {
+            match socket::recv(socket.as_fd(), &mut self.reply[have..], WaitMode::Block) {
+                Ok(0) => return Err(gone()),
+                Ok(count) => have += count,
+                Err(error) => return Err(Failure::new(format!("cannot receive from the floor server: {error}"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn connected(address: &Address, sizes: MessageSizes) -> std::io::Result<OwnedFd> {
+    let socket = socket::connect(address, &SocketOptions::default(), Some(clock::now() + PATIENCE))?;
+    socket::set_receive_timeout(socket.as_fd(), Some(PATIENCE))?;
+    socket::set_send_timeout(socket.as_fd(), Some(PATIENCE))?;
+    socket::send(socket.as_fd(), &sizes.preamble(), WaitMode::Block)?;
+    Ok(socket)
+}
+
+/// Two-way exchanges as a subject of the harness.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) client: BaselineClient,
+    /// The server's process, if it is not this one.
+    pub(crate) server: Option<u32>,
+}
+
+impl Subject for Exchange {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        self.client.exchange(warm_up, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.server
+    }
+}
+
+/// Oneways as a subject of the harness.
+#[derive(Debug)]
+pub(crate) struct OnewayFlood {
+    pub(crate) client: BaselineClient,
+    /// The server's process, if it is not this one.
+    pub(crate) server: Option<u32>,
+}
+
+impl Subject for OnewayFlood {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        self.client.flood(warm_up, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.server
+    }
+}

@@ -1,0 +1,95 @@
+//! Baseline for shared memory: messages are copied into and out of memory that both processes map.
+//!
+//! A waiting side sleeps on a futex, or spins first if it has a core of its own. The processes meet
+//! at a Unix socket, over which the client sends the message sizes and the memory's descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::ring::bare::{BareRing, BareWait};
+use corelane_sys::socket::{self, Address, SocketOptions};
+
+use super::{MessageSizes, read_preamble};
+use crate::Failure;
+use crate::harness::Subject;
+use crate::sample::{Samples, timed};
+
+/// Time that a side spins before it sleeps.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// Returns how both sides wait.
+pub(super) fn wait(looking: bool) -> BareWait {
+    if looking { BareWait::Spinning(LOOK) } else { BareWait::Asleep }
+}
+
+/// Creates the client's end and passes the memory to the server.
+pub(super) fn connect(
+    address: &Address,
+    sizes: MessageSizes,
+    looking: bool,
+    patience: Duration,
+) -> io::Result<BareRing> {
+    let socket = socket::connect(address, &SocketOptions::default(), Some(clock::now() + patience))?;
+    let (bare, memory) = BareRing::create(sizes.request, sizes.reply, wait(looking))?;
+    socket::send_with_descriptor(socket.as_fd(), &sizes.preamble(), memory.as_fd(), socket::WaitMode::Block)?;
+    Ok(bare)
+}
+
+/// Accepts the server's end from a client, or `None` if the client's message is invalid.
+pub(super) fn accept(socket: BorrowedFd<'_>, looking: bool) -> Option<(BareRing, MessageSizes)> {
+    let mut preamble = [0; 16];
+    let (count, memory): (usize, Option<OwnedFd>) =
+        socket::recv_with_descriptor(socket, &mut preamble, socket::WaitMode::Block).ok()?;
+    let sizes = read_preamble(&preamble).filter(|sizes| count == preamble.len() && sizes.reply > 0)?;
+    let bare = BareRing::open(memory?.as_fd(), sizes.request, sizes.reply, wait(looking)).ok()?;
+    Some((bare, sizes))
+}
+
+/// Serves one connection until it ends.
+pub(super) fn serve(mut bare: BareRing, sizes: MessageSizes) {
+    let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
+    while bare.receive(&mut request) {
+        bare.send(&reply);
+    }
+}
+
+/// The minimum work of an exchange through shared memory: one thread copies both messages in and
+/// out.
+pub(crate) struct Copies {
+    pub(super) request: [Vec<u8>; 3],
+    pub(super) reply: [Vec<u8>; 3],
+}
+
+impl Copies {
+    /// Creates buffers for messages of these sizes.
+    #[must_use]
+    pub(crate) fn new(sizes: MessageSizes) -> Self {
+        // Write to the memory: untouched memory is one shared page of zeroes.
+        let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
+        Copies { request: places(sizes.request), reply: places(sizes.reply) }
+    }
+
+    #[inline]
+    fn once(&mut self) {
+        for [from, between, to] in [&mut self.request, &mut self.reply] {
+            std::hint::black_box(&mut *between).copy_from_slice(std::hint::black_box(from));
+            std::hint::black_box(to).copy_from_slice(std::hint::black_box(between));
+        }
+    }
+}
+
+impl Subject for Copies {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        (0..warm_up).for_each(|_| self.once());
+        timed(count, into, || {
+            self.once();
+            Ok(())
+        })
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}

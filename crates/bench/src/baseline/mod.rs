@@ -1,0 +1,248 @@
+//! Baseline for every ORB, called `floor` in results: messages of the same sizes over bare sockets.
+//!
+//! A client and a server in two processes exchange messages of given sizes, without a message
+//! format and with the minimum number of system calls. Each side needs two, and a server whose
+//! threads wait in `epoll_wait` needs three. The difference to a call through an ORB is the ORB's
+//! own cost. Over shared memory, each side needs two copies and two futex calls, or spins instead
+//! of the futex calls.
+
+mod client;
+mod memory;
+mod server;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use corelane_sys::socket::Address;
+
+pub(crate) use client::{BaselineClient, Exchange, OnewayFlood};
+pub(crate) use memory::Copies;
+pub(crate) use server::run as run_server;
+
+use crate::Failure;
+
+/// Sizes in bytes of the messages of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MessageSizes {
+    /// Size of the request, from the client to the server.
+    pub(crate) request: usize,
+    /// Size of the reply, from the server to the client; 0 for a oneway.
+    pub(crate) reply: usize,
+}
+
+impl MessageSizes {
+    /// Maximum of either size: enough for the benchmarks, and a bound on the server's allocation.
+    pub(crate) const LARGEST: usize = 65 << 20;
+
+    /// Returns the sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4). The arguments are the lengths
+    /// of the object key, the operation name and the bodies; there are no service contexts.
+    #[cfg(test)]
+    pub(crate) const fn giop(key: usize, operation: usize, arguments: usize, results: usize) -> MessageSizes {
+        // Header 12, request id 4, flags and reserved 4, addressing disposition 2 and a gap of 2,
+        // length of the key 4.
+        let name = (28 + key).next_multiple_of(4) + 4;
+        // The name ends with a NUL; the count of service contexts follows.
+        let contexts = (name + operation + 1).next_multiple_of(4) + 4;
+        let request = if arguments == 0 { contexts } else { contexts.next_multiple_of(8) + arguments };
+        // Header 12, request id 4, status 4, count of service contexts 4: a multiple of 8.
+        MessageSizes { request, reply: 24 + results }
+    }
+
+    /// Encodes both sizes, little-endian, as the first bytes that a client sends.
+    fn preamble(self) -> [u8; 16] {
+        let mut preamble = [0; 16];
+        preamble[..8].copy_from_slice(&(self.request as u64).to_le_bytes());
+        preamble[8..].copy_from_slice(&(self.reply as u64).to_le_bytes());
+        preamble
+    }
+}
+
+/// Decodes the sizes that a client announces, or returns `None` if they are out of range.
+fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
+    let number = |at: usize| {
+        let octets: [u8; 8] = preamble[at..at + 8].try_into().ok()?;
+        usize::try_from(u64::from_le_bytes(octets)).ok().filter(|&size| size <= MessageSizes::LARGEST)
+    };
+    let sizes = MessageSizes { request: number(0)?, reply: number(8)? };
+    (sizes.request > 0).then_some(sizes)
+}
+
+/// How both sides wait for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spinning {
+    /// A thread for each connection blocks in `recv`, or sleeps on a futex.
+    Blocking,
+    /// A thread for each connection spins for a while before it sleeps, and so does the client.
+    /// Shared memory only.
+    Looking,
+    /// This number of threads block in one `epoll_wait`, edge-triggered.
+    Epoll(usize),
+}
+
+/// The transport that carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// TCP over the loopback interface, with TCP_NODELAY.
+    Tcp,
+    /// A Unix socket in the abstract name space.
+    Unix,
+    /// Memory that both processes map.
+    SharedMemory,
+}
+
+impl Transport {
+    pub(crate) const ALL: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::SharedMemory];
+
+    #[must_use]
+    pub(crate) fn from_name(name: &str) -> Option<Transport> {
+        Transport::ALL.into_iter().find(|carrier| carrier.name() == name)
+    }
+
+    /// Returns the name that labels use.
+    #[must_use]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Unix => "unix",
+            Transport::SharedMemory => "shm",
+        }
+    }
+}
+
+/// Address of a baseline server, and how both sides wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BaselineAddress {
+    socket: Address,
+    /// For shared memory: whether both sides spin before they sleep. The socket then passes the
+    /// memory. `None` for sockets.
+    memory: Option<bool>,
+}
+
+/// Prefixes of shared-memory addresses, with the flag whether both sides spin.
+const MEMORY: [(&str, bool); 2] = [("futex:", false), ("looking:", true)];
+
+/// Formats the address as one word of a command line or an answer.
+impl fmt::Display for BaselineAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, _)) = MEMORY.iter().find(|(_, looking)| Some(*looking) == self.memory) {
+            f.write_str(name)?;
+        }
+        match &self.socket {
+            Address::Abstract(name) => write!(f, "unix:@{}", String::from_utf8_lossy(name)),
+            other => write!(f, "{other}"),
+        }
+    }
+}
+
+pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
+    let stripped = MEMORY.iter().find_map(|(name, looking)| Some((text.strip_prefix(name)?, *looking)));
+    let (text, memory) = stripped.map_or((text, None), |(rest, looking)| (rest, Some(looking)));
+    let socket = if let Some(name) = text.strip_prefix("unix:@") {
+        Address::Abstract(name.as_bytes().to_vec())
+    } else if let Some(path) = text.strip_prefix("unix:") {
+        Address::Unix(Path::new(path).to_path_buf())
+    } else {
+        let inet: Result<SocketAddr, _> = text.parse();
+        Address::Inet(inet.map_err(|_| Failure::new(format!("`{text}` is not an address")))?)
+    };
+    Ok(BaselineAddress { socket, memory })
+}
+
+fn listening_address(carrier: Transport) -> Address {
+    match carrier {
+        Transport::Tcp => Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        Transport::Unix | Transport::SharedMemory => {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            Address::Abstract(format!("corelane-bench-{}-{number}", std::process::id()).into_bytes())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::server::BaselineServer;
+    use super::*;
+    use crate::harness::Subject;
+    use crate::sample::Samples;
+
+    #[test]
+    fn sizes_follow_the_message_format() {
+        // Computed by hand: 28 + 12 = 40, + 4 = 44, "echo_octet" and NUL 55, aligned 56, + 4 = 60,
+        // aligned 64, + 1.
+        assert_eq!(MessageSizes::giop(12, 10, 1, 1), MessageSizes { request: 65, reply: 25 });
+        // No data follows the contexts, so there is no gap.
+        assert_eq!(MessageSizes::giop(12, 10, 0, 0), MessageSizes { request: 60, reply: 24 });
+    }
+
+    #[test]
+    fn addresses_survive_as_text() {
+        for text in ["127.0.0.1:80", "[::1]:9", "unix:@name", "unix:/tmp/x", "futex:unix:@name", "looking:unix:@name"] {
+            assert_eq!(address_of(text).unwrap().to_string(), text);
+        }
+        assert!(address_of("nonsense").is_err());
+    }
+
+    #[test]
+    fn every_floor_answers_and_its_server_ends() {
+        for (carrier, both) in [
+            (Transport::Tcp, [Spinning::Blocking, Spinning::Epoll(2)]),
+            (Transport::Unix, [Spinning::Blocking, Spinning::Epoll(2)]),
+            (Transport::SharedMemory, [Spinning::Blocking, Spinning::Looking]),
+        ] {
+            for waiting in both {
+                let server = BaselineServer::open(carrier, waiting).unwrap();
+                for sizes in [
+                    MessageSizes { request: 1, reply: 1 },
+                    MessageSizes { request: 100, reply: 25 },
+                    MessageSizes { request: 1_000_000, reply: 300_000 },
+                ] {
+                    let mut client = BaselineClient::connect(server.address(), sizes).unwrap();
+                    let mut samples = Samples::with_room(50);
+                    client.exchange(5, 50, &mut samples).unwrap();
+                    assert_eq!(samples.len(), 50);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_carrier_does_not_have_is_refused() {
+        assert!(BaselineServer::open(Transport::SharedMemory, Spinning::Epoll(2)).is_err());
+        assert!(BaselineServer::open(Transport::Tcp, Spinning::Looking).is_err());
+        let server = BaselineServer::open(Transport::SharedMemory, Spinning::Blocking).unwrap();
+        assert!(BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 0 }).is_err());
+    }
+
+    #[test]
+    fn what_is_copied_arrives() {
+        let mut copies = Copies::new(MessageSizes { request: 5, reply: 3 });
+        let mut samples = Samples::with_room(4);
+        copies.run(1, 4, &mut samples).unwrap();
+        assert_eq!(samples.len(), 4);
+        assert!(copies.request[2] == [1; 5] && copies.reply[2] == [1; 3]);
+    }
+
+    #[test]
+    fn a_flood_is_drained_before_it_counts_as_done() {
+        let server = BaselineServer::open(Transport::Tcp, Spinning::Blocking).unwrap();
+        let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 77, reply: 0 }).unwrap();
+        let mut samples = Samples::with_room(20_000);
+        for _ in 0..2 {
+            client.flood(10, 10_000, &mut samples).unwrap();
+        }
+        assert_eq!(samples.len(), 20_000);
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        let server = BaselineServer::open(Transport::Tcp, Spinning::Blocking).unwrap();
+        let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 8 }).unwrap();
+        client.exchange(0, 1, &mut Samples::with_room(1)).unwrap();
+        let absurd =
+            BaselineClient::connect(server.address(), MessageSizes { request: MessageSizes::LARGEST + 1, reply: 1 });
+        assert!(absurd.is_err());
+    }
+}

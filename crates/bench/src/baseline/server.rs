@@ -1,0 +1,276 @@
+//! Server side of the baseline exchange, in a process of its own or, for tests, on threads of this
+//! one.
+//!
+//! A connection begins with 16 bytes: the sizes of its requests and replies, little-endian. With a
+//! reply size of 0 its messages are oneways, and only a request whose first byte is [`SETTLE`] gets
+//! an answer, of one byte.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::socket::{self, Shutdown, SocketOptions, WaitMode};
+use corelane_sys::thread::Builder;
+
+use super::client::SETTLE;
+use super::{BaselineAddress, MessageSizes, Spinning, Transport, listening_address, memory, read_preamble};
+use crate::Failure;
+use crate::service::serve_lines;
+
+/// Bytes that a thread reads at once while it drains oneways.
+const CHUNK: usize = 64 * 1024;
+
+/// A listening baseline server. Dropping it ends its acceptor and its pool; other connections end
+/// with their clients.
+pub(crate) struct BaselineServer {
+    listener: Arc<OwnedFd>,
+    pool: Option<Arc<Pool>>,
+    address: BaselineAddress,
+}
+
+impl BaselineServer {
+    /// Listens and serves on threads of this process.
+    ///
+    /// # Errors
+    /// A limit of the process is reached, or the transport does not support this way to wait.
+    pub(crate) fn open(carrier: Transport, waiting: Spinning) -> Result<Self, Failure> {
+        Self::start(carrier, waiting).map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
+    }
+
+    #[must_use]
+    pub(crate) fn address(&self) -> &BaselineAddress {
+        &self.address
+    }
+
+    fn start(carrier: Transport, waiting: Spinning) -> io::Result<Self> {
+        let in_memory = carrier == Transport::SharedMemory;
+        let pool = match (waiting, in_memory) {
+            (Spinning::Blocking, _) | (Spinning::Looking, true) => None,
+            (Spinning::Epoll(threads), false) => Some(Pool::start(threads)?),
+            (Spinning::Looking, false) | (Spinning::Epoll(_), true) => {
+                let reason = format!("this way to wait is not supported over {}", carrier.name());
+                return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+            }
+        };
+        // Clients over shared memory pass a descriptor.
+        let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
+        let listener = Arc::new(socket::listen(&listening_address(carrier), &options, socket::DEFAULT_BACKLOG)?);
+        let looking = in_memory.then_some(waiting == Spinning::Looking);
+        let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, memory: looking };
+        let (accepting, watching) = (listener.clone(), pool.clone());
+        Builder::new().name("floor/accept").spawn(move || match looking {
+            Some(looking) => accept_memory(accepting.as_fd(), looking),
+            None => accept(accepting.as_fd(), watching.as_ref()),
+        })?;
+        Ok(BaselineServer { listener, pool, address })
+    }
+}
+
+impl Drop for BaselineServer {
+    fn drop(&mut self) {
+        // Ignore errors: some kernels refuse it for a Unix listener. The acceptor then lives as
+        // long as the process.
+        let _ = socket::shutdown(self.listener.as_fd(), Shutdown::Both);
+        if let Some(pool) = &self.pool {
+            pool.end.notify();
+        }
+    }
+}
+
+/// Runs a baseline server as the whole program: prints `ready ADDRESS`, and ends at the end of the
+/// standard input.
+///
+/// # Errors
+/// The server cannot listen.
+pub(crate) fn run(carrier: Transport, waiting: Spinning) -> Result<(), Failure> {
+    let server = BaselineServer::open(carrier, waiting)?;
+    println!("ready {}", server.address());
+    serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// Accepts connections until the listener is shut down.
+fn accept(listener: BorrowedFd<'_>, pool: Option<&Arc<Pool>>) {
+    while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
+        let Some(sizes) = read_sizes(socket.as_fd()) else { continue };
+        match pool {
+            Some(pool) if sizes.reply > 0 => pool.watch(socket, sizes),
+            // If no thread can be started, the connection closes, and the client reports that.
+            _ => drop(Builder::new().name("floor/serve").spawn(move || serve(&socket, sizes))),
+        }
+    }
+}
+
+/// Accepts connections that pass shared memory, until the listener is shut down.
+fn accept_memory(listener: BorrowedFd<'_>, looking: bool) {
+    while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
+        let Some((bare, sizes)) = memory::accept(socket.as_fd(), looking) else { continue };
+        // If no thread can be started, the end is dropped, and the client reports that.
+        drop(Builder::new().name("floor/serve").spawn(move || memory::serve(bare, sizes)));
+    }
+}
+
+/// Reads the sizes that a client announces, or returns `None` if they are invalid.
+fn read_sizes(socket: BorrowedFd<'_>) -> Option<MessageSizes> {
+    let mut preamble = [0; 16];
+    fill(socket, &mut preamble, 0)?;
+    read_preamble(&preamble)
+}
+
+/// Serves one connection until it ends.
+fn serve(socket: &OwnedFd, sizes: MessageSizes) {
+    let socket = socket.as_fd();
+    if sizes.reply == 0 {
+        drain(socket, sizes.request);
+        return;
+    }
+    let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
+    while fill(socket, &mut request, 0).is_some() && send_all(socket, &reply).is_some() {}
+}
+
+/// Reads oneways in chunks and checks the first byte of each message.
+fn drain(socket: BorrowedFd<'_>, size: usize) {
+    let mut chunk = vec![0; CHUNK];
+    // Number of bytes until the next message begins.
+    let mut ahead = 0;
+    while let Ok(count) = socket::recv(socket, &mut chunk, WaitMode::Block) {
+        if count == 0 {
+            return;
+        }
+        while ahead < count {
+            // The client sends nothing after this message before the answer, so its rest is here or
+            // follows at once.
+            if chunk[ahead] == SETTLE {
+                let mut missing = vec![0; (ahead + size).saturating_sub(count)];
+                if fill(socket, &mut missing, 0).is_none() || send_all(socket, &[0]).is_none() {
+                    return;
+                }
+                ahead = count;
+                break;
+            }
+            ahead += size;
+        }
+        ahead -= count;
+    }
+}
+
+/// Reads until `buffer` is full, beginning after the first `have` bytes. Returns `None` at the end
+/// of the stream or on an error.
+#[inline]
+fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize) -> Option<()> {
+    while have < buffer.len() {
+        match socket::recv(socket, &mut buffer[have..], WaitMode::Block) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => have += count,
+        }
+    }
+    Some(())
+}
+
+#[inline]
+fn send_all(socket: BorrowedFd<'_>, octets: &[u8]) -> Option<()> {
+    let mut sent = 0;
+    while sent < octets.len() {
+        sent += socket::send(socket, &octets[sent..], WaitMode::Block).ok()?;
+    }
+    Some(())
+}
+
+/// Threads that block in one `epoll_wait` and serve any connection that has a request.
+struct Pool {
+    epoll: Epoll,
+    /// Signalled to end the threads.
+    end: EventFd,
+    /// Connections by token. Slots are not reused, since a benchmark has few connections.
+    connections: Vec<OnceLock<PoolConnection>>,
+    used: AtomicUsize,
+}
+
+/// A connection of the pool. `taken` is set while a thread reads a request, so that a second edge
+/// of the same request does not bring another thread to it.
+struct PoolConnection {
+    socket: OwnedFd,
+    sizes: MessageSizes,
+    taken: AtomicBool,
+}
+
+/// Maximum number of connections; further ones are refused.
+const MOST_CONNECTIONS: usize = 1024;
+
+const END: u64 = u64::MAX;
+
+impl Pool {
+    fn start(threads: usize) -> io::Result<Arc<Self>> {
+        let pool = Arc::new(Pool {
+            epoll: Epoll::new()?,
+            end: EventFd::new()?,
+            connections: (0..MOST_CONNECTIONS).map(|_| OnceLock::new()).collect(),
+            used: AtomicUsize::new(0),
+        });
+        pool.epoll.add(pool.end.as_fd(), END, Interest::READABLE)?;
+        for index in 0..threads.max(1) {
+            let pool = pool.clone();
+            Builder::new().name(format!("floor/{index}")).spawn(move || pool.work())?;
+        }
+        Ok(pool)
+    }
+
+    fn watch(&self, socket: OwnedFd, sizes: MessageSizes) {
+        let index = self.used.fetch_add(1, Ordering::Relaxed);
+        let Some(place) = self.connections.get(index) else { return };
+        let watched = place.get_or_init(|| PoolConnection { socket, sizes, taken: AtomicBool::new(false) });
+        if self.epoll.add(watched.socket.as_fd(), index as u64, Interest::READABLE | Interest::EDGE).is_err() {
+            // Ignore errors: the client sees the end of the stream.
+            let _ = socket::shutdown(watched.socket.as_fd(), Shutdown::Both);
+        }
+    }
+
+    /// Body of a pool thread.
+    fn work(&self) {
+        let mut events = [EpollEvent::EMPTY; 1];
+        let (mut request, mut reply) = (Vec::new(), Vec::new());
+        while let Ok(count) = self.epoll.wait(&mut events, None) {
+            for event in &events[..count] {
+                if event.token() == END {
+                    return;
+                }
+                let index = usize::try_from(event.token()).unwrap_or(usize::MAX);
+                if let Some(watched) = self.connections.get(index).and_then(OnceLock::get) {
+                    grow(&mut request, watched.sizes.request);
+                    grow(&mut reply, watched.sizes.reply);
+                    watched.answer(&mut request[..watched.sizes.request], &reply[..watched.sizes.reply]);
+                }
+            }
+        }
+    }
+}
+
+/// Grows a buffer. Buffers keep their largest size, so that steady exchanges do not allocate.
+fn grow(buffer: &mut Vec<u8>, size: usize) {
+    if buffer.len() < size {
+        buffer.resize(size, 0);
+    }
+}
+
+impl PoolConnection {
+    /// Reads one request and answers it. A client sends its next request only after the reply.
+    #[inline]
+    fn answer(&self, request: &mut [u8], reply: &[u8]) {
+        // Acquire and release on `taken`: the connection's last reader happens before its next one.
+        if self.taken.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let socket = self.socket.as_fd();
+        let read = match socket::recv(socket, request, WaitMode::Now) {
+            Ok(0) | Err(_) => None,
+            Ok(count) => fill(socket, request, count),
+        };
+        self.taken.store(false, Ordering::Release);
+        if read.is_some() {
+            // Ignore errors: the client notices a failure.
+            let _ = send_all(socket, reply);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! One high-priority client beside other clients: their pace, and the observations of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
+
+use crate::Failure;
+use crate::client_group::GroupClient;
+use crate::cost::Cost;
+use crate::harness::{Figure, Label, Ratio};
+use crate::placement::{Placement, Side};
+use crate::sample::{Samples, Summary, cdf_us, median_us};
+
+/// Time between a client's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallPace {
+    /// Calls at fixed times, counted from the common begin.
+    Every(Duration),
+    /// Pauses for a ninth of each call's time. At any priority, this leaves 10 % of a core to other
+    /// threads.
+    NineTenths,
+    /// No pause, and therefore in the ordinary scheduling class.
+    Flood,
+    /// No pause at a fixed priority: the kernel stops all fixed-priority threads now and then.
+    Whole,
+}
+
+/// A client beside the high-priority client.
+pub(super) struct BackgroundClient {
+    pub(super) member: Box<dyn GroupClient>,
+    pub(super) scheduling: Scheduling,
+    pub(super) pace: CallPace,
+}
+
+/// The high-priority client, and the duration of the run.
+pub(super) struct LoadMix {
+    pub(super) high: Box<dyn GroupClient>,
+    pub(super) scheduling: Scheduling,
+    pub(super) period: Duration,
+    /// Number of calls of the high-priority client; the other clients end with it.
+    pub(super) calls: usize,
+    pub(super) placement: Placement,
+    /// Process id of the high-priority client's server, for the costs.
+    pub(super) server: u32,
+}
+
+impl LoadMix {
+    /// Starts all clients together and adds the results to `seen`.
+    pub(super) fn run(self, others: Vec<BackgroundClient>, seen: &mut Observations) -> Result<(), Failure> {
+        let entered = Placement { scheduling: None, ..self.placement }.enter(Side::Client);
+        let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
+        let (barrier, over) = (Arc::new(Barrier::new(others.len() + 1)), Arc::new(AtomicBool::new(false)));
+        let before = Cost::so_far(None, Some(self.server));
+        let mut low = Vec::with_capacity(others.len());
+        for (number, other) in others.into_iter().enumerate() {
+            let (barrier, over) = (barrier.clone(), over.clone());
+            // Floods of fixed priority would keep all other threads from the core.
+            let scheduling = if other.pace == CallPace::Flood { Scheduling::Other } else { other.scheduling };
+            let room = room(other.pace, self.period * self.calls as u32);
+            let member = other.member;
+            let body = move || paced(member, other.pace, room, &barrier, |_| !over.load(Ordering::Acquire));
+            low.push(thread(format!("low/{number}"), scheduling, body)?);
+        }
+        let (member, pace, calls) = (self.high, CallPace::Every(self.period), self.calls);
+        let high = thread("high".to_owned(), self.scheduling, move || {
+            let paced = paced(member, pace, calls, &barrier, |made| made < calls);
+            over.store(true, Ordering::Release);
+            paced
+        })?;
+        let ended =
+            |thread: JoinHandle<PacedClient>| thread.join().map_err(|_| Failure::new("a client thread panicked"));
+        let high = ended(high)?;
+        let (mut times, mut late, mut made) = (Vec::new(), high.late, high.made);
+        for thread in low {
+            let paced = ended(thread)?;
+            made += paced.made;
+            times.extend_from_slice(paced.outcome?.since(0));
+            late += paced.late;
+        }
+        seen.cost.add(Cost::so_far(None, Some(self.server)).since(before));
+        seen.calls += made;
+        seen.late += late;
+        seen.responses.extend_from_slice(&high.responses);
+        seen.high.add(high.outcome?.since(0), high.whole);
+        seen.low.add(&times, high.whole);
+        Ok(())
+    }
+}
+
+fn thread<T: Send + 'static>(
+    name: String,
+    scheduling: Scheduling,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Failure> {
+    let builder = Builder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
+    builder.spawn(body).map_err(|error| Failure::new(format!("a client thread cannot be started: {error}")))
+}
+
+/// Returns the number of times to keep of a client that calls for this time.
+fn room(pace: CallPace, time: Duration) -> usize {
+    match pace {
+        // Twice the maximum.
+        CallPace::Every(period) => 2 * (time.as_nanos() / period.as_nanos().max(1)) as usize + 16,
+        CallPace::NineTenths | CallPace::Whole => 10_000,
+        CallPace::Flood => 0,
+    }
+}
+
+/// The result of a client.
+struct PacedClient {
+    outcome: Result<Samples, Failure>,
+    /// Nanoseconds from the moment when each call was due to its reply, for clients that call at
+    /// fixed times.
+    responses: Vec<u64>,
+    /// Number of calls that began more than half a period late.
+    late: usize,
+    /// Number of calls, including those before the begin.
+    made: usize,
+    whole: Duration,
+}
+
+/// Number of calls of each client before the begin.
+const FIRST: usize = 5;
+
+/// Calls at the pace of the client while `more` returns true for the number of calls made. Keeps
+/// the times of the first `room` calls.
+fn paced(
+    mut member: impl GroupClient,
+    pace: CallPace,
+    room: usize,
+    barrier: &Barrier,
+    mut more: impl FnMut(usize) -> bool,
+) -> PacedClient {
+    let (mut samples, mut one) = (Samples::with_room(room), Samples::with_room(1));
+    // Connect and touch all memory before the begin.
+    let mut outcome = member.calls(FIRST, &mut Samples::with_room(FIRST));
+    barrier.wait();
+    let began = clock::now();
+    let (mut next, mut late, mut made) = (began, 0, 0);
+    let mut responses = Vec::with_capacity(if matches!(pace, CallPace::Every(_)) { room } else { 0 });
+    while outcome.is_ok() {
+        one.truncate(0);
+        outcome = member.calls(1, &mut one);
+        if samples.len() < room {
+            one.since(0).iter().for_each(|&time| samples.push(time));
+            if let CallPace::Every(_) = pace {
+                responses.push(next.elapsed().as_nanos() as u64);
+            }
+        }
+        made += 1;
+        if !more(made) {
+            break;
+        }
+        match pace {
+            CallPace::Every(period) => {
+                next += period;
+                std::thread::sleep(next.remaining());
+                late += usize::from(next.elapsed() > period / 2);
+            }
+            CallPace::NineTenths => std::thread::sleep(Duration::from_nanos(one.since(0).iter().sum::<u64>() / 9)),
+            CallPace::Flood | CallPace::Whole => {}
+        }
+    }
+    PacedClient { outcome: outcome.map(|()| samples), responses, late, made: made + FIRST, whole: began.elapsed() }
+}
+
+/// Observations of one variant over all repetitions.
+#[derive(Default)]
+pub(super) struct Observations {
+    pub(super) high: ResponseTimes,
+    pub(super) low: ResponseTimes,
+    /// Nanoseconds from the moment when a call of the high-priority client was due to its reply.
+    /// Only this shows a client that did not get the core when it wanted to call.
+    responses: Vec<u64>,
+    pub(super) cost: Cost,
+    calls: usize,
+    pub(super) late: usize,
+}
+
+impl Observations {
+    /// Adds other observations of the same variant.
+    pub(super) fn add(&mut self, other: &Observations) {
+        self.high.extend(&other.high);
+        self.low.extend(&other.low);
+        self.responses.extend_from_slice(&other.responses);
+        self.cost.add(other.cost);
+        self.calls += other.calls;
+        self.late += other.late;
+    }
+
+    /// Returns the number of the high-priority client's calls that were answered more than `time`
+    /// after they were due.
+    pub(super) fn stalled(&self, time: Duration) -> usize {
+        self.responses.iter().filter(|&&response| u128::from(response) > time.as_nanos()).count()
+    }
+
+    /// Returns statistics of the times from due to reply, or `None` without calls.
+    pub(super) fn responses(&self) -> Option<Summary> {
+        Summary::of(&self.responses, Duration::ZERO)
+    }
+}
+
+/// Response times of one side, and their statistics in each repetition.
+#[derive(Default)]
+pub(super) struct ResponseTimes {
+    all: Vec<u64>,
+    medians_us: Vec<f64>,
+    pub(super) means_us: Vec<f64>,
+    whole: Duration,
+}
+
+impl ResponseTimes {
+    fn add(&mut self, times: &[u64], whole: Duration) {
+        if times.is_empty() {
+            return;
+        }
+        self.medians_us.push(median_us(times));
+        self.means_us.push(times.iter().sum::<u64>() as f64 / times.len() as f64 / 1e3);
+        self.all.extend_from_slice(times);
+        self.whole += whole;
+    }
+
+    fn extend(&mut self, other: &ResponseTimes) {
+        self.all.extend_from_slice(&other.all);
+        self.medians_us.extend_from_slice(&other.medians_us);
+        self.means_us.extend_from_slice(&other.means_us);
+        self.whole += other.whole;
+    }
+
+    /// Returns statistics, or `None` without times.
+    pub(super) fn summary(&self) -> Option<Summary> {
+        Summary::of(&self.all, self.whole)
+    }
+
+    /// Returns the figure, with a ratio to each of `against`. Its cost is that of all calls in
+    /// `seen`, since processor time is known only for the whole process.
+    pub(super) fn figure(
+        &self,
+        label: Label,
+        seen: &Observations,
+        against: &[(&Label, &ResponseTimes)],
+    ) -> Option<Figure> {
+        let summary = self.summary()?;
+        let ratio = |(with, theirs): &(&Label, &ResponseTimes)| {
+            let p50_us = theirs.summary()?.p50_us;
+            let range = range(&self.medians_us, &theirs.medians_us);
+            Some(Ratio { with: (*with).clone(), p50_us, ratio: summary.p50_us / p50_us, range })
+        };
+        Some(Figure {
+            label,
+            summary,
+            medians_us: self.medians_us.clone(),
+            cdf_us: cdf_us(&self.all),
+            ratios: against.iter().filter_map(ratio).collect(),
+            cost: seen.cost,
+            calls: seen.calls,
+        })
+    }
+}
+
+/// Returns the lowest and the highest ratio of a repetition.
+pub(super) fn range(ours: &[f64], theirs: &[f64]) -> (f64, f64) {
+    let parts = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
+    parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), high.max(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Instant;
+
+    impl GroupClient for Instant {
+        fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+            (0..count).for_each(|_| into.push(1000));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_paced_client_stops_when_told_and_keeps_what_it_has_room_for() {
+        let barrier = Barrier::new(1);
+        let told = paced(Instant, CallPace::Every(Duration::from_micros(10)), 100, &barrier, |made| made < 7);
+        assert_eq!((told.outcome.unwrap().len(), told.responses.len()), (7, 7));
+        let mut calls = 0;
+        let full = paced(Instant, CallPace::Flood, 5, &barrier, |made| {
+            calls = made;
+            made < 20
+        });
+        assert_eq!((full.outcome.unwrap().len(), calls), (5, 20));
+    }
+
+    #[test]
+    fn all_play_until_the_high_priority_client_is_done() {
+        let other = |pace| BackgroundClient { member: Box::new(Instant), scheduling: Scheduling::Other, pace };
+        let mut seen = Observations::default();
+        for _ in 0..2 {
+            let game = LoadMix {
+                high: Box::new(Instant),
+                scheduling: Scheduling::Other,
+                period: Duration::from_micros(100),
+                calls: 10,
+                placement: Placement::default(),
+                server: std::process::id(),
+            };
+            let others = vec![
+                other(CallPace::Flood),
+                other(CallPace::NineTenths),
+                other(CallPace::Every(Duration::from_millis(1))),
+            ];
+            game.run(others, &mut seen).unwrap();
+        }
+        assert_eq!((seen.high.all.len(), seen.high.means_us.as_slice()), (20, &[1.0, 1.0][..]));
+        assert!(seen.low.summary().is_some());
+        assert_eq!((seen.stalled(Duration::ZERO), seen.stalled(Duration::from_secs(600))), (20, 0));
+        let label = Label {
+            bench: "mt",
+            peer: "floor",
+            transport: "none",
+            op: String::new(),
+            config: String::new(),
+            along: None,
+        };
+        let figure = seen.high.figure(label.clone(), &seen, &[(&label, &seen.low)]).unwrap();
+        // Twice ten calls of one client, those of four clients before the begin, and the other
+        // clients' calls during the run.
+        assert!(figure.calls >= 20 + 2 * 4 * FIRST, "{}", figure.calls);
+        assert_eq!((figure.summary.n, figure.ratios[0].ratio, figure.ratios[0].range), (20, 1.0, (1.0, 1.0)));
+    }
+}

@@ -1,0 +1,303 @@
+//! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the
+//! same run.
+//!
+//! This is a table over figures; it measures nothing, and a missed goal is not a failure.
+
+use crate::harness::{Figure, Label, Ratio};
+use crate::placement::Cores;
+use crate::report::Value;
+
+/// Cores of client and server for a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CoreArrangement {
+    OneCore,
+    BothCores,
+}
+
+impl CoreArrangement {
+    fn of(cores: Cores) -> Option<CoreArrangement> {
+        match cores {
+            Cores::One(_) => Some(CoreArrangement::OneCore),
+            Cores::Two(client, server) if client == server => Some(CoreArrangement::OneCore),
+            Cores::Two(..) => Some(CoreArrangement::BothCores),
+            // The kernel decides, and may change it from call to call.
+            Cores::Any => None,
+        }
+    }
+}
+
+/// The configurations that a goal applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OperationSet {
+    /// Calls by stubs, with either dispatch architecture.
+    Plain,
+    PerConnection,
+    LeaderFollowers,
+    /// Oneways in batches on their connection.
+    Batches,
+    /// Any configuration at this position on the benchmark's axis.
+    Along(&'static str, u64),
+}
+
+impl OperationSet {
+    fn contains(self, label: &Label) -> bool {
+        // If a group has several transports, the configuration begins with its own.
+        let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
+        let config = config.unwrap_or(&label.config);
+        let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
+        // Nothing may follow, such as dynamic invocation or batches.
+        let per_connection = |config: &str| config == "thread per connection";
+        let followers = |config: &str| {
+            config.strip_prefix("leader/followers, ").is_some_and(|threads| threads.parse::<u32>().is_ok())
+        };
+        match self {
+            OperationSet::Plain => per_connection(config) || followers(config),
+            OperationSet::PerConnection => per_connection(config),
+            OperationSet::LeaderFollowers => followers(config),
+            OperationSet::Batches => {
+                config.strip_suffix(", batches").is_some_and(|rest| per_connection(rest) || followers(rest))
+            }
+            OperationSet::Along(axis, x) => {
+                label.along.as_ref().is_some_and(|along| (along.axis, along.x) == (axis, x))
+            }
+        }
+    }
+}
+
+/// The compared quantity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum TargetBound {
+    /// Maximum multiple of a baseline call's time. The baseline is blocking or a futex for a thread
+    /// per connection, epoll for leader/followers.
+    Floor(f64),
+    /// Minimum multiple of the baseline's calls per second.
+    FloorRate(f64),
+    /// Maximum multiple of an omniORB call's time.
+    OmniOrb(f64),
+    /// Maximum multiple of the time of the same server's baseline.
+    Baseline(f64),
+    /// Maximum median in microseconds.
+    Median(f64),
+}
+
+impl TargetBound {
+    /// Returns the number, its unit, its name and its maximum, or `None` if there is nothing to
+    /// compare with.
+    fn value(self, figure: &Figure) -> Option<(f64, &'static str, String, f64)> {
+        let against = |found: Option<&Ratio>, at_most| {
+            let Ratio { with, ratio, .. } = found?;
+            Some((*ratio, "x", format!("against {} {}", with.peer, with.config), at_most))
+        };
+        // The first ratio is to the baseline; the ratio to a spinning one follows it.
+        let floor = figure
+            .ratios
+            .first()
+            .filter(|ratio| ratio.with.peer == "floor" && ratio.with.transport == figure.label.transport);
+        match self {
+            TargetBound::Floor(most) => against(floor, most),
+            TargetBound::FloorRate(least) => against(floor, 1.0 / least),
+            TargetBound::OmniOrb(most) => {
+                against(figure.ratios.iter().find(|ratio| ratio.with.peer == "omniORB"), most)
+            }
+            TargetBound::Baseline(most) => against(figure.ratios.first(), most),
+            TargetBound::Median(most) => Some((figure.summary.p50_us, "us", "median".to_owned(), most)),
+        }
+    }
+}
+
+/// One goal. It applies to every figure that it fits.
+struct Target {
+    benches: &'static [&'static str],
+    operations: &'static [&'static str],
+    transport: &'static str,
+    calls: OperationSet,
+    bound: TargetBound,
+    place: CoreArrangement,
+}
+
+const CALLS: &[&str] = &["call", "cubit"];
+const SCALE: &[&str] = &["scale"];
+const SMALL: &[&str] = &["octet", "long", "struct"];
+
+const GOALS: &[Target] = &[
+    Target { calls: OperationSet::PerConnection, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.05)) },
+    Target { calls: OperationSet::LeaderFollowers, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.06)) },
+    goal(CALLS, SMALL, "tcp", TargetBound::OmniOrb(0.88)),
+    goal(CALLS, SMALL, "unix", TargetBound::Floor(1.10)),
+    goal(CALLS, &["structs1024"], "tcp", TargetBound::OmniOrb(0.45)),
+    goal(&["call", "cubit", "protocol"], &["longs1024", "take_longs1024"], "tcp", TargetBound::Floor(1.05)),
+    goal(CALLS, &["octets1024", "take_octets1024"], "tcp", TargetBound::Floor(1.05)),
+    goal(CALLS, &["octets16777216", "take_octets16777216"], "tcp", TargetBound::FloorRate(0.95)),
+    Target { place: CoreArrangement::BothCores, ..goal(CALLS, &["oneway"], "tcp", TargetBound::FloorRate(0.9)) },
+    Target {
+        calls: OperationSet::Batches,
+        place: CoreArrangement::BothCores,
+        ..goal(CALLS, &["oneway"], "tcp", TargetBound::FloorRate(3.0))
+    },
+    goal(CALLS, SMALL, "shm", TargetBound::Floor(1.2)),
+    // For connections whose reader spins before it sleeps; the threads of a pool wait in
+    // `epoll_wait`.
+    Target {
+        calls: OperationSet::PerConnection,
+        place: CoreArrangement::BothCores,
+        ..goal(CALLS, SMALL, "shm", TargetBound::Median(1.3))
+    },
+    Target {
+        calls: OperationSet::Along("client threads", 64),
+        ..goal(SCALE, &["octet"], "tcp", TargetBound::FloorRate(0.9))
+    },
+    Target {
+        calls: OperationSet::Along("connections", 10_000),
+        ..goal(SCALE, &["octet"], "tcp", TargetBound::Baseline(1.10))
+    },
+];
+
+/// Returns a goal for either dispatch architecture, on one core.
+const fn goal(
+    benches: &'static [&'static str],
+    operations: &'static [&'static str],
+    transport: &'static str,
+    bound: TargetBound,
+) -> Target {
+    Target { benches, operations, transport, calls: OperationSet::Plain, bound, place: CoreArrangement::OneCore }
+}
+
+/// Returns every comparison of Corelane's figures that a goal covers and the figures permit. It has
+/// the goal's bound if the goal is for these cores; otherwise it is only reported.
+pub(crate) fn of(figures: &[Figure], cores: Cores) -> Vec<Value> {
+    let here = CoreArrangement::of(cores);
+    let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
+    let values = ours.flat_map(|figure| {
+        GOALS.iter().filter(|goal| goal.fits(&figure.label)).filter_map(move |goal| {
+            let (value, unit, what, at_most) = goal.bound.value(figure)?;
+            let what = match goal.calls {
+                OperationSet::Along(axis, x) => format!("{x} {axis}, {what}"),
+                _ => what,
+            };
+            let bound = (here == Some(goal.place)).then_some(at_most);
+            Some(Value { label: figure.label.clone(), what, value, unit, bound })
+        })
+    });
+    values.collect()
+}
+
+impl Target {
+    fn fits(&self, label: &Label) -> bool {
+        self.benches.contains(&label.bench)
+            && self.operations.contains(&label.op.as_str())
+            && self.transport == label.transport
+            && self.calls.contains(label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::harness::AxisPoint;
+    use crate::sample::Summary;
+    use std::time::Duration;
+
+    fn label(peer: &'static str, transport: &'static str, op: &str, config: &str) -> Label {
+        Label { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), along: None }
+    }
+
+    /// Returns a figure with a median of 1.2 us and these ratios.
+    fn figure(label: Label, ratios: &[(Label, f64)]) -> Figure {
+        let ratio =
+            |(with, ratio): &(Label, f64)| Ratio { with: with.clone(), p50_us: 1.0, ratio: *ratio, range: (0.0, 9.0) };
+        Figure {
+            label,
+            summary: Summary::of(&[1200; 4], Duration::from_micros(5)).unwrap(),
+            medians_us: Vec::new(),
+            cdf_us: Vec::new(),
+            ratios: ratios.iter().map(ratio).collect(),
+            cost: Cost::default(),
+            calls: 4,
+        }
+    }
+
+    /// Returns value and bound of each comparison.
+    fn judged(figure: Figure, cores: Cores) -> Vec<(f64, Option<f64>)> {
+        of(&[figure], cores).iter().map(|value| (value.value, value.bound)).collect()
+    }
+
+    const ONE: Cores = Cores::One(1);
+    const BOTH: Cores = Cores::Two(0, 1);
+
+    #[test]
+    fn small_calls_have_the_floor_of_their_architecture_and_omniorb() {
+        let omniorb = label("omniORB", "tcp", "octet", "as it comes");
+        for (config, floor, most) in
+            [("thread per connection", "blocking", 1.05), ("leader/followers, 4", "epoll, 4 threads", 1.06)]
+        {
+            let floor = label("floor", "tcp", "octet", floor);
+            let figure = figure(label("Corelane", "tcp", "octet", config), &[(floor, 1.10), (omniorb.clone(), 0.80)]);
+            assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88))]);
+            // Reported without a verdict on two cores, and where the kernel chooses.
+            assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None)]);
+            assert_eq!(judged(figure, Cores::Any), [(1.10, None), (0.80, None)]);
+        }
+    }
+
+    #[test]
+    fn what_was_not_played_has_no_verdict() {
+        let floor = label("floor", "tcp", "octet", "blocking");
+        let plain = label("Corelane", "tcp", "octet", "thread per connection");
+        assert_eq!(judged(figure(plain.clone(), &[(floor.clone(), 1.0)]), ONE), [(1.0, Some(1.05))]);
+        assert_eq!(judged(figure(plain, &[]), ONE), []);
+        for other in [
+            label("omniORB", "tcp", "octet", "thread per connection"),
+            label("Corelane", "tcp", "octet", "thread per connection, dynamic invocation"),
+            label("Corelane", "tcp", "short", "thread per connection"),
+            Label { bench: "lane", ..label("Corelane", "tcp", "octet", "thread per connection") },
+        ] {
+            assert_eq!(judged(figure(other, &[(floor.clone(), 1.0)]), ONE), []);
+        }
+    }
+
+    #[test]
+    fn sequences_are_held_to_rates_and_to_omniorb() {
+        let of = |op: &str, with: Label, ratio| {
+            judged(figure(label("Corelane", "tcp", op, "thread per connection"), &[(with, ratio)]), ONE)
+        };
+        let floor = || label("floor", "tcp", "", "blocking");
+        assert_eq!(of("structs1024", label("omniORB", "tcp", "", "as it comes"), 0.5), [(0.5, Some(0.45))]);
+        assert_eq!(of("longs1024", floor(), 1.0), [(1.0, Some(1.05))]);
+        assert_eq!(of("octets16777216", floor(), 1.0), [(1.0, Some(1.0 / 0.95))]);
+        let marshalled = label("Corelane", "tcp", "longs1024", "with marshalling, thread per connection");
+        let marshalled = Label { bench: "protocol", ..marshalled };
+        assert_eq!(judged(figure(marshalled, &[(floor(), 1.2)]), ONE), [(1.2, Some(1.05))]);
+    }
+
+    #[test]
+    fn oneways_and_shared_memory_have_goals_of_both_cores() {
+        let floor = label("floor", "tcp", "oneway", "blocking");
+        for (config, rate) in [("leader/followers, 2", 0.9), ("leader/followers, 2, batches", 3.0)] {
+            let figure = figure(label("Corelane", "tcp", "oneway", config), &[(floor.clone(), 0.7)]);
+            assert_eq!(judged(figure.clone(), BOTH), [(0.7, Some(1.0 / rate))]);
+            assert_eq!(judged(figure, ONE), [(0.7, None)]);
+        }
+        let futex = label("floor", "shm", "octet", "shm, futex");
+        let ours = figure(label("Corelane", "shm", "octet", "shm, thread per connection"), &[(futex.clone(), 1.3)]);
+        assert_eq!(judged(ours.clone(), ONE), [(1.3, Some(1.2)), (1.2, None)]);
+        assert_eq!(judged(ours, BOTH), [(1.3, None), (1.2, Some(1.3))]);
+        let pool = label("Corelane", "shm", "octet", "shm, leader/followers, 4");
+        assert_eq!(judged(figure(pool, &[(futex, 1.3)]), BOTH), [(1.3, None)]);
+    }
+
+    #[test]
+    fn many_threads_and_connections_are_found_by_their_place() {
+        let along = |config: &str, axis, x| {
+            let along = AxisPoint { series: String::new(), axis, x };
+            Label { bench: "scale", along: Some(along), ..label("Corelane", "tcp", "octet", config) }
+        };
+        let pairs = along("blocking pairs", "client threads", 64);
+        let threads =
+            figure(along("leader/followers, 4", "client threads", 64), &[(Label { peer: "floor", ..pairs }, 1.2)]);
+        assert_eq!(judged(threads, ONE), [(1.2, Some(1.0 / 0.9))]);
+        let alone = along("0 idle connections", "connections", 1);
+        let among = |x| figure(along("idle connections", "connections", x), &[(alone.clone(), 1.05)]);
+        assert_eq!((judged(among(10_000), ONE), judged(among(1001), ONE)), (vec![(1.05, Some(1.10))], vec![]));
+    }
+}

@@ -1,0 +1,352 @@
+//! Everything that is called over one transport, with its comparisons: bare sockets or memory,
+//! other ORBs, Corelane.
+
+use corelane::{CallPolicies, Orb, SyncScope};
+use corelane_sys::thread;
+
+use crate::Failure;
+use crate::baseline::{BaselineClient, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, Transport, address_of};
+use crate::harness::{Label, Subject, Variant};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::Architecture;
+use crate::orb::client::{Calls, target};
+use crate::orb::server::free_address;
+use crate::peer::{self, Invocation, Kind, Peer, Threads};
+use crate::placement::{Cores, Placement};
+use crate::report::Report;
+use crate::server::{start_echo, start_floor};
+use crate::service::Service;
+
+/// Message size in bytes from which copying dominates an exchange through memory.
+const LARGE: usize = 4096;
+
+/// A baseline server and its address.
+pub(crate) struct Baseline {
+    carrier: Transport,
+    waiting: Spinning,
+    server: Service,
+    address: String,
+}
+
+impl Baseline {
+    pub(crate) fn start(carrier: Transport, waiting: Spinning, options: &Options) -> Result<Self, Failure> {
+        let (server, address) = start_floor(carrier, waiting, &options.placement)?;
+        Ok(Baseline { carrier, waiting, server, address })
+    }
+
+    fn config(&self) -> String {
+        match (self.waiting, self.carrier) {
+            (Spinning::Blocking, Transport::SharedMemory) => "futex".to_owned(),
+            (Spinning::Blocking, _) => "blocking".to_owned(),
+            (Spinning::Looking, _) => "spin".to_owned(),
+            (Spinning::Epoll(threads), _) => format!("epoll, {threads} threads"),
+        }
+    }
+
+    /// Returns calls with messages of these sizes, or `None` if this server does not support the
+    /// operation.
+    pub(crate) fn variant(
+        &self,
+        bench: &'static str,
+        operation: Operation,
+        sizes: MessageSizes,
+    ) -> Result<Option<Variant>, Failure> {
+        let drains = self.waiting == Spinning::Blocking && self.carrier != Transport::SharedMemory;
+        if operation.is_oneway() && !drains {
+            return Ok(None);
+        }
+        let client = BaselineClient::connect(&address_of(&self.address)?, sizes)?;
+        let server = Some(self.server.pid());
+        let subject: Box<dyn Subject + Send> = match operation.is_oneway() {
+            true => Box::new(OnewayFlood { client, server }),
+            false => Box::new(Exchange { client, server }),
+        };
+        let label = Label {
+            bench,
+            peer: "floor",
+            transport: self.carrier.name(),
+            op: operation.to_string(),
+            config: self.config(),
+            along: None,
+        };
+        Ok(Some(Variant { label, subject, against: Vec::new() }))
+    }
+}
+
+/// Starts the baselines of a transport. The first is the baseline of variants that have no other.
+pub(crate) fn baselines(carrier: Transport, options: &Options) -> Result<Vec<Baseline>, Failure> {
+    let mut ways = match carrier {
+        Transport::Tcp | Transport::Unix => {
+            vec![(carrier, Spinning::Blocking), (carrier, Spinning::Epoll(options.threads))]
+        }
+        Transport::SharedMemory => vec![(carrier, Spinning::Blocking)],
+    };
+    // With one core, a spinning side would keep the other from running.
+    if carrier == Transport::SharedMemory && several_cores(&options.placement) {
+        ways.push((carrier, Spinning::Looking));
+    }
+    ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
+}
+
+/// Reports that spinning is not measured if both sides share a core.
+pub(crate) fn no_spin(
+    bench: &str,
+    carrier: Transport,
+    options: &Options,
+    report: &mut Report<'_>,
+) -> Result<(), Failure> {
+    if carrier != Transport::SharedMemory || several_cores(&options.placement) {
+        return Ok(());
+    }
+    report.missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
+}
+
+/// Returns true if both sides can run at the same time.
+fn several_cores(placement: &Placement) -> bool {
+    match placement.cores {
+        Cores::One(_) => false,
+        Cores::Two(client, server) => client != server,
+        Cores::Any => thread::affinity(None).is_ok_and(|cores| cores.iter().nth(1).is_some()),
+    }
+}
+
+pub(crate) struct Corelane {
+    carrier: Transport,
+    architecture: Architecture,
+    pub(crate) server: Service,
+    pub(crate) reference: String,
+}
+
+impl Corelane {
+    /// Returns the name that labels use.
+    pub(crate) fn config(&self) -> String {
+        self.architecture.config()
+    }
+
+    /// Starts one server for each architecture.
+    pub(crate) fn start(carrier: Transport, options: &Options) -> Result<Vec<Self>, Failure> {
+        let architectures = [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)];
+        architectures.into_iter().map(|architecture| Corelane::one(carrier, architecture, options)).collect()
+    }
+
+    pub(crate) fn one(carrier: Transport, architecture: Architecture, options: &Options) -> Result<Self, Failure> {
+        let (server, reference) = start_echo(architecture, &free_address(carrier), &options.placement)?;
+        Ok(Corelane { carrier, architecture, server, reference })
+    }
+}
+
+pub(crate) struct PeerServer {
+    pub(crate) peer: Peer,
+    carrier: Transport,
+    config: &'static str,
+    server: Service,
+    reference: String,
+}
+
+impl PeerServer {
+    pub(crate) fn start(
+        peer: &Peer,
+        carrier: Transport,
+        threads: Threads,
+        config: &'static str,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        let (server, reference) = peer.serve(carrier, threads, &options.placement)?;
+        Ok(PeerServer { peer: peer.clone(), carrier, config, server, reference })
+    }
+
+    fn client(&self, operation: Operation, how: Invocation, options: &Options) -> Result<peer::Calls, Failure> {
+        self.peer.client(&self.reference, operation, self.server.pid(), how, &options.placement)
+    }
+}
+
+/// Returns the transport of other ORBs that corresponds to a transport of Corelane.
+pub(crate) fn carrier_of_others(carrier: Transport) -> Transport {
+    match carrier {
+        Transport::Tcp => Transport::Tcp,
+        Transport::Unix | Transport::SharedMemory => Transport::Unix,
+    }
+}
+
+/// Everything that is called over one transport. Shared memory is compared with Unix sockets: bare
+/// ones, Corelane's, and other ORBs'.
+pub(crate) struct Testbed {
+    bench: &'static str,
+    carrier: Transport,
+    floors: Vec<Baseline>,
+    others: Vec<PeerServer>,
+}
+
+/// The variants of one operation, and their servers.
+pub(crate) struct VariantGroup {
+    pub(crate) variants: Vec<Variant>,
+    pub(crate) servers: Vec<Corelane>,
+    /// Index of the first Corelane server's variant; the other servers' variants follow.
+    pub(crate) first: usize,
+    /// Index of the variant of omniORB's first server.
+    pub(crate) omniorb: Option<usize>,
+}
+
+impl Testbed {
+    pub(crate) fn start(
+        bench: &'static str,
+        carrier: Transport,
+        others: Vec<PeerServer>,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        let mut floors = baselines(carrier, options)?;
+        if carrier == Transport::SharedMemory {
+            floors.push(Baseline::start(Transport::Unix, Spinning::Blocking, options)?);
+        }
+        Ok(Testbed { bench, carrier, floors, others })
+    }
+
+    /// Returns one group: baselines, other ORBs, then Corelane. Corelane's servers are new ones,
+    /// since a flood of oneways moves its connection to other threads for good.
+    pub(crate) fn variant_group(
+        &self,
+        orb: &Orb,
+        operation: Operation,
+        sizes: MessageSizes,
+        options: &Options,
+        report: &mut Report<'_>,
+    ) -> Result<VariantGroup, Failure> {
+        let mut variants = Vec::new();
+        let mut floors = Vec::new();
+        for floor in &self.floors {
+            if let Some(variant) = floor.variant(self.bench, operation, sizes)? {
+                floors.push((floor.carrier, floor.waiting, variants.len()));
+                variants.push(variant);
+            }
+        }
+        if self.carrier == Transport::SharedMemory && sizes.request.max(sizes.reply) >= LARGE {
+            let label = self.label("floor", "none", operation, "memcpy, in and out".to_owned());
+            variants.push(Variant { label, subject: Box::new(Copies::new(sizes)), against: vec![0] });
+        }
+        let floor_of = |carrier, wanted: fn(Spinning) -> bool| {
+            let mut of_carrier = floors.iter().filter(|(its, ..)| *its == carrier);
+            of_carrier.clone().find(|(_, waiting, _)| wanted(*waiting)).or_else(|| of_carrier.next())
+        };
+        let blocking = |carrier| floor_of(carrier, |waiting| waiting == Spinning::Blocking).map_or(0, |found| found.2);
+        let mut omniorb = None;
+        for other in &self.others {
+            let kind = other.peer.kind();
+            let calls = other.client(operation, Invocation::Stubs, options);
+            let Some(calls) = report.found(self.bench, kind.name(), calls)? else { continue };
+            if kind == Kind::OmniOrb {
+                omniorb.get_or_insert(variants.len());
+            }
+            let label = self.label(kind.name(), other.carrier.name(), operation, other.config.to_owned());
+            let against = vec![blocking(other.carrier)];
+            variants.push(Variant { label, subject: Box::new(calls), against });
+        }
+        let mut servers = Corelane::start(self.carrier, options)?;
+        if self.carrier == Transport::SharedMemory {
+            servers.push(Corelane::one(Transport::Unix, Architecture::PerConnection, options)?);
+        }
+        let first = variants.len();
+        for server in &servers {
+            let epoll = || floor_of(server.carrier, |waiting| matches!(waiting, Spinning::Epoll(_)));
+            let mut against = match server.architecture {
+                Architecture::PerConnection => vec![blocking(server.carrier)],
+                _ => vec![epoll().map_or(0, |found| found.2)],
+            };
+            if server.architecture == Architecture::PerConnection {
+                let looking = floors
+                    .iter()
+                    .find(|(carrier, waiting, _)| *carrier == server.carrier && *waiting == Spinning::Looking);
+                against.extend(looking.map(|found| found.2));
+            }
+            against.extend(omniorb);
+            // For shared memory, the last server is the one over Unix sockets.
+            if server.carrier == Transport::SharedMemory {
+                against.push(first + servers.len() - 1);
+            }
+            let target = target(orb, &server.reference)?;
+            let calls = Calls { target, operation, server: server.server.pid() };
+            let label = self.label("Corelane", server.carrier.name(), operation, server.architecture.config());
+            variants.push(Variant { label, subject: Box::new(calls), against });
+        }
+        if operation.is_oneway() {
+            // Each server takes part once more with batches: requests wait on their connection and
+            // are sent together.
+            for (server, plain) in servers.iter().zip(first..) {
+                let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
+                let target = target(orb, &server.reference)?.with_policies(policies);
+                let calls = Calls { target, operation, server: server.server.pid() };
+                let config = format!("{}, batches", server.architecture.config());
+                let label = self.label("Corelane", server.carrier.name(), operation, config);
+                variants.push(Variant {
+                    label,
+                    subject: Box::new(calls),
+                    against: vec![blocking(server.carrier), plain],
+                });
+            }
+        }
+        if self.carrier == Transport::SharedMemory {
+            // Two transports are in one group, so the table's text must name them.
+            let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
+            named.for_each(|variant| name_transport(&mut variant.label));
+        }
+        Ok(VariantGroup { variants, servers, first, omniorb })
+    }
+
+    /// Returns calls of omniORB's first server by dynamic invocation.
+    pub(crate) fn dynamic(&self, operation: Operation, options: &Options) -> Option<Result<peer::Calls, Failure>> {
+        let omniorb = self.others.iter().find(|other| other.peer.kind() == Kind::OmniOrb)?;
+        Some(omniorb.client(operation, Invocation::Dynamic, options))
+    }
+
+    fn label(&self, peer: &'static str, transport: &'static str, operation: Operation, config: String) -> Label {
+        Label { bench: self.bench, peer, transport, op: operation.to_string(), config, along: None }
+    }
+}
+
+/// Puts the transport in front of a label's configuration.
+pub(crate) fn name_transport(label: &mut Label) {
+    label.config = format!("{}, {}", label.transport, label.config);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corelane_sys::thread::Scheduling;
+    use std::ffi::OsString;
+
+    /// The peer's program does not exist.
+    #[test]
+    fn a_peer_that_does_not_start_is_missing_with_its_reason() {
+        let options = Options::parse(std::iter::empty::<OsString>()).unwrap();
+        let peer = Peer::built(Kind::OmniOrb, "/nonexistent");
+        let mut text = Vec::new();
+        let mut report = Report::new(&mut text, None).unwrap();
+        let started = PeerServer::start(&peer, Transport::Tcp, Threads::Usual, "as it comes", &options);
+        assert!(report.found("call", "omniORB", started).unwrap().is_none());
+        assert!(report.is_incomplete());
+        drop(report);
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("NOT MEASURED: call, omniORB: ") && text.contains("cannot be started"), "{text}");
+    }
+
+    #[test]
+    fn nobody_looking_on_one_core_is_recorded() {
+        let mut text = Vec::new();
+        let mut report = Report::new(&mut text, None).unwrap();
+        let mut options = Options::parse(std::iter::empty::<OsString>()).unwrap();
+        for (cores, missing) in [(Cores::Two(0, 1), false), (Cores::One(0), true)] {
+            options.placement.cores = cores;
+            no_spin("call", Transport::SharedMemory, &options, &mut report).unwrap();
+            no_spin("call", Transport::Tcp, &options, &mut report).unwrap();
+            assert_eq!(report.is_incomplete(), missing, "{cores}");
+        }
+        drop(report);
+        assert_eq!(String::from_utf8(text).unwrap().matches("NOT MEASURED: call, floor: spin").count(), 1);
+    }
+
+    #[test]
+    fn sides_on_one_core_never_look() {
+        let placed = |cores| several_cores(&Placement { cores, scheduling: Some(Scheduling::Other) });
+        assert_eq!((placed(Cores::One(0)), placed(Cores::Two(1, 1)), placed(Cores::Two(0, 1))), (false, false, true));
+    }
+}

@@ -1,0 +1,136 @@
+//! `corelane cores simulate`: the tasks in virtual time.
+
+use std::io::{self, Write};
+
+use corelane_sched::allocation::{Discipline, promises};
+use corelane_sched::analysis::priorities::deadline_monotonic;
+use corelane_sched::simulation::{self, Arrivals, Cores, Observed, Outcome, Rule, simulate};
+use corelane_sched::task::{Nanos, Timing};
+use serde_json::{Value as Json, json};
+
+use super::{Arguments, System, milliseconds, picture, write_file, write_table};
+use crate::text::printable;
+
+/// Longest periods that a simulation lasts without `--for`.
+const PERIODS: u64 = 10;
+
+/// Simulates the file. Returns true if no deadline was missed.
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, String> {
+    let system = System::read(arguments)?;
+    let timings: Vec<Timing> = system.file.tasks.iter().map(|named| named.task.timing).collect();
+    let cores = system.machine.cores.len();
+    if let Some((core, _)) = arguments.lost_core
+        && core >= cores
+    {
+        return Err(format!("`--lose {core}`: the machine has {cores} cores, 0 to {}", cores - 1));
+    }
+    let simulated = simulation::System {
+        levels: levels(&system, &timings, arguments.is_global),
+        arrivals: arrivals(&timings, arguments.seed),
+        lost_core: arguments.lost_core,
+        ..simulation::System::new(
+            timings.iter().map(|timing| system.machine.overheads.charge(timing)).collect(),
+            if arguments.is_global { Cores::Global(cores) } else { Cores::Partitioned(places(&system)?) },
+            match system.machine.discipline {
+                Discipline::FixedPriority | Discipline::LiuLayland => Rule::FixedPriority,
+                Discipline::EarliestDeadlineFirst => Rule::EarliestDeadlineFirst,
+            },
+        )
+    };
+    let longest = timings.iter().map(|timing| timing.period).max().unwrap_or(0);
+    let duration = arguments.duration.unwrap_or_else(|| longest.saturating_mul(PERIODS));
+    let outcome = simulate(&simulated, duration);
+    if let Some(file) = &arguments.svg {
+        let names: Vec<&str> = system.file.tasks.iter().map(|named| named.name.as_str()).collect();
+        write_file(file, &picture::schedule(&names, cores, duration, &outcome))?;
+    }
+    // A closed pipe is the reader's choice.
+    let _ = if arguments.is_json {
+        writeln!(out, "{:#}", as_json(&system, duration, &outcome))
+    } else {
+        write_text(out, &system, duration, &outcome)
+    };
+    Ok(!outcome.has_misses())
+}
+
+/// Returns the place among the machine's cores of each task.
+fn places(system: &System) -> Result<Vec<usize>, String> {
+    let place = |named: &corelane_sched::task_file::NamedTask| {
+        let core = system.set.core_of(named.task.id);
+        let place = core.and_then(|core| system.machine.cores.iter().position(|other| other.id == core));
+        place.ok_or_else(|| format!("{}: the machine has no core that it may run on", printable(&named.name)))
+    };
+    system.file.tasks.iter().map(place).collect()
+}
+
+/// Returns the priority level of each task: on its core, or over all cores by deadline.
+fn levels(system: &System, timings: &[Timing], is_global: bool) -> Vec<u32> {
+    let mut levels = vec![0; timings.len()];
+    if is_global {
+        for (level, place) in (0..).zip(deadline_monotonic(timings)) {
+            levels[place] = level;
+        }
+    } else {
+        for promise in promises(&system.set, &system.machine) {
+            // A task's id is its place in the file.
+            if let Some(level) = usize::try_from(promise.task.0).ok().and_then(|place| levels.get_mut(place)) {
+                *level = promise.level;
+            }
+        }
+    }
+    levels
+}
+
+/// Returns periodic arrivals; with a seed each job is late by a random part of its task's jitter.
+fn arrivals(timings: &[Timing], seed: Option<u64>) -> Vec<Arrivals> {
+    let of_task = |place: u64| Arrivals { seed: seed.map(|seed| seed.wrapping_add(place)), ..Arrivals::PERIODIC };
+    (0..).map(of_task).take(timings.len()).collect()
+}
+
+fn write_text(out: &mut dyn Write, system: &System, duration: Nanos, outcome: &Outcome) -> io::Result<()> {
+    let header = ["task", "jobs", "missed", "preempted", "longest response ms", "deadline ms"];
+    let mut table = vec![header.map(str::to_owned).to_vec()];
+    for (named, observed) in system.file.tasks.iter().zip(&outcome.tasks) {
+        table.push(vec![
+            printable(&named.name),
+            observed.done.to_string(),
+            observed.missed.to_string(),
+            observed.preempted.to_string(),
+            milliseconds(observed.worst),
+            milliseconds(named.task.timing.deadline),
+        ]);
+    }
+    write_table(out, &table)?;
+    writeln!(out)?;
+    if outcome.is_cut {
+        writeln!(
+            out,
+            "the simulation ended before its time: it stops at {} events or {} open jobs",
+            simulation::MAX_EVENTS,
+            simulation::MAX_OPEN
+        )?;
+    }
+    let missed: u64 = outcome.tasks.iter().map(|task| task.missed).sum();
+    let jobs: u64 = outcome.tasks.iter().map(|task| task.done).sum();
+    writeln!(out, "{} ms, {jobs} jobs: {missed} deadlines missed", milliseconds(duration))
+}
+
+fn as_json(system: &System, duration: Nanos, outcome: &Outcome) -> Json {
+    let task = |(named, observed): (&corelane_sched::task_file::NamedTask, &Observed)| {
+        json!({
+            "name": named.name,
+            "jobs": observed.done,
+            "missed": observed.missed,
+            "preempted": observed.preempted,
+            "longest_response_ns": observed.worst,
+            "deadline_ns": named.task.timing.deadline,
+        })
+    };
+    json!({
+        "schema": 1,
+        "duration_ns": duration,
+        "tasks": system.file.tasks.iter().zip(&outcome.tasks).map(task).collect::<Vec<_>>(),
+        "misses": outcome.has_misses(),
+        "is_cut": outcome.is_cut,
+    })
+}

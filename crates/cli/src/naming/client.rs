@@ -1,0 +1,161 @@
+//! Commands that work on any CORBA name server.
+
+use std::fs;
+use std::io::Write;
+use std::time::Duration;
+
+use corelane::{ObjectRef, Orb, Reference};
+use corelane_services::naming::cos_naming::naming_context::{
+    BindError, BindNewContextError, CannotProceed, NotFound, NotFoundReason, RebindError,
+};
+use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
+use corelane_services::naming::name;
+use corelane_wire::Limits;
+use corelane_wire::ior::Corbaname;
+
+use super::{Action, Arguments, walk};
+use crate::text::{excerpt, printable};
+
+/// The name server that is used without `--at`.
+const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2809/NameService";
+/// Text of a nil reference.
+const NIL: &str = "IOR:00000000000000010000000000000000";
+/// Default time-out of each call.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Default time-out of each call to an object that `prune` checks.
+const PRUNE_TIMEOUT: Duration = Duration::from_secs(3);
+
+pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
+    let builder = Orb::builder().call_timeout(arguments.timeout.unwrap_or(TIMEOUT));
+    let orb = builder.build().map_err(|error| error.to_string())?;
+    let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
+    let root = NamingContextRef::unchecked_narrow(&object(&orb, at)?.ok_or("the name server's reference is nil")?);
+    let (text, other) = (arguments.words.first(), arguments.words.get(1));
+    let name = text.map_or(Ok(Vec::new()), |text| parse_name(text))?;
+    let bound = || other.map_or(Ok(None), |text| object(&orb, text));
+    let context = || {
+        let context = bound()?.ok_or("the context's reference is nil")?;
+        Ok::<_, String>(NamingContextRef::unchecked_narrow(&context))
+    };
+    match action {
+        Action::List => walk::list(&subcontext(&root, &name)?, out),
+        Action::Tree => walk::tree(&subcontext(&root, &name)?, out),
+        Action::Prune => {
+            let timeout = arguments.timeout.unwrap_or(PRUNE_TIMEOUT);
+            let prune = walk::Prune { timeout, dry_run: arguments.dry_run };
+            walk::prune(&subcontext(&root, &name)?, text.map_or("", String::as_str), prune, out)
+        }
+        Action::Bind => root.bind(&name, bound()?.as_ref()).map_err(of_bind),
+        Action::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(of_rebind),
+        Action::BindContext => root.bind_context(&name, Some(&context()?)).map_err(of_bind),
+        Action::RebindContext => root.rebind_context(&name, Some(&context()?)).map_err(of_rebind),
+        Action::Unbind => root.unbind(&name).map_err(of_rebind),
+        Action::New => {
+            let made = root.bind_new_context(&name).map_err(of_bind_new_context)?;
+            print_reference(made.as_ref().map(Reference::as_object), out)
+        }
+        Action::Resolve => {
+            let found = root.resolve(&name).map_err(of_rebind)?;
+            print_reference(found.as_ref(), out)
+        }
+    }
+}
+
+fn print_reference(reference: Option<&ObjectRef>, out: &mut dyn Write) -> Result<(), String> {
+    let text = reference.map_or_else(|| NIL.to_owned(), ObjectRef::to_string);
+    // Ignore errors: the reader may have closed the pipe.
+    let _ = writeln!(out, "{text}");
+    Ok(())
+}
+
+fn parse_name(text: &str) -> Result<Vec<NameComponent>, String> {
+    name::to_name(text).map_err(|name::InvalidName| {
+        format!("`{}` is not a name: components are ID, ID.KIND or .KIND, with `/` between them", excerpt(text))
+    })
+}
+
+/// Returns the object that a text names.
+fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
+    let held;
+    let text = match text.strip_prefix('@') {
+        None => text,
+        Some(path) => {
+            held = fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", excerpt(path)))?;
+            held.trim()
+        }
+    };
+    let unusable = |error: &dyn std::fmt::Display| format!("`{}` cannot be used: {error}", excerpt(text));
+    if !text.get(..10).is_some_and(|scheme| scheme.eq_ignore_ascii_case("corbaname:")) {
+        return orb.string_to_object(text).map_err(|error| unusable(&error));
+    }
+    let url = Corbaname::parse(text, &Limits::DEFAULT).map_err(|error| unusable(&format!("{error:?}")))?;
+    let context = orb.string_to_object(&url.context.to_string()).map_err(|error| unusable(&error))?;
+    match (context, url.name) {
+        (Some(context), Some(name)) => {
+            let context = NamingContextRef::unchecked_narrow(&context);
+            context.resolve(&parse_name(&name)?).map_err(of_rebind)
+        }
+        (context, _) => Ok(context),
+    }
+}
+
+/// Returns the context that a name is bound to, or `root` for an empty name.
+fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingContextRef, String> {
+    if name.is_empty() {
+        return Ok(root.clone());
+    }
+    let object = root.resolve(name).map_err(of_rebind)?.ok_or("the name is bound to nil")?;
+    let context = NamingContextRef::narrow(&object).map_err(|error| error.to_string())?;
+    context.ok_or_else(|| format!("`{}` is bound to an object that is not a context", shown(name)))
+}
+
+/// Returns a name as it is printed.
+pub(super) fn shown(name: &[NameComponent]) -> String {
+    printable(&name::to_string(name).unwrap_or_default())
+}
+
+fn not_found(exception: &NotFound) -> String {
+    let rest = shown(&exception.rest_of_name);
+    match exception.why {
+        NotFoundReason::MissingNode => format!("not found: nothing is bound to the first component of `{rest}`"),
+        NotFoundReason::NotContext => format!("not found: the first component of `{rest}` is bound to no context"),
+        NotFoundReason::NotObject => format!("not found: `{rest}` is bound to a context, not to an object"),
+    }
+}
+
+fn cannot_proceed(exception: &CannotProceed) -> String {
+    let rest = shown(&exception.rest_of_name);
+    let context = exception.cxt.as_ref().map_or_else(|| NIL.to_owned(), |context| context.as_object().to_string());
+    format!("the server cannot proceed with `{rest}` in the context {context}, which it cannot reach")
+}
+
+const INVALID: &str = "the server says that the name is invalid";
+
+pub(super) fn of_rebind(error: RebindError) -> String {
+    match error {
+        RebindError::NotFound(exception) => not_found(&exception),
+        RebindError::CannotProceed(exception) => cannot_proceed(&exception),
+        RebindError::InvalidName(_) => INVALID.to_owned(),
+        RebindError::System(exception) => exception.to_string(),
+    }
+}
+
+fn of_bind(error: BindError) -> String {
+    match error {
+        BindError::NotFound(exception) => not_found(&exception),
+        BindError::CannotProceed(exception) => cannot_proceed(&exception),
+        BindError::InvalidName(_) => INVALID.to_owned(),
+        BindError::AlreadyBound(_) => "the name is bound already".to_owned(),
+        BindError::System(exception) => exception.to_string(),
+    }
+}
+
+fn of_bind_new_context(error: BindNewContextError) -> String {
+    match error {
+        BindNewContextError::NotFound(exception) => not_found(&exception),
+        BindNewContextError::CannotProceed(exception) => cannot_proceed(&exception),
+        BindNewContextError::InvalidName(_) => INVALID.to_owned(),
+        BindNewContextError::AlreadyBound(_) => "the name is bound already".to_owned(),
+        BindNewContextError::System(exception) => exception.to_string(),
+    }
+}

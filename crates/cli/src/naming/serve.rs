@@ -1,0 +1,106 @@
+//! `corelane naming serve`, and copies of its store.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+
+use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
+use corelane_services::naming::{NAME_SERVICE, Naming, STORE_KIND};
+use corelane_services::store::{Durability, FileStore, Store};
+use corelane_sys::signal;
+
+use super::Arguments;
+
+/// Threads that serve requests.
+const THREADS: usize = 40;
+/// Maximum number of changes that wait for the disk, each with a thread. They share one commit; the
+/// other threads resolve names meanwhile.
+const MAX_WAITING_CHANGES: usize = 32;
+/// Default address of the server, which only programs on this machine can reach.
+const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
+
+/// Serves names until the process receives a termination signal.
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
+    let termination = signal::termination().map_err(|error| error.to_string())?;
+    let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
+    let mut builder = Orb::builder().pool(pool);
+    if arguments.listen.is_empty() {
+        builder = builder.listen(DEFAULT_LISTEN);
+    }
+    builder = arguments.listen.iter().fold(builder, |builder, address| builder.listen(address));
+    builder = arguments.publish.iter().fold(builder, |builder, address| builder.publish(address));
+    let orb = builder.build().map_err(|error| error.to_string())?;
+    let mut naming = Naming::new()
+        .durability(arguments.durability)
+        .max_waiting_changes(MAX_WAITING_CHANGES)
+        .max_forwards(THREADS / 4);
+    if let Some(store) = &arguments.store {
+        naming = naming.store(store);
+    }
+    if arguments.read_only {
+        naming = naming.read_only();
+    }
+    let naming = naming.serve(&orb).map_err(|error| error.to_string())?;
+    let reference = naming.reference().as_object().to_string();
+    let mut lines = format!("{reference}\n");
+    for endpoint in orb.endpoints() {
+        if let Endpoint::Tcp { host, port } = endpoint {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            lines += &format!("corbaloc::1.2@{host}:{port}/{NAME_SERVICE}\n");
+        }
+    }
+    if let Some(path) = &arguments.ior_file {
+        fs::write(path, format!("{reference}\n"))
+            .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+    }
+    // Ignore errors: the reader may have closed the pipe.
+    let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
+    explain(arguments);
+    notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
+    termination.wait(None).map_err(|error| error.to_string())?;
+    let _ = notify("STOPPING=1\n");
+    orb.shutdown(true).map_err(|error| error.to_string())
+}
+
+/// Explains defaults that users may not expect. Goes to the standard error, apart from the
+/// reference.
+fn explain(arguments: &Arguments) {
+    let mut text = String::new();
+    if arguments.listen.is_empty() {
+        text += "only programs on this machine can reach this server; for others: --listen tcp::2809 --publish tcp:HOST:2809\n";
+    }
+    match (&arguments.store, arguments.durability) {
+        (None, _) => text += "names are lost when this server ends; to keep them: --store FILE\n",
+        (Some(_), Durability::Relaxed) => {
+            text += "changes are acknowledged before they are on the disk: a crash can lose those of the last 100 ms\n";
+        }
+        (Some(_), Durability::Synced) => {}
+    }
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Notifies the service manager, if there is one (sd_notify).
+fn notify(state: &str) -> io::Result<()> {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let address = match name.as_encoded_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(&name)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+/// Copies the store of a server that does not run.
+pub(super) fn backup(arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
+    let (Some(store), Some(copy)) = (&arguments.store, arguments.words.first()) else {
+        return Err("a store and a copy are needed".to_owned());
+    };
+    if !store.exists() {
+        return Err(format!("there is no file `{}`", store.display()));
+    }
+    let opened = FileStore::open(store, STORE_KIND).map_err(|error| error.to_string())?;
+    opened.backup(Path::new(copy)).map_err(|error| error.to_string())?;
+    let _ = writeln!(out, "{copy} has all names of {}", store.display());
+    Ok(())
+}

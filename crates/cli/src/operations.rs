@@ -1,0 +1,209 @@
+//! Operations of the interfaces in an IDL file: lookup by their name on the wire, and lists.
+
+use std::fmt::Write as _;
+
+use corelane_idl::ast::{Direction, Flavor};
+use corelane_idl::compile::Compilation;
+use corelane_idl::model::{DefinitionId, Kind, Type};
+
+use crate::idl_types::Types;
+use crate::text::excerpt;
+
+/// An operation as it is called on the wire.
+pub(crate) struct Signature {
+    pub(crate) result: Option<Type>,
+    pub(crate) parameters: Vec<(Direction, String, Type)>,
+    pub(crate) raises: Vec<DefinitionId>,
+    pub(crate) oneway: bool,
+    /// Names in the operation's `context` clause; empty without a clause.
+    pub(crate) context: Vec<String>,
+}
+
+/// Finds an operation in the named interface, else in the reference's interface, else in the whole
+/// file. In the whole file its name must be unique.
+pub(crate) fn find(
+    compilation: &Compilation,
+    types: &Types<'_>,
+    interface: Option<&str>,
+    type_id: &str,
+    operation: &str,
+) -> Result<Signature, String> {
+    let model = &compilation.model;
+    let wanted = chosen(compilation, types, interface, type_id)?;
+    let known = !wanted.is_empty();
+    let wanted = if known { wanted } else { interfaces(compilation) };
+    let mut found: Vec<DefinitionId> = wanted
+        .into_iter()
+        .flat_map(|id| std::iter::once(id).chain(model.all_bases(id)))
+        .filter_map(|id| declared(compilation, types, id, operation))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    match found.as_slice() {
+        [] if known => {
+            Err(format!("the interface has no operation `{}`: --list shows its operations", excerpt(operation)))
+        }
+        [] => Err(format!(
+            "no interface of the file has an operation `{}`: --list shows all operations",
+            excerpt(operation)
+        )),
+        [one] => {
+            signature(compilation, *one, operation).ok_or_else(|| format!("`{}` cannot be called", excerpt(operation)))
+        }
+        several => {
+            let names: Vec<String> = several.iter().map(|id| types.scoped_name(*id)).collect();
+            Err(format!("several interfaces have this operation ({}): choose one with --interface", names.join(", ")))
+        }
+    }
+}
+
+/// Returns the interfaces of the file that can be called over the wire, in the order of
+/// declaration.
+fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
+    let model = &compilation.model;
+    let is_remote = |id: &DefinitionId| match &model.get(*id).kind {
+        Kind::Interface(interface) => interface.defined && interface.flavor != Flavor::Local,
+        _ => false,
+    };
+    model.ids().filter(is_remote).collect()
+}
+
+/// Returns the interfaces with the given name, else those with the reference's type. Empty if
+/// neither identifies one.
+fn chosen(
+    compilation: &Compilation,
+    types: &Types<'_>,
+    interface: Option<&str>,
+    type_id: &str,
+) -> Result<Vec<DefinitionId>, String> {
+    let mut all = interfaces(compilation);
+    match interface {
+        Some(name) => {
+            let named = types.named(name);
+            all.retain(|id| named.contains(id));
+            if all.is_empty() {
+                return Err(format!("there is no interface `{}`", excerpt(name)));
+            }
+        }
+        None => all.retain(|id| types.repository_id(*id) == type_id),
+    }
+    Ok(all)
+}
+
+/// Lists the operations under the names by which the command calls them. Covers the named interface
+/// or the reference's interface with everything it inherits, else each interface of the file.
+pub(crate) fn list(compilation: &Compilation, interface: Option<&str>, type_id: &str) -> Result<String, String> {
+    let types = Types::new(compilation);
+    let mut wanted = chosen(compilation, &types, interface, type_id)?;
+    if wanted.is_empty() {
+        wanted = interfaces(compilation);
+        if wanted.is_empty() {
+            return Err("the file declares no interface that can be called".to_owned());
+        }
+        if !type_id.is_empty() {
+            let names: Vec<String> = wanted.iter().map(|id| types.scoped_name(*id)).collect();
+            let type_id = excerpt(type_id);
+            return Err(format!("the file declares no `{type_id}`, but {}: choose with --interface", names.join(", ")));
+        }
+    }
+    let mut text = String::new();
+    for id in wanted {
+        let _ = writeln!(text, "{} ({})", types.scoped_name(id), types.repository_id(id));
+        for declaring in std::iter::once(id).chain(compilation.model.all_bases(id)) {
+            if declaring != id {
+                let _ = writeln!(text, "  // inherited from {}", types.scoped_name(declaring));
+            }
+            list_declared(&mut text, compilation, &types, declaring);
+        }
+    }
+    Ok(text)
+}
+
+/// Writes the operations that an interface itself declares, one a line.
+fn list_declared(text: &mut String, compilation: &Compilation, types: &Types<'_>, id: DefinitionId) {
+    let Kind::Interface(interface) = &compilation.model.get(id).kind else { return };
+    for member in &interface.members {
+        let name = types.name(*member);
+        let names = match &compilation.model.get(*member).kind {
+            Kind::Operation(_) => vec![name.to_owned()],
+            Kind::Attribute(one) if one.readonly => vec![format!("_get_{name}")],
+            Kind::Attribute(_) => vec![format!("_get_{name}"), format!("_set_{name}")],
+            _ => Vec::new(),
+        };
+        for name in names {
+            if let Some(signature) = signature(compilation, *member, &name) {
+                let _ = writeln!(text, "  {};", declaration(types, &name, &signature));
+            }
+        }
+    }
+}
+
+/// Returns an operation as declared in IDL.
+fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
+    let parameter = |(direction, name, ty): &(Direction, String, Type)| {
+        let direction = match direction {
+            Direction::In => "in",
+            Direction::Out => "out",
+            Direction::InOut => "inout",
+        };
+        format!("{direction} {} {name}", types.text_of(ty))
+    };
+    let parameters: Vec<String> = signature.parameters.iter().map(parameter).collect();
+    let result = signature.result.as_ref().map_or_else(|| "void".to_owned(), |ty| types.text_of(ty));
+    let oneway = if signature.oneway { "oneway " } else { "" };
+    let mut text = format!("{oneway}{result} {name}({})", parameters.join(", "));
+    let raises: Vec<String> = signature.raises.iter().map(|id| types.scoped_name(*id)).collect();
+    if !raises.is_empty() {
+        let _ = write!(text, " raises ({})", raises.join(", "));
+    }
+    let context: Vec<String> = signature.context.iter().map(|property| format!("\"{property}\"")).collect();
+    if !context.is_empty() {
+        let _ = write!(text, " context ({})", context.join(", "));
+    }
+    text
+}
+
+/// Returns the operation or attribute that an interface itself declares under an operation name of
+/// the wire.
+fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, operation: &str) -> Option<DefinitionId> {
+    let Kind::Interface(interface) = &compilation.model.get(id).kind else { return None };
+    let attribute = operation.strip_prefix("_get_").or_else(|| operation.strip_prefix("_set_"));
+    interface.members.iter().copied().find(|member| match &compilation.model.get(*member).kind {
+        Kind::Operation(_) => types.name(*member) == operation,
+        Kind::Attribute(one) => {
+            attribute == Some(types.name(*member)) && !(one.readonly && operation.starts_with("_set_"))
+        }
+        _ => false,
+    })
+}
+
+fn signature(compilation: &Compilation, id: DefinitionId, operation: &str) -> Option<Signature> {
+    match &compilation.model.get(id).kind {
+        Kind::Operation(operation) => {
+            let text = |name| compilation.symbols.text(name).to_owned();
+            let parameters = operation.parameters.iter();
+            Some(Signature {
+                result: operation.result.clone(),
+                parameters: parameters.map(|one| (one.direction, text(one.name), one.ty.clone())).collect(),
+                raises: operation.raises.clone(),
+                oneway: operation.oneway,
+                context: operation.context.clone(),
+            })
+        }
+        Kind::Attribute(attribute) if operation.starts_with("_set_") => Some(Signature {
+            result: None,
+            parameters: vec![(Direction::In, "value".to_owned(), attribute.ty.clone())],
+            raises: attribute.set_raises.clone(),
+            oneway: false,
+            context: Vec::new(),
+        }),
+        Kind::Attribute(attribute) => Some(Signature {
+            result: Some(attribute.ty.clone()),
+            parameters: Vec::new(),
+            raises: attribute.get_raises.clone(),
+            oneway: false,
+            context: Vec::new(),
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,202 @@
+//! `corelane cores` as its users meet it.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value as Json;
+
+/// Runs `corelane cores` with `input` at its standard input.
+fn cores(words: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    command.arg("cores").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    // A program that refuses its arguments reads nothing.
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    child.wait_with_output().expect("the program ends by itself")
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().expect("the program ends by itself")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(output: &Output) -> Json {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+/// A task file of one core: execution times and periods in milliseconds.
+fn one_core(tasks: &[(u32, u32)]) -> String {
+    let mut file = "[machine]\ncores = 1\ncapacity = 1.0\n".to_owned();
+    for (number, (execution, period)) in tasks.iter().enumerate() {
+        file += &format!("[[task]]\nname = 't{number}'\nexecution = '{execution}ms'\nperiod = '{period}ms'\n");
+    }
+    file
+}
+
+/// Response times in milliseconds.
+fn responses(report: &Json) -> Vec<f64> {
+    let response = |task: &Json| task["response_ns"].as_f64().expect("a bound") / 1e6;
+    report["tasks"].as_array().expect("tasks").iter().map(response).collect()
+}
+
+#[test]
+fn analyse_gives_the_response_times_of_the_literature() {
+    for (tasks, expected) in [
+        (&[(3, 7), (3, 12), (5, 20)][..], &[3.0, 6.0, 20.0][..]),
+        (&[(5, 20), (10, 40), (40, 80)], &[5.0, 15.0, 80.0]),
+        (&[(20, 100), (40, 150), (100, 350)], &[20.0, 60.0, 240.0]),
+        (&[(40, 100), (40, 150), (100, 350)], &[40.0, 80.0, 300.0]),
+        (&[(1, 4), (1, 5), (3, 9), (3, 18)], &[1.0, 2.0, 7.0, 18.0]),
+        (&[(1, 2), (5, 20), (1, 20)], &[1.0, 10.0, 12.0]),
+    ] {
+        let output = cores(&["analyse", "-", "--json"], &one_core(tasks));
+        assert_eq!(status(&output), 0, "{}", text(&output));
+        let report = json(&output);
+        let mut found = responses(&report);
+        // Tasks of one period may take either priority.
+        found.sort_by(f64::total_cmp);
+        assert_eq!(found, expected);
+        assert_eq!(
+            (&report["schema"], &report["fits"], &report["tasks"][0]["core"]),
+            (&1.into(), &true.into(), &0.into())
+        );
+    }
+}
+
+#[test]
+fn a_task_that_misses_is_named_and_the_status_is_1() {
+    let file = one_core(&[(10, 30), (10, 40), (12, 50)]);
+    let output = cores(&["analyse", "-", "--json"], &file);
+    assert_eq!(status(&output), 1);
+    let report = json(&output);
+    assert_eq!(responses(&report), [10.0, 20.0, 52.0]);
+    let fits: Vec<bool> = report["tasks"].as_array().unwrap().iter().map(|task| task["fits"] == true).collect();
+    assert_eq!(fits, [true, true, false]);
+    let output = cores(&["analyse", "-"], &file);
+    let text = text(&output);
+    assert!(text.contains("t2: a deadline would be missed on core 0; an execution time of "), "{text}");
+    assert!(text.contains("1 of 3 tasks cannot keep their deadlines"), "{text}");
+}
+
+#[test]
+fn more_cores_and_another_discipline_make_room() {
+    let file = one_core(&[(10, 30), (10, 40), (12, 50)]);
+    let on_two = cores(&["analyse", "-", "--cores", "2", "--json"], &file);
+    assert_eq!(status(&on_two), 0);
+    let used: std::collections::BTreeSet<u64> =
+        json(&on_two)["tasks"].as_array().unwrap().iter().map(|task| task["core"].as_u64().unwrap()).collect();
+    assert_eq!(used.len(), 2);
+    let by_deadline = cores(&["analyse", "-", "--discipline", "earliest-deadline-first"], &file);
+    assert_eq!(status(&by_deadline), 0);
+    assert!(text(&by_deadline).contains("all 3 tasks keep their deadlines"), "{}", text(&by_deadline));
+}
+
+#[test]
+fn simulate_shows_the_miss_that_analyse_predicts() {
+    let folder = folder("simulate");
+    let picture = folder.join("schedule.svg");
+    let late = one_core(&[(10, 30), (10, 40), (12, 50)]);
+    let output = cores(&["simulate", "-", "--json", "--svg", &picture.to_string_lossy()], &late);
+    assert_eq!(status(&output), 1);
+    let report = json(&output);
+    assert_eq!(report["tasks"][2]["longest_response_ns"], 52_000_000);
+    assert!(report["tasks"][2]["missed"].as_u64() > Some(0));
+    assert!(fs::read_to_string(&picture).expect("a picture").matches("<rect").count() > 10);
+    let kept = cores(&["simulate", "-", "--for", "1s"], &one_core(&[(3, 7), (3, 12), (5, 20)]));
+    assert_eq!(status(&kept), 0);
+    assert!(text(&kept).contains(" 0 deadlines missed"), "{}", text(&kept));
+}
+
+#[test]
+fn a_lost_core_misses_the_deadlines_of_its_tasks_alone() {
+    let file = one_core(&[(4, 7), (4, 7)]).replace("cores = 1", "cores = 2");
+    let words = ["simulate", "-", "--json", "--for", "70ms"];
+    assert_eq!(status(&cores(&words, &file)), 0);
+    let mut missed = std::collections::BTreeSet::new();
+    for core in [0, 1] {
+        let output = cores(&[&words[..], &["--lose", &format!("{core}@20ms")]].concat(), &file);
+        assert_eq!(status(&output), 1, "{}", text(&output));
+        let report = json(&output);
+        let late = |task: &usize| report["tasks"][*task]["missed"].as_u64() > Some(0);
+        missed.insert((0..2).filter(late).collect::<Vec<_>>());
+    }
+    assert_eq!(missed, [vec![0], vec![1]].into());
+    let output = cores(&[&words[..], &["--lose", "2@20ms"]].concat(), &file);
+    assert!(text(&output).contains("the machine has 2 cores, 0 to 1"), "{}", text(&output));
+}
+
+#[test]
+fn generated_files_are_analysed_and_a_seed_repeats_them() {
+    let words = ["generate", "--util", "1.6", "--balance", "0.5", "--seed", "7"];
+    let made = cores(&words, "");
+    assert_eq!(status(&made), 0);
+    assert_eq!(text(&made), text(&cores(&words, "")));
+    assert_ne!(text(&made), text(&cores(&["generate", "--util", "1.6", "--balance", "0.5", "--seed", "8"], "")));
+    let analysed = cores(&["analyse", "-", "--json"], &text(&made));
+    assert_eq!(status(&analysed), 0, "{}", text(&analysed));
+    assert_eq!(json(&analysed)["tasks"].as_array().map(Vec::len), Some(15));
+    let too_much = cores(&["generate", "--util", "3", "--tasks", "2"], "");
+    assert_eq!(status(&too_much), 1);
+}
+
+#[test]
+fn an_allocation_goes_to_rt_app_and_comes_back() {
+    let folder = folder("rt-app");
+    let (file, picture) = (folder.join("out.json"), folder.join("responses.svg"));
+    let (file, picture) = (file.to_string_lossy().into_owned(), picture.to_string_lossy().into_owned());
+    let input = one_core(&[(3, 7), (3, 12), (5, 20)]);
+    let first = cores(&["analyse", "-", "--json", "--rt-app", &file, "--svg", &picture], &input);
+    assert_eq!(status(&first), 0);
+    assert!(fs::read_to_string(&picture).expect("a picture").contains("20.000 of 20.000 ms"));
+    let again = cores(&["analyse", &file, "--json"], "");
+    assert_eq!(status(&again), 0, "{}", text(&again));
+    assert_eq!(responses(&json(&again)), responses(&json(&first)));
+}
+
+#[test]
+fn malformed_files_are_refused_with_the_line_and_the_field() {
+    let output = cores(&["analyse", "-"], "[[task]]\nname = 'pump'\nexecution = '30ms'\nperiod = '20ms'\n");
+    assert_eq!(status(&output), 1);
+    let said = text(&output);
+    assert!(said.starts_with("error: -: line 3: task.execution: 30ms is out of range"), "{said}");
+    for (input, expected) in [("", "the file has no task"), ("[[task", "line 1"), ("{\"tasks\": 1}", "tasks: expected")]
+    {
+        let output = cores(&["simulate", "-"], input);
+        assert_eq!(status(&output), 1);
+        assert!(text(&output).contains(expected), "{}", text(&output));
+    }
+    let huge = "#".repeat(2 << 20);
+    assert!(text(&cores(&["analyse", "-"], &huge)).contains("at most 1048576 are read"));
+    assert!(text(&cores(&["analyse", "/no/such/file"], "")).contains("/no/such/file: "));
+}
+
+/// The blocks of docs/task-allocation.md with this language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let page = include_str!("../../../docs/task-allocation.md");
+    let open = format!("```{language}\n");
+    page.split(open.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn the_examples_of_the_page_print_what_the_page_shows() {
+    let (files, consoles) = (blocks("toml"), blocks("console"));
+    assert_eq!((files.len(), consoles.len()), (1, 2));
+    for console in consoles {
+        let (command, shown) = console.split_once('\n').expect("a command and its output");
+        let words = command.strip_prefix("$ corelane cores ").expect("a command").replace("tasks.toml", "-");
+        let output = cores(&words.split(' ').collect::<Vec<_>>(), files[0]);
+        assert_eq!(text(&output), shown, "{command}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Explains names that were not found: a later declaration, or one in another scope, may be meant.
+//! Runs after all declarations are known.
+
+use super::{Found, Name, Resolver, ScopeId};
+use crate::ast::ScopedName;
+use crate::diagnostic::Diagnostic;
+use crate::model::{DefinitionId, Kind};
+use crate::source::Span;
+use crate::symbol::Symbol;
+
+impl Resolver<'_> {
+    /// Adds a likely meaning to the errors about names that were not found.
+    pub(super) fn explain_unknown(&mut self) {
+        for (name, scope) in std::mem::take(&mut self.unknown) {
+            let Some(first) = name.parts.first().copied() else { continue };
+            let message = self.not_declared(first);
+            if let (Found::One(id, _), _) = self.find_outwards(first.symbol, scope) {
+                let place = self.model.get(id).span;
+                let after = |span: Span| span.start > first.span.start;
+                if after(place) {
+                    self.diagnostics.amend(first.span, &message, |diagnostic| {
+                        diagnostic.related.push((place, "declared here, further down".to_owned()));
+                        diagnostic.help = Some("declare it before it is used".to_owned());
+                    });
+                }
+                continue;
+            }
+            if let Some(full) = self.meant_elsewhere(&name, scope) {
+                self.diagnostics.amend(first.span, &message, |diagnostic| {
+                    diagnostic.help = Some(format!("is `{full}` meant?"));
+                });
+            }
+        }
+    }
+
+    /// Returns the message for a name that is not declared.
+    pub(super) fn not_declared(&self, name: Name) -> String {
+        format!("`{}` is not declared", self.text(name.symbol))
+    }
+
+    /// Returns the full name of the only earlier definition that the name would denote in another
+    /// scope.
+    fn meant_elsewhere(&self, name: &ScopedName, scope: ScopeId) -> Option<String> {
+        let (first, rest) = name.parts.split_first()?;
+        // Members of an interface and enumerators cannot be meant from outside by their name alone.
+        let is_candidate = |id: &DefinitionId| {
+            let definition = self.model.get(*id);
+            definition.name == first.symbol
+                && definition.parent.is_some()
+                && !matches!(definition.kind, Kind::Operation(_) | Kind::Attribute(_) | Kind::Enumerator(..))
+                && definition.span.start <= first.span.start
+        };
+        let follow = |id: DefinitionId| rest.iter().try_fold(id, |id, part| self.declared_in(id, part.symbol));
+        let mut meant = self.model.ids().filter(is_candidate).filter_map(follow);
+        let (only, other) = (meant.next()?, meant.next());
+        let here = self.scopes[scope.0].owner;
+        (other.is_none() && here != Some(only)).then(|| self.full_name(only))
+    }
+
+    fn declared_in(&self, id: DefinitionId, name: Symbol) -> Option<DefinitionId> {
+        match self.entry(self.scope_of(id)?, name)?.what {
+            super::What::Definition(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Reports a file that is included again and repeats its declarations, once per inclusion.
+    pub(super) fn report_read_again(&mut self, name: Name) {
+        if self.read_again.insert(self.file) {
+            let message = format!("this file is included twice, and declares `{}` each time", self.text(name.symbol));
+            let help = "give the file an include guard, or `#pragma once`";
+            self.report(Diagnostic::error(name.span, message).help(help));
+        }
+    }
+}

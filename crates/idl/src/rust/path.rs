@@ -1,0 +1,152 @@
+//! Adds the name of the member, parameter or result to coding statements, so that errors show the
+//! path.
+
+use super::Generator;
+use super::code::Read;
+use super::writer::Line;
+
+/// Maximum width of an inner call; a wider one would have to be broken, and stays without a name.
+const INNER_WIDTH: usize = 60;
+
+/// The kind of item that an error passes through.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Member,
+    /// An argument in a skeleton.
+    Argument,
+    /// A result in a skeleton.
+    Result,
+}
+
+impl Part {
+    fn function(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Argument => "argument",
+            Self::Result => "result",
+        }
+    }
+}
+
+/// The parts of `At::member(value, name, coder)` around the value.
+struct Wrap {
+    /// `At`, or the path to it.
+    at: String,
+    before: String,
+    name: String,
+    coder: String,
+}
+
+impl Wrap {
+    fn arguments(&self, fallible: &str) -> Option<Vec<String>> {
+        (fallible.len() <= INNER_WIDTH).then(|| vec![fallible.to_owned(), self.name.clone(), self.coder.clone()])
+    }
+
+    /// Adds the name to a statement that can fail and is short enough.
+    fn line(&self, line: &Line) -> Option<Line> {
+        match line {
+            Line::Plain(text) => {
+                let fallible = text.strip_suffix("?;")?;
+                match fallible.strip_prefix("let ").and_then(|text| text.split_once(" = ")) {
+                    Some((left, right)) => self.assign(&format!("let {left}"), right),
+                    None => self.call(fallible),
+                }
+            }
+            Line::Call { before, arguments, after } if after == ")?;" && !before.starts_with("let ") => {
+                self.call(&format!("{before}{})", arguments.join(", ")))
+            }
+            Line::Assign(left, right) => self.assign(left, right.strip_suffix('?')?),
+            _ => None,
+        }
+    }
+
+    fn call(&self, fallible: &str) -> Option<Line> {
+        let arguments = self.arguments(fallible)?;
+        Some(Line::Call { before: self.before.clone(), arguments, after: ")?;".to_owned() })
+    }
+
+    fn assign(&self, left: &str, fallible: &str) -> Option<Line> {
+        let arguments = self.arguments(fallible)?;
+        let (left, before) = (left.to_owned(), self.before.clone());
+        Some(Line::AssignCall { left, before, arguments, after: ")?;".to_owned() })
+    }
+
+    fn lines(&self, lines: &[Line]) -> Vec<Line> {
+        let (mut named, mut rest) = (Vec::new(), lines);
+        while let [line, behind @ ..] = rest {
+            if let Some(lines) = self.items(rest) {
+                named.extend(lines);
+                rest = behind.get(2..).unwrap_or_default();
+                continue;
+            }
+            match self.push(line) {
+                Some(lines) => named.extend(lines),
+                None => named.push(self.line(line).unwrap_or_else(|| line.clone())),
+            }
+            rest = behind;
+        }
+        named
+    }
+
+    /// Adds the index to a loop that writes each element with one statement.
+    fn items(&self, lines: &[Line]) -> Option<[Line; 3]> {
+        let [Line::Open(head), body, end @ Line::Close(_), ..] = lines else { return None };
+        let list = head.strip_prefix("for item in ")?.strip_suffix(" {")?.trim_start_matches('&');
+        let list = list.strip_suffix(".iter()").unwrap_or(list);
+        let text = body.text()?;
+        let element = format!("{}::element({}, index, {})", self.at, text.strip_suffix("?;")?, self.coder);
+        let head = Line::Open(format!("for (index, item) in {list}.iter().enumerate() {{"));
+        Some([head, self.call(&element)?, end.clone()])
+    }
+
+    /// Adds the index to a statement that reads an element into a list.
+    fn push(&self, line: &Line) -> Option<[Line; 2]> {
+        let Line::Plain(text) = line else { return None };
+        let item = text.strip_prefix("list.push(")?.strip_suffix("?);")?;
+        let element = format!("{}::element({item}, list.len(), {})", self.at, self.coder);
+        Some([self.assign("let item", &element)?, Line::plain("list.push(item);")])
+    }
+
+    /// Adds the name to an expression that can fail and is short enough.
+    fn expression(&self, value: &str) -> Option<String> {
+        let (fallible, rest) = match value.strip_suffix("?.into()") {
+            Some(fallible) => (fallible, ".into()"),
+            None => (value.strip_suffix('?')?, ""),
+        };
+        Some(format!("{}{})?{rest}", self.before, self.arguments(fallible)?.join(", ")))
+    }
+}
+
+impl Generator<'_> {
+    fn wrap(&mut self, part: Part, name: &str, coder: &str) -> Wrap {
+        let at = self.runtime("At");
+        let before = format!("{at}::{}(", part.function());
+        Wrap { at, before, name: format!("{:?}", name.trim_start_matches("r#")), coder: coder.to_owned() }
+    }
+
+    /// Adds the name to all statements that can fail; others stay unchanged.
+    pub(super) fn named(&mut self, lines: Vec<Line>, part: Part, name: &str, coder: &str) -> Vec<Line> {
+        let can_fail = |line: &Line| match line {
+            Line::Plain(text) | Line::Assign(_, text) => text.contains('?'),
+            Line::Call { after, .. } => after.starts_with(")?"),
+            _ => false,
+        };
+        if !lines.iter().any(can_fail) {
+            return lines;
+        }
+        self.wrap(part, name, coder).lines(&lines)
+    }
+
+    /// Adds the name of a member to the code that reads it.
+    pub(super) fn named_read(&mut self, read: Read, name: &str, d: &str) -> Read {
+        let wrap = self.wrap(Part::Member, name, d);
+        match read {
+            Read::Expression(value) => Read::Expression(wrap.expression(&value).unwrap_or(value)),
+            Read::Block(lines, value) => {
+                let named = wrap.expression(&value).filter(|named| named.len() <= INNER_WIDTH);
+                let value = named.unwrap_or(value);
+                Read::Block(wrap.lines(&lines), value)
+            }
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! The peer monitor: wakes threads that sleep on a connection whose peer is gone.
+//!
+//! One thread of a transport, named `net/peers`, watches the sockets of all its connections. So no
+//! thread has to wake up by itself to check that the peer is still there. The thread exists while
+//! there are connections, or until the last ORB that used the transport
+//! [detaches](crate::Transport::detach_orb).
+//!
+//! It receives hang-ups only, and does nothing but wake. It runs in the ordinary scheduling class
+//! until a thread of a fixed priority sleeps on one of its connections; then it takes the highest
+//! priority among these. So less urgent threads that keep the cores busy do not delay the news of a
+//! dead peer, and peers that come and go do not disturb more urgent threads.
+//!
+//! Sleeping threads check by themselves if the monitor cannot be started, or if the peer has
+//! announced that it writes no more.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::process;
+use corelane_sys::ring::RingPair;
+use corelane_sys::thread::{self, Builder, JoinHandle, Scheduling, Tid};
+
+/// The rings of a connection, and a flag set when the peer is gone.
+#[derive(Debug)]
+pub(super) struct PeerState {
+    pub(super) rings: RingPair,
+    /// Set, and never cleared, when the socket has reported a hang-up.
+    is_gone: AtomicBool,
+    /// Number of this side's threads that sleep, or are about to, until they are woken.
+    asleep: AtomicU32,
+}
+
+impl PeerState {
+    pub(super) fn new(rings: RingPair) -> Arc<Self> {
+        Arc::new(PeerState { rings, is_gone: AtomicBool::new(false), asleep: AtomicU32::new(0) })
+    }
+
+    /// Returns true if the socket has reported a hang-up. A thread calls it before it sleeps, after
+    /// it has announced how it waits.
+    pub(super) fn is_peer_gone(&self) -> bool {
+        // Sequentially consistent: with `report_gone`, either this load sees the flag, or the
+        // monitor sees the thread's wish to be woken.
+        self.is_gone.load(Ordering::SeqCst)
+    }
+
+    /// Counts the calling thread as asleep; called before it checks
+    /// [`is_peer_gone`](Self::is_peer_gone).
+    #[inline]
+    pub(super) fn begin_sleep(&self) {
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts the calling thread as awake again.
+    #[inline]
+    pub(super) fn end_sleep(&self) {
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn report_gone(&self) {
+        self.is_gone.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.rings.reader().unpark();
+        self.rings.writer().unpark();
+    }
+
+    /// Returns true if a thread may still sleep although it has been woken.
+    ///
+    /// A thread does not fall asleep if its word has changed. But the peer, which can write the
+    /// word, may have restored it. So a single wake-up may come too early.
+    fn is_any_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// The peer monitor of a transport; clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct PeerMonitor(Arc<PiMutex<MonitorUsers>>);
+
+#[derive(Debug, Default)]
+struct MonitorUsers {
+    /// Number of ORBs of this process that use it.
+    orbs: usize,
+    forks: u64,
+    watch: Weak<MonitorThread>,
+}
+
+impl Default for PeerMonitor {
+    fn default() -> Self {
+        PeerMonitor(Arc::new(PiMutex::new("watch of shared memory", Scope::Orb, MonitorUsers::default())))
+    }
+}
+
+impl PeerMonitor {
+    /// Returns the running monitor thread, and starts one if there is none. A forked child does not
+    /// have its parent's thread.
+    fn start(&self) -> Option<Arc<MonitorThread>> {
+        let mut current = self.0.lock();
+        let is_there = |watch: &Arc<MonitorThread>| {
+            watch.forks == process::generation() && !watch.shared.stop.load(Ordering::Acquire)
+        };
+        if let Some(watch) = current.watch.upgrade().filter(is_there) {
+            return Some(watch);
+        }
+        let started = Arc::new(MonitorThread::start().ok()?);
+        current.watch = Arc::downgrade(&started);
+        Some(started)
+    }
+
+    pub(super) fn attach_orb(&self) {
+        let mut used = self.0.lock();
+        if used.forks != process::generation() {
+            // The parent's ORBs are not in this process.
+            (used.orbs, used.forks) = (0, process::generation());
+        }
+        used.orbs += 1;
+    }
+
+    /// Counts one ORB fewer. After the last one, ends the thread and waits for its end; threads
+    /// that sleep on remaining connections then check by themselves.
+    pub(super) fn detach_orb(&self) {
+        let mut used = self.0.lock();
+        used.orbs = used.orbs.saturating_sub(1);
+        if used.orbs > 0 {
+            return;
+        }
+        let current = std::mem::take(&mut used.watch);
+        drop(used);
+        if let Some(watch) = current.upgrade() {
+            watch.stop();
+        }
+    }
+}
+
+/// A watched connection; dropped before its descriptor is closed.
+#[derive(Debug)]
+pub(super) struct MonitoredPeer {
+    watch: Arc<MonitorThread>,
+    token: u64,
+}
+
+impl MonitoredPeer {
+    /// Watches the connection of this socket; `None` if that is impossible.
+    pub(super) fn new(fd: BorrowedFd<'_>, ends: &Arc<PeerState>, watching: &PeerMonitor) -> Option<Self> {
+        let watch = watching.start()?;
+        let token = {
+            let mut state = watch.shared.peers.lock();
+            state.next += 1;
+            let token = state.next;
+            state.all.insert(token, Arc::downgrade(ends));
+            token
+        };
+        let watched = MonitoredPeer { watch, token };
+        // A hang-up that has already happened is reported at once.
+        let added = watched.watch.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE);
+        if watched.watch.shared.stop.load(Ordering::Acquire) {
+            // It was added while the monitor was stopping, which may not have seen it.
+            ends.report_gone();
+        }
+        added.is_ok().then_some(watched)
+    }
+
+    /// Raises the monitor to the calling thread's priority; called before the thread sleeps.
+    #[inline]
+    pub(super) fn match_caller_priority(&self) {
+        let wanted = thread::native_priority();
+        if wanted > self.watch.shared.priority.load(Ordering::Relaxed) {
+            self.watch.shared.raise_priority(wanted);
+        }
+    }
+
+    pub(super) fn unregister(self, fd: BorrowedFd<'_>) {
+        self.watch.shared.peers.lock().all.remove(&self.token);
+        // It may already be unwatched.
+        let _ = self.watch.shared.epoll.remove(fd);
+    }
+}
+
+/// The monitor's thread, while it has connections to watch.
+#[derive(Debug)]
+struct MonitorThread {
+    shared: Arc<MonitorShared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    forks: u64,
+}
+
+#[derive(Debug)]
+struct MonitorShared {
+    epoll: Epoll,
+    wake: EventFd,
+    stop: AtomicBool,
+    /// Highest native priority of any thread that has slept on these connections; written under the
+    /// lock `peers`, sequentially consistent.
+    priority: AtomicU8,
+    thread: OnceLock<Tid>,
+    peers: PiMutex<MonitoredPeers>,
+}
+
+#[derive(Debug, Default)]
+struct MonitoredPeers {
+    next: u64,
+    all: HashMap<u64, Weak<PeerState>>,
+}
+
+/// Token of the wake-up event; tokens of connections count from 1.
+const WAKE_TOKEN: u64 = 0;
+/// Time between two wake-ups of a thread that has been woken and may still sleep.
+const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
+/// Maximum number of wake-ups at the end of the thread. A thread that still counts as asleep after
+/// them was woken by one of the first, and may be waiting for a core.
+const MAX_FINAL_WAKE_UPS: usize = 100;
+
+impl MonitorThread {
+    fn start() -> io::Result<Self> {
+        let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
+        epoll.add(wake.as_fd(), WAKE_TOKEN, Interest::READABLE)?;
+        let list = Arc::new(MonitorShared {
+            epoll,
+            wake,
+            stop: AtomicBool::new(false),
+            priority: AtomicU8::new(0),
+            thread: OnceLock::new(),
+            peers: PiMutex::new("connections of shared memory", Scope::Orb, MonitoredPeers::default()),
+        });
+        let run = Arc::clone(&list);
+        // The thread starts with the priority of its creator, which may be a lane's thread, and
+        // lowers it by itself. The creator does not wait for that.
+        let builder = Builder::new().name("net/peers").stack_size(128 * 1024);
+        let thread = builder.spawn(move || run.run())?;
+        let thread = Mutex::new("thread of shared memory", Scope::Orb, Some(thread));
+        Ok(MonitorThread { shared: list, thread, forks: process::generation() })
+    }
+
+    fn stop(&self) {
+        // A forked child does not have the thread.
+        if self.forks != process::generation() {
+            return;
+        }
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.notify();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // The thread does nothing that can panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for MonitorThread {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl MonitorShared {
+    /// Raises the thread to at least the priority `wanted`; if the system refuses, the thread keeps
+    /// its priority.
+    #[cold]
+    fn raise_priority(&self, wanted: u8) {
+        // Under the lock, so that the last caller applies the highest priority.
+        let _state = self.peers.lock();
+        self.priority.fetch_max(wanted, Ordering::SeqCst);
+        self.apply_priority(self.thread.get().copied());
+    }
+
+    fn apply_priority(&self, thread: Option<Tid>) {
+        let priority = self.priority.load(Ordering::SeqCst);
+        if let Some(tid) = thread
+            && priority > 0
+        {
+            let _ = thread::set_scheduling(Some(tid), Scheduling::Fifo(priority));
+        }
+    }
+
+    fn run(&self) {
+        {
+            let _state = self.peers.lock();
+            let own = thread::current_tid();
+            let _ = self.thread.set(own);
+            // Leaving a class of fixed priority is never refused.
+            let _ = thread::set_scheduling(None, Scheduling::Other);
+            self.apply_priority(Some(own));
+        }
+        self.monitor();
+        // From here on no hang-up is reported, so every sleeping thread is told to check.
+        let mut all: Vec<Arc<PeerState>> = self.peers.lock().all.values().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|ends| ends.report_gone());
+        for _ in 0..MAX_FINAL_WAKE_UPS {
+            wake_again(&mut all);
+            if all.is_empty() {
+                break;
+            }
+            std::thread::sleep(REWAKE_INTERVAL);
+        }
+    }
+
+    fn monitor(&self) {
+        let mut events = [EpollEvent::EMPTY; 16];
+        // Connections whose hang-up was reported and on which a thread may still sleep.
+        let mut told: Vec<Arc<PeerState>> = Vec::new();
+        loop {
+            let time = (!told.is_empty()).then_some(REWAKE_INTERVAL);
+            let Ok(count) = self.epoll.wait(&mut events, time) else { break };
+            if self.stop.load(Ordering::Acquire) {
+                break;
+            }
+            wake_again(&mut told);
+            for event in &events[..count] {
+                let ends = self.peers.lock().all.get(&event.token()).and_then(Weak::upgrade);
+                if let Some(ends) = ends {
+                    ends.report_gone();
+                    told.extend(ends.is_any_asleep().then_some(ends));
+                }
+            }
+        }
+    }
+}
+
+/// Wakes threads that may still sleep once more, and drops connections without any.
+fn wake_again(told: &mut Vec<Arc<PeerState>>) {
+    told.retain(|ends| {
+        let is_any_asleep = ends.is_any_asleep();
+        if is_any_asleep {
+            ends.wake();
+        }
+        is_any_asleep
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::clock::Monotonic;
+    use corelane_sys::ring::{RingSizes, WakeMethod};
+    use corelane_sys::socket;
+
+    use super::*;
+
+    fn watched(watching: &PeerMonitor) -> (std::os::fd::OwnedFd, Arc<PeerState>, MonitoredPeer) {
+        let sizes = RingSizes::at_least(4096, 4096);
+        let (rings, _memory) = RingPair::create(sizes).unwrap();
+        let (fd, _other) = socket::pair().unwrap();
+        let ends = PeerState::new(rings);
+        let watched = MonitoredPeer::new(fd.as_fd(), &ends, watching).unwrap();
+        (fd, ends, watched)
+    }
+
+    #[test]
+    fn one_monitor_thread_serves_all_connections_and_ends_with_the_last() {
+        let watching = PeerMonitor::default();
+        let ((first, _, one), (second, _, other)) = (watched(&watching), watched(&watching.clone()));
+        assert!(Arc::ptr_eq(&one.watch, &other.watch));
+        let (elsewhere, _, alone) = watched(&PeerMonitor::default());
+        assert!(!Arc::ptr_eq(&one.watch, &alone.watch));
+        let list = Arc::clone(&one.watch.shared);
+        one.unregister(first.as_fd());
+        assert!(Arc::strong_count(&list) > 2);
+        other.unregister(second.as_fd());
+        assert_eq!(Arc::strong_count(&list), 1, "the thread has been joined");
+        alone.unregister(elsewhere.as_fd());
+    }
+
+    #[test]
+    fn last_orb_joins_the_monitor_and_wakes_sleepers() {
+        let watching = PeerMonitor::default();
+        watching.attach_orb();
+        watching.clone().attach_orb();
+        let sizes = RingSizes::at_least(4096, 4096);
+        let (rings, _memory) = RingPair::create(sizes).unwrap();
+        let (fd, _peer) = socket::pair().unwrap();
+        let ends = PeerState::new(rings);
+        let left = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
+        assert!(!ends.is_peer_gone());
+        let list = Arc::clone(&left.watch.shared);
+        watching.detach_orb();
+        assert!(!ends.is_peer_gone() && Arc::strong_count(&list) > 2, "another one uses it");
+        watching.detach_orb();
+        assert!(ends.is_peer_gone() && Arc::strong_count(&list) == 2, "the thread has been joined");
+        // Another ORB may go on with the same transport.
+        let (other, _, next) = watched(&watching);
+        assert!(!Arc::ptr_eq(&next.watch, &left.watch));
+        next.unregister(other.as_fd());
+        left.unregister(fd.as_fd());
+    }
+
+    /// The peer restores the thread's wish to sleep between the wake-up and the sleep; the thread
+    /// is woken all the same.
+    #[test]
+    fn wake_up_undone_by_the_peer_is_repeated() {
+        let watching = PeerMonitor::default();
+        let sizes = RingSizes::at_least(4096, 4096);
+        let (rings, _memory) = RingPair::create(sizes).unwrap();
+        let (fd, peer) = socket::pair().unwrap();
+        let ends = PeerState::new(rings);
+        let watched = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
+        // As a thread does that is about to sleep and has not been woken yet.
+        ends.begin_sleep();
+        ends.rings.reader().set_wake_method(WakeMethod::Futex);
+        assert!(!ends.is_peer_gone());
+        drop(peer);
+        let end = Monotonic::now() + Duration::from_secs(60);
+        while !ends.is_peer_gone() {
+            assert!(!end.is_past(), "the socket's end is not told");
+            std::thread::yield_now();
+        }
+        // Only now the thread sleeps. Its word keeps the expected value, because the peer can write
+        // that value.
+        let woken = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !woken.load(Ordering::SeqCst) {
+                    ends.rings.reader().set_wake_method(WakeMethod::Futex);
+                }
+            });
+            let in_time = !ends.rings.reader().park(Some(Duration::from_secs(60)));
+            woken.store(true, Ordering::SeqCst);
+            assert!(in_time);
+        });
+        ends.end_sleep();
+        watched.unregister(fd.as_fd());
+    }
+
+    #[test]
+    fn monitor_takes_the_highest_priority_of_the_sleepers() {
+        let watching = PeerMonitor::default();
+        let (fd, _ends, watched) = watched(&watching);
+        let found = || loop {
+            // The thread publishes its id when it begins.
+            if let Some(tid) = watched.watch.shared.thread.get() {
+                return thread::scheduling(Some(*tid)).unwrap();
+            }
+            std::thread::yield_now();
+        };
+        watched.match_caller_priority();
+        assert_eq!(found(), Scheduling::Other);
+        for (priority, expected) in [(3, 3), (7, 7), (5, 7)] {
+            let sleeps = || {
+                thread::set_scheduling(None, Scheduling::Fifo(priority))
+                    .map(|()| watched.match_caller_priority())
+                    .is_ok()
+            };
+            let asked = std::thread::scope(|scope| scope.spawn(sleeps).join().unwrap());
+            // Fixed priorities may not be permitted here.
+            assert!(!asked || found() == Scheduling::Fifo(expected), "{:?}", found());
+        }
+        watched.unregister(fd.as_fd());
+    }
+}

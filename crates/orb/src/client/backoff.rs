@@ -1,0 +1,126 @@
+//! The back-off of servers that could not be reached lately. Other profiles and addresses of a
+//! reference are tried before them.
+//!
+//! Invariant: at most [`MAX_ENDPOINTS`] are recorded, each for a bounded time. A server that is the
+//! only one for its object is still tried.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use corelane_net::Endpoint;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{PiMutex, Scope};
+
+/// Back-off after the first failure; doubled after each further one.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// Maximum number of endpoints recorded.
+const MAX_ENDPOINTS: usize = 256;
+
+/// The endpoints that failed, of all pools of an ORB.
+#[derive(Debug)]
+pub(crate) struct EndpointBackoff {
+    /// Callers of all priorities take this lock before they connect.
+    entries: PiMutex<HashMap<Endpoint, Backoff>>,
+    /// Number of entries; 0 saves the lock. Written `Relaxed`, under the lock.
+    count: AtomicUsize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Backoff {
+    failures: u32,
+    until: Monotonic,
+}
+
+impl Backoff {
+    /// Returns true if the next failure still counts as consecutive.
+    fn is_known(self, now: Monotonic) -> bool {
+        now < self.until + MAX_BACKOFF
+    }
+}
+
+impl EndpointBackoff {
+    pub(crate) fn new() -> Self {
+        EndpointBackoff {
+            entries: PiMutex::new("endpoints that failed", Scope::Orb, HashMap::new()),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// Records that an attempt to connect failed at `now`.
+    #[cold]
+    pub(crate) fn record_failure(&self, endpoint: &Endpoint, now: Monotonic) {
+        let mut entries = self.entries.lock();
+        let earlier =
+            entries.get(endpoint).filter(|backoff| backoff.is_known(now)).map_or(0, |backoff| backoff.failures);
+        if entries.len() >= MAX_ENDPOINTS && !entries.contains_key(endpoint) {
+            entries.retain(|_, backoff| backoff.is_known(now));
+            let soonest = entries.iter().min_by_key(|(_, backoff)| backoff.until).map(|(endpoint, _)| endpoint.clone());
+            if let Some(soonest) = soonest.filter(|_| entries.len() >= MAX_ENDPOINTS) {
+                entries.remove(&soonest);
+            }
+        }
+        let backoff = (FIRST_BACKOFF * 2_u32.saturating_pow(earlier.min(16))).min(MAX_BACKOFF);
+        entries.insert(endpoint.clone(), Backoff { failures: earlier.saturating_add(1), until: now + backoff });
+        self.count.store(entries.len(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn record_success(&self, endpoint: &Endpoint) {
+        if !self.is_empty() {
+            let mut entries = self.entries.lock();
+            entries.remove(endpoint);
+            self.count.store(entries.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if no failure is recorded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns true if other endpoints should be tried first at `now`.
+    pub(crate) fn is_backing_off(&self, endpoint: &Endpoint, now: Monotonic) -> bool {
+        !self.is_empty() && self.entries.lock().get(endpoint).is_some_and(|backoff| now < backoff.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(second: u64) -> Monotonic {
+        Monotonic::from_nanos(second * 1_000_000_000)
+    }
+
+    #[test]
+    fn backoff_doubles_with_each_failure_up_to_a_minute() {
+        let (table, endpoint) = (EndpointBackoff::new(), Endpoint::tcp("far", 1));
+        let mut now = second(1000);
+        for backoff in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert!(!table.is_backing_off(&endpoint, now));
+            table.record_failure(&endpoint, now);
+            assert!(table.is_backing_off(&endpoint, now + Duration::from_secs(backoff) - Duration::from_nanos(1)));
+            now += Duration::from_secs(backoff);
+        }
+        table.record_success(&endpoint);
+        assert!(!table.is_backing_off(&endpoint, now));
+        table.record_failure(&endpoint, now);
+        assert!(!table.is_backing_off(&endpoint, now + Duration::from_secs(1)), "it begins anew");
+        let later = now + Duration::from_secs(62);
+        table.record_failure(&endpoint, later);
+        assert!(!table.is_backing_off(&endpoint, later + Duration::from_secs(1)), "what was long ago does not count");
+    }
+
+    #[test]
+    fn number_of_endpoints_is_bounded() {
+        let table = EndpointBackoff::new();
+        let endpoint = |port: usize| Endpoint::tcp("far", u16::try_from(port).unwrap());
+        for port in 0..2 * MAX_ENDPOINTS {
+            table.record_failure(&endpoint(port), second(1) + Duration::from_nanos(port as u64));
+        }
+        assert_eq!(table.entries.lock().len(), MAX_ENDPOINTS);
+        assert!(table.is_backing_off(&endpoint(2 * MAX_ENDPOINTS - 1), second(1)));
+        assert!(!table.is_backing_off(&endpoint(0), second(1)));
+    }
+}

@@ -1,0 +1,659 @@
+//! The hang-up monitor: notices when peers close their connections, so that no request is written
+//! to one that closed earlier.
+//!
+//! One thread per ORB, made with the first connection, waits for hang-ups on all of them. Replies
+//! do not wake it. It runs in the ordinary class, on the cores of the thread that made the ORB, for
+//! connections of any priority. For work that callers may wait for, it takes their priority.
+//!
+//! The kernel treats each reply as an event of a monitored connection, even if no thread waits for
+//! it, and the sender pays for that. So a caller that makes [`BUSY_CALLS`] calls within a
+//! [`USAGE_PERIOD`] suspends the monitoring of its connection; its next call finds a hang-up
+//! itself. The thread samples these connections every period and resumes monitoring the idle ones.
+//! A request without a reply does not notice a hang-up, so a connection that carries such is
+//! monitored.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use corelane_net::Stream;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::poll;
+use corelane_sys::slab::{GenerationalSlab, RetireResult};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
+
+use super::pool::Pool;
+use crate::orb::Core;
+
+const STOP_TOKEN: u64 = u64::MAX;
+
+/// Time between two samples of the unmonitored connections.
+const USAGE_PERIOD: Duration = Duration::from_millis(50);
+
+/// Number of calls in a period that make a connection busy.
+const BUSY_CALLS: u32 = 64;
+
+/// A connection with fewer calls in a period is idle again.
+const IDLE_CALLS: u32 = 16;
+
+/// Number of calls after a request without a reply before monitoring may be suspended. To suspend
+/// and resume costs as much as a few such calls save.
+const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
+
+/// Step between request ids: even ones, as bidirectional GIOP requires of the side that connected.
+const ID_STEP: u32 = 2;
+
+/// Mode: monitored, and suspended when the connection is busy.
+const MONITORED: u8 = 0;
+/// Mode: busy, and not monitored.
+const UNMONITORED: u8 = 1;
+/// Mode: monitored because of a recent request without a reply.
+const PINNED: u8 = 2;
+/// Mode: always monitored, if the stream has a descriptor.
+const ALWAYS: u8 = 3;
+
+/// The monitor thread and its connections.
+pub(crate) struct HangupMonitor {
+    shared: Arc<MonitorInner>,
+    cores: Option<CpuSet>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct MonitorInner {
+    /// Stamp of the ORB.
+    stamp: u64,
+    epoll: Epoll,
+    wake: EventFd,
+    stop: AtomicBool,
+    /// The ORB to maintain, and the period of that.
+    maintained: OnceLock<(Weak<Core>, Duration)>,
+    entries: GenerationalSlab<MonitorEntry>,
+    /// Slots and generations of the unmonitored connections, and of some closed ones. Its capacity
+    /// suffices for all. Monitoring is suspended and resumed under this lock. The thread that adds
+    /// the first entry wakes the monitor, which samples every period while there are entries.
+    unmonitored: PiMutex<Vec<(u32, u32)>>,
+}
+
+struct MonitorEntry {
+    state: Arc<StreamState>,
+    /// Closes the connection if it is not in use.
+    pool: Weak<Pool>,
+}
+
+/// The state that a connection and the monitor thread share.
+struct StreamState {
+    stream: Box<dyn Stream>,
+    hung_up: AtomicBool,
+    /// The last request id. Written only by the thread that has the connection, `Relaxed`.
+    last_request_id: AtomicU32,
+    /// The last request id at the previous sample, while the connection is unmonitored. `Relaxed`.
+    sampled_request_id: AtomicU32,
+    /// One of the modes above. Stored `Release` by the thread that has the connection; the monitor
+    /// thread only ends `UNMONITORED`.
+    mode: AtomicU8,
+}
+
+/// A connection's stream, monitored until it is dropped.
+pub(crate) struct MonitoredStream {
+    state: Arc<StreamState>,
+    entry: Option<(Arc<MonitorInner>, u32, u32)>,
+    /// Start of the current [`BUSY_CALLS`] calls.
+    busy_since: Monotonic,
+    /// Id of the request before the last one without a reply; valid in mode `PINNED` only.
+    pinned_at: u32,
+}
+
+impl HangupMonitor {
+    pub(crate) fn new(max_streams: u32, stamp: u64, cores: Option<CpuSet>) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        let wake = EventFd::new()?;
+        epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP_TOKEN, Interest::READABLE | Interest::EDGE)?;
+        let entries = GenerationalSlab::new("watched connections", Scope::Orb, max_streams);
+        let (stop, maintained) = (AtomicBool::new(false), OnceLock::new());
+        let unmonitored = PiMutex::new("connections not watched", Scope::Orb, Vec::new());
+        let shared = Arc::new(MonitorInner { stamp, epoll, wake, stop, maintained, entries, unmonitored });
+        Ok(HangupMonitor { shared, cores, thread: Mutex::new("watcher thread", Scope::Orb, None) })
+    }
+
+    /// Monitors `stream`: `always`, or while it is not busy. A stream without a descriptor is not
+    /// monitored and never seen to hang up. A stream that reports bytes only on demand costs
+    /// nothing to monitor, so it always is.
+    pub(crate) fn monitor(
+        &self,
+        stream: Box<dyn Stream>,
+        pool: Weak<Pool>,
+        always: bool,
+    ) -> io::Result<MonitoredStream> {
+        let always = always || stream.readiness().is_none() || !stream.reports_every_arrival();
+        let mode = AtomicU8::new(if always { ALWAYS } else { MONITORED });
+        let (last_request_id, sampled_request_id) = (AtomicU32::new(0), AtomicU32::new(0));
+        let state = Arc::new(StreamState {
+            stream,
+            hung_up: AtomicBool::new(false),
+            last_request_id,
+            sampled_request_id,
+            mode,
+        });
+        let mut monitored = MonitoredStream { state, entry: None, busy_since: crate::clock::now(), pinned_at: 0 };
+        let Some(fd) = monitored.state.stream.readiness() else { return Ok(monitored) };
+        self.start()?;
+        let entry = MonitorEntry { state: Arc::clone(&monitored.state), pool };
+        let (slot, generation) =
+            self.shared.entries.insert(entry).map_err(|full| io::Error::other(full.to_string()))?;
+        let added = self.shared.add(fd, slot, generation);
+        monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
+        added?;
+        if !always {
+            // In addition to the present entries, which may be closed connections.
+            let more = self.shared.entries.len();
+            self.shared.unmonitored.lock().reserve(more);
+        }
+        Ok(monitored)
+    }
+
+    /// Has the thread maintain `core` every `period`, once it runs.
+    pub(crate) fn set_maintenance(&self, core: Weak<Core>, period: Duration) {
+        // Set once: an ORB starts once.
+        let _ = self.shared.maintained.set((core, period));
+    }
+
+    pub(crate) fn start(&self) -> io::Result<()> {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let builder = thread::Builder::new().name("orb/watch").stack_size(256 * 1024);
+            let builder = builder.scheduling(Scheduling::Other).preferred_affinity(self.cores);
+            *thread = Some(builder.spawn(move || shared.run())?);
+        }
+        Ok(())
+    }
+
+    /// Wakes the thread to check the oneway buffers.
+    pub(crate) fn wake(&self) {
+        self.shared.wake.notify();
+    }
+
+    /// Replaces the monitor thread with one that does nothing.
+    #[cfg(test)]
+    pub(crate) fn replace_thread(&self) {
+        self.stop();
+        self.shared.stop.store(false, Ordering::Release);
+        *self.thread.lock() = Some(thread::Builder::new().spawn(|| ()).expect("a thread"));
+    }
+
+    pub(crate) fn request_stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.notify();
+    }
+
+    /// Stops and joins the thread.
+    pub(crate) fn stop(&self) {
+        self.request_stop();
+        if let Some(thread) = self.thread.lock().take() {
+            // The thread does nothing that can panic; if it did, there is nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl MonitorInner {
+    fn run(&self) {
+        crate::current::set_owner(self.stamp);
+        let mut events = [EpollEvent::EMPTY; 32];
+        let mut maintained_at = Monotonic::now();
+        let mut held: Option<Monotonic> = None;
+        let mut round: Option<Monotonic> = None;
+        while !self.stop.load(Ordering::Acquire) {
+            let period = self.maintained.get().map(|(_, period)| *period);
+            let moments = held.into_iter().chain(round).map(Monotonic::remaining);
+            let timeout = period.into_iter().chain(moments).min();
+            let count = match self.epoll.wait(&mut events, timeout) {
+                Ok(count) => count,
+                Err(error) => return self.report_failure(&error),
+            };
+            let core = self.maintained.get().and_then(|(core, _)| core.upgrade());
+            if let Some(core) = &core {
+                held = core.send_batches(false);
+                if period.is_some_and(|period| maintained_at.elapsed() >= period) {
+                    core.run_maintenance();
+                    maintained_at = Monotonic::now();
+                }
+            }
+            let due = round.is_some_and(Monotonic::is_past);
+            if due || round.is_none() {
+                round = self.resume_idle(due).then(|| Monotonic::now() + USAGE_PERIOD);
+            }
+            for event in &events[..count] {
+                let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
+                let Some(entry) = self.entries.get(slot, generation) else { continue };
+                entry.state.hung_up.store(true, Ordering::Release);
+                let pool = entry.pool.upgrade();
+                drop(entry);
+                if let (Some(pool), Some(core)) = (pool, &core) {
+                    pool.close_hung_up(core);
+                }
+            }
+        }
+    }
+
+    /// Resumes monitoring of idle connections if a period is over. Returns true if connections are
+    /// left to sample.
+    fn resume_idle(&self, over: bool) -> bool {
+        let mut unmonitored = self.unmonitored.lock();
+        if over {
+            unmonitored.retain(|&(slot, generation)| {
+                let Some(entry) = self.entries.get(slot, generation) else { return false };
+                let request = entry.state.last_request_id.load(Ordering::Relaxed);
+                let calls =
+                    request.wrapping_sub(entry.state.sampled_request_id.swap(request, Ordering::Relaxed)) / ID_STEP;
+                if calls < IDLE_CALLS {
+                    self.resume(&entry.state, slot, generation);
+                    entry.state.mode.store(MONITORED, Ordering::Release);
+                }
+                calls >= IDLE_CALLS
+            });
+        }
+        !unmonitored.is_empty()
+    }
+
+    /// Resumes monitoring, and checks whether the peer has hung up already. The kernel reports that
+    /// too, but maybe too late for the next request. If the kernel refuses, the next call takes
+    /// another connection.
+    fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
+        let Some(fd) = state.stream.readiness() else { return };
+        let is_watched = self.add(fd, slot, generation).is_ok();
+        if !is_watched || poll::hang_up(fd).map_or(true, |ended| ended.reading) {
+            state.hung_up.store(true, Ordering::Release);
+        }
+    }
+
+    /// Has hang-ups of a connection, also earlier ones, reported to the thread.
+    fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
+        let token = (u64::from(slot) << 32) | u64::from(generation);
+        self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
+    }
+
+    /// Ends the thread early. From now on calls find hang-ups themselves, and nothing is
+    /// maintained.
+    #[cold]
+    fn report_failure(&self, error: &io::Error) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(core) = self.maintained.get().and_then(|(core, _)| core.upgrade()) {
+            core.events().report(&crate::event::Event::ThreadFailed { message: format!("orb/watch: {error}") });
+        }
+    }
+}
+
+impl MonitoredStream {
+    #[inline]
+    pub(crate) fn stream(&self) -> &dyn Stream {
+        &*self.state.stream
+    }
+
+    #[inline]
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.state.hung_up.load(Ordering::Acquire)
+    }
+
+    fn last_request_id(&self) -> u32 {
+        self.state.last_request_id.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_unmonitored(&self) -> bool {
+        self.state.mode.load(Ordering::Relaxed) == UNMONITORED
+    }
+
+    #[inline]
+    pub(crate) fn next_request_id(&mut self) -> u32 {
+        let id = self.last_request_id().wrapping_add(ID_STEP);
+        self.state.last_request_id.store(id, Ordering::Relaxed);
+        if id.is_multiple_of(BUSY_CALLS * ID_STEP) {
+            self.sample_usage(id);
+        }
+        id
+    }
+
+    /// Samples the usage. Called once every [`BUSY_CALLS`] calls.
+    #[cold]
+    fn sample_usage(&mut self, id: u32) {
+        let mode = self.state.mode.load(Ordering::Relaxed);
+        if mode == ALWAYS || mode == UNMONITORED {
+            return;
+        }
+        let now = crate::clock::now();
+        let since = std::mem::replace(&mut self.busy_since, now);
+        if mode == PINNED {
+            if id.wrapping_sub(self.pinned_at) > ONEWAY_COOLDOWN_CALLS * ID_STEP {
+                self.state.mode.store(MONITORED, Ordering::Release);
+            }
+        } else if now.since(since) <= USAGE_PERIOD {
+            self.suspend(id);
+        }
+    }
+
+    /// Suspends monitoring until the thread finds the connection idle.
+    fn suspend(&self, id: u32) {
+        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness()) else { return };
+        let mut unmonitored = shared.unmonitored.lock();
+        // Without the thread, or if the kernel refuses, monitoring goes on.
+        if shared.stop.load(Ordering::Acquire) || shared.epoll.remove(fd).is_err() {
+            return;
+        }
+        // The rest of this period counts as a whole one.
+        self.state.sampled_request_id.store(id.wrapping_sub(BUSY_CALLS * ID_STEP), Ordering::Relaxed);
+        self.state.mode.store(UNMONITORED, Ordering::Release);
+        if unmonitored.is_empty() {
+            shared.wake.notify();
+        }
+        debug_assert!(unmonitored.len() < unmonitored.capacity(), "there is room for all");
+        unmonitored.push((*slot, *generation));
+    }
+
+    /// Makes sure that the connection is monitored, for a request without a reply. Returns false if
+    /// it has hung up.
+    #[inline]
+    pub(crate) fn pin(&mut self) -> bool {
+        self.pinned_at = self.last_request_id();
+        match self.state.mode.load(Ordering::Acquire) {
+            UNMONITORED => self.resume_pinned(),
+            MONITORED => self.state.mode.store(PINNED, Ordering::Release),
+            _ => {}
+        }
+        !self.has_hung_up()
+    }
+
+    #[cold]
+    fn resume_pinned(&self) {
+        let Some((shared, slot, generation)) = &self.entry else { return };
+        let mut unmonitored = shared.unmonitored.lock();
+        if self.state.mode.load(Ordering::Relaxed) == UNMONITORED {
+            shared.resume(&self.state, *slot, *generation);
+            unmonitored.retain(|one| one != &(*slot, *generation));
+        }
+        self.state.mode.store(PINNED, Ordering::Release);
+    }
+}
+
+impl Drop for MonitoredStream {
+    fn drop(&mut self) {
+        if let Some((shared, slot, generation)) = self.entry.take() {
+            // The kernel removes the descriptor when the last holder of the entry drops the stream.
+            let _: RetireResult<_> = shared.entries.retire(slot, generation);
+        }
+    }
+}
+
+impl fmt::Debug for MonitoredStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MonitoredStream").field("hung_up", &self.has_hung_up()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HangupMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HangupMonitor").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::{fs, thread};
+
+    use corelane_net::{Endpoint, Tcp, Transport};
+
+    use super::*;
+    use crate::invocation::{Operation, call};
+    use crate::policy::SyncScope;
+    use crate::{Orb, clock};
+
+    /// A connection that only the test uses, and its peer.
+    struct MonitorFixture {
+        monitor: HangupMonitor,
+        monitored: MonitoredStream,
+        peer: TcpStream,
+    }
+
+    impl MonitorFixture {
+        fn new(always: bool) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
+            let stream = Tcp::new().connect(&endpoint, None).unwrap();
+            let monitor = HangupMonitor::new(9, 0, None).unwrap();
+            let monitored = monitor.monitor(stream, Weak::new(), always).unwrap();
+            MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }
+        }
+
+        /// Makes a fixture without a monitor thread; the test samples instead.
+        fn alone(always: bool) -> Self {
+            let fixture = Self::new(always);
+            fixture.monitor.replace_thread();
+            fixture
+        }
+
+        fn shared(&self) -> &MonitorInner {
+            &self.monitor.shared
+        }
+
+        /// Returns the connection's mode. Checks that epoll and the list agree with it.
+        fn state(&self) -> u8 {
+            let unmonitored = self.shared().unmonitored.lock();
+            let mode = self.monitored.state.mode.load(Ordering::Relaxed);
+            let file = format!("/proc/self/fdinfo/{}", self.shared().epoll.as_fd().as_raw_fd());
+            let fd = self.monitored.stream().readiness().unwrap().as_raw_fd().to_string();
+            let members = fs::read_to_string(file).unwrap();
+            let is_there = members.lines().any(|line| line.split_whitespace().take(2).eq(["tfd:", fd.as_str()]));
+            assert_eq!(
+                (is_there, unmonitored.len()),
+                (mode != UNMONITORED, usize::from(mode == UNMONITORED)),
+                "{members}"
+            );
+            mode
+        }
+
+        /// Makes calls that together take `time`.
+        fn call(&mut self, calls: u32, time: Duration) {
+            let begin = Monotonic::from_nanos(1_000_000_000);
+            self.monitored.busy_since = begin;
+            clock::set(Some(begin + time));
+            for _ in 0..calls {
+                self.monitored.next_request_id();
+            }
+            clock::set(None);
+        }
+
+        /// Does the thread's work at the end of a period.
+        fn look(&self) -> bool {
+            self.shared().resume_idle(true)
+        }
+
+        /// Waits for an action of the thread.
+        fn wait(&self, what: &str, until: impl Fn(&Self) -> bool) {
+            let end = Monotonic::now() + Duration::from_secs(20);
+            while !until(self) {
+                assert!(!end.is_past(), "not {what}");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn busy_connection_is_unmonitored_until_idle() {
+        let mut fixture = MonitorFixture::alone(false);
+        for _ in 0..3 {
+            fixture.call(BUSY_CALLS - 1, Duration::ZERO);
+            assert_eq!(fixture.state(), MONITORED);
+            fixture.call(1, USAGE_PERIOD);
+            assert_eq!(fixture.state(), UNMONITORED);
+            assert!(fixture.shared().resume_idle(false));
+            // The earlier calls count, as they may all have been in this period; then the later
+            // ones.
+            for calls in [0, IDLE_CALLS, 5 * BUSY_CALLS] {
+                fixture.call(calls, USAGE_PERIOD);
+                assert!(fixture.look());
+                assert_eq!(fixture.state(), UNMONITORED);
+            }
+            fixture.call(IDLE_CALLS - 1, USAGE_PERIOD);
+            assert!(!fixture.look());
+            assert_eq!(fixture.state(), MONITORED);
+            let rest = (BUSY_CALLS - fixture.monitored.last_request_id() / ID_STEP % BUSY_CALLS) % BUSY_CALLS;
+            fixture.call(rest, 2 * USAGE_PERIOD);
+            assert_eq!(fixture.state(), MONITORED);
+        }
+        fixture.call(9 * BUSY_CALLS, USAGE_PERIOD + Duration::from_nanos(1));
+        assert_eq!(fixture.state(), UNMONITORED, "the time begins anew");
+    }
+
+    #[test]
+    fn slow_calls_do_not_make_a_connection_busy() {
+        let mut fixture = MonitorFixture::alone(false);
+        for _ in 0..9 {
+            fixture.call(BUSY_CALLS, USAGE_PERIOD + Duration::from_nanos(1));
+            assert_eq!(fixture.state(), MONITORED);
+        }
+        assert!(!fixture.look());
+    }
+
+    #[test]
+    fn connection_with_oneways_stays_monitored() {
+        let mut fixture = MonitorFixture::alone(false);
+        fixture.call(BUSY_CALLS, USAGE_PERIOD);
+        assert_eq!(fixture.state(), UNMONITORED);
+        for _ in 0..3 {
+            assert!(fixture.monitored.pin());
+            fixture.call(ONEWAY_COOLDOWN_CALLS, USAGE_PERIOD);
+            assert_eq!(fixture.state(), PINNED);
+        }
+        fixture.call(BUSY_CALLS, USAGE_PERIOD);
+        assert_eq!(fixture.state(), MONITORED);
+        assert!(fixture.monitored.pin());
+        assert_eq!(fixture.state(), PINNED);
+        fixture.call(ONEWAY_COOLDOWN_CALLS + 2 * BUSY_CALLS, USAGE_PERIOD);
+        assert_eq!(fixture.state(), UNMONITORED);
+    }
+
+    #[test]
+    fn pin_detects_a_closed_peer() {
+        let mut fixture = MonitorFixture::alone(false);
+        fixture.call(BUSY_CALLS, USAGE_PERIOD);
+        fixture.peer.shutdown(Shutdown::Write).unwrap();
+        wait_for_end(&fixture.peer);
+        assert!(!fixture.monitored.has_hung_up());
+        assert!(!fixture.monitored.pin());
+        assert!(fixture.monitored.has_hung_up());
+    }
+
+    #[test]
+    fn pin_detects_a_peer_that_closed_before_monitoring_resumed() {
+        let mut fixture = MonitorFixture::alone(false);
+        fixture.call(BUSY_CALLS, USAGE_PERIOD);
+        fixture.peer.shutdown(Shutdown::Write).unwrap();
+        wait_for_end(&fixture.peer);
+        assert!(fixture.look() && !fixture.look());
+        assert_eq!(fixture.state(), MONITORED);
+        assert!(!fixture.monitored.pin());
+    }
+
+    /// Waits until the kernel of the other side, on this machine, knows that `peer` writes no more:
+    /// CLOSE_WAIT.
+    pub(in crate::client) fn wait_for_end(peer: &TcpStream) {
+        let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
+        let here = u32::from_ne_bytes([127, 0, 0, 1]);
+        let line = format!("{here:08X}:{from:04X} {here:08X}:{to:04X} 08");
+        let end = Monotonic::now() + Duration::from_secs(20);
+        while !fs::read_to_string("/proc/self/net/tcp").unwrap().contains(&line) {
+            assert!(!end.is_past());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reads a request of GIOP 1.2 and returns its id.
+    fn request(stream: &mut TcpStream) -> u32 {
+        let mut head = [0; 16];
+        stream.read_exact(&mut head).unwrap();
+        let number = |at: usize| u32::from_ne_bytes(*head[at..].first_chunk().unwrap());
+        io::copy(&mut stream.take(u64::from(number(8)) - 4), &mut io::sink()).unwrap();
+        number(12)
+    }
+
+    #[test]
+    fn oneway_avoids_an_unmonitored_connection_whose_peer_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let orb = Orb::builder().build().unwrap();
+        orb.core().pause_hangup_monitor();
+        let url = format!("corbaloc::1.2@{}/Key", listener.local_addr().unwrap());
+        let object = orb.string_to_object(&url).unwrap().unwrap();
+        let operation = Operation::new("op");
+        let mut first = thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let mut stream = listener.accept().unwrap().0;
+                for _ in 0..BUSY_CALLS {
+                    let id = request(&mut stream);
+                    let head = [b"GIOP\x01\x02".as_slice(), &[u8::from(cfg!(target_endian = "little")), 1]].concat();
+                    let numbers = [12, id, 0, 0].map(u32::to_ne_bytes).concat();
+                    stream.write_all(&[head, numbers].concat()).unwrap();
+                }
+                stream
+            });
+            clock::set(Some(Monotonic::now()));
+            for _ in 0..BUSY_CALLS {
+                call::invoke(&object, &operation, &|_| Ok(())).unwrap();
+            }
+            clock::set(None);
+            server.join().unwrap()
+        });
+        first.shutdown(Shutdown::Write).unwrap();
+        wait_for_end(&first);
+        call::oneway(&object, &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
+        first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "it has the oneway, or is still there");
+        request(&mut listener.accept().unwrap().0);
+    }
+
+    #[test]
+    fn always_monitored_connection_is_never_unmonitored() {
+        let mut fixture = MonitorFixture::alone(true);
+        fixture.call(9 * BUSY_CALLS, Duration::ZERO);
+        assert!(fixture.monitored.pin() && !fixture.look());
+        assert_eq!(fixture.state(), ALWAYS);
+    }
+
+    #[test]
+    fn unmonitored_connection_is_removed_when_dropped() {
+        let mut fixture = MonitorFixture::alone(false);
+        fixture.call(BUSY_CALLS, USAGE_PERIOD);
+        assert_eq!(fixture.state(), UNMONITORED);
+        let MonitorFixture { monitor, monitored, mut peer } = fixture;
+        drop(monitored);
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is closed");
+        assert!(!monitor.shared.resume_idle(true));
+        assert!(monitor.shared.unmonitored.lock().is_empty() && monitor.shared.entries.is_empty());
+    }
+
+    #[test]
+    fn thread_resumes_monitoring_and_detects_a_hangup() {
+        let mut fixture = MonitorFixture::new(false);
+        for _ in 0..2 {
+            fixture.call(BUSY_CALLS, USAGE_PERIOD);
+            fixture.wait("watched", |fixture| fixture.state() == MONITORED);
+            assert_eq!(
+                fixture.monitored.state.sampled_request_id.load(Ordering::Relaxed),
+                fixture.monitored.last_request_id(),
+                "it looked"
+            );
+        }
+        fixture.call(BUSY_CALLS, USAGE_PERIOD);
+        fixture.peer.shutdown(Shutdown::Write).unwrap();
+        fixture.wait("hung up", |fixture| fixture.monitored.has_hung_up());
+        fixture.monitor.stop();
+    }
+}

@@ -1,0 +1,139 @@
+//! Buffers for oneways that wait on their connections until others are sent
+//! ([`SyncScope::None`](crate::SyncScope::None)).
+//!
+//! A buffer is sent when it exceeds its maximum, before any other message of the connection, or
+//! when its delay has passed. For the last case the connection is listed, once, and the hang-up
+//! monitor's thread sends it.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+
+use super::pool::PoolSlot;
+use crate::clock;
+use crate::event::{Event, Events};
+
+/// The bounds on buffered oneways of [`SyncScope::None`](crate::SyncScope::None) on a connection.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use corelane::{Orb, OnewayBatch};
+/// let orb = Orb::builder().oneway_batch(OnewayBatch { octets: 4 * 1024, delay: Duration::from_micros(200) }).build()?;
+/// # Ok::<(), corelane::OrbError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnewayBatch {
+    /// Maximum number of bytes of whole messages that a connection buffers; 0 disables buffering. A
+    /// message that does not fit is sent with the buffered ones. Default: 16 KiB.
+    pub octets: usize,
+    /// Maximum time for which a message is buffered, plus the time that threads at ordinary
+    /// priority wait for a core. Default: 1 ms.
+    pub delay: Duration,
+}
+
+impl Default for OnewayBatch {
+    fn default() -> Self {
+        OnewayBatch { octets: 16 * 1024, delay: Duration::from_millis(1) }
+    }
+}
+
+/// The connections of an ORB that hold oneways.
+#[derive(Debug)]
+pub(crate) struct PendingBatches {
+    list: Mutex<Vec<PendingBatch>>,
+    delay: Duration,
+}
+
+#[derive(Debug)]
+struct PendingBatch {
+    due: Monotonic,
+    slot: Weak<PoolSlot>,
+    /// [`send`]. Only [`PendingBatches::add`] names it, so the linker drops it from programs whose
+    /// clients do not buffer.
+    send: SendBatch,
+}
+
+type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
+
+/// Sends the buffer of a slot that is due, or `all` of it. Returns when to call it again.
+fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
+    let slot = slot.upgrade()?;
+    let sent = match slot.try_checkout_for_maintenance() {
+        // Its caller sends the buffer, or adds to it.
+        None => Ok(Some(now + delay)),
+        Some(mut slot) => slot.as_deref_mut()?.flush_oneways(now, if all { Duration::ZERO } else { delay }),
+    };
+    sent.unwrap_or_else(|(peer, octets)| {
+        events.report(&Event::OnewaysLost { peer, bytes: octets });
+        None
+    })
+}
+
+impl PendingBatches {
+    pub(crate) fn new(delay: Duration) -> Self {
+        PendingBatches { list: Mutex::new("connections that hold oneways", Scope::Orb, Vec::new()), delay }
+    }
+
+    /// Lists the connection of a slot when it buffers its first message. Returns true if the list
+    /// was empty; the caller then wakes the thread that flushes it.
+    #[cold]
+    pub(crate) fn add(&self, slot: Weak<PoolSlot>) -> bool {
+        let mut list = self.list.lock();
+        list.push(PendingBatch { due: clock::now() + self.delay, slot, send });
+        list.len() == 1
+    }
+
+    /// Sends the buffers that are due at `now`, or `all`. Returns when to call it again.
+    #[cold]
+    pub(crate) fn flush(&self, now: Monotonic, all: bool, events: &Events) -> Option<Monotonic> {
+        let mut list = std::mem::take(&mut *self.list.lock());
+        list.retain_mut(|entry| {
+            if now < entry.due && !all {
+                return true;
+            }
+            let again = (entry.send)(&entry.slot, now, self.delay, all, events);
+            entry.due = again.unwrap_or(entry.due);
+            again.is_some()
+        });
+        let mut added = self.list.lock();
+        added.append(&mut list);
+        added.iter().map(|entry| entry.due).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::Orb;
+    use crate::invocation::{Operation, call};
+    use crate::policy::SyncScope;
+
+    /// On another connection they would overtake the oneways that are being sent.
+    #[test]
+    fn oneways_stay_on_their_connection_while_its_batch_is_flushed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let batch = OnewayBatch { octets: 16 * 1024, delay: Duration::from_micros(20) };
+        let orb = Orb::builder().oneway_batch(batch).build().unwrap();
+        let url = format!("corbaloc::1.2@{}/Key", listener.local_addr().unwrap());
+        let object = orb.string_to_object(&url).unwrap().unwrap();
+        let operation = Operation::new("op");
+        std::thread::scope(|scope| {
+            let acceptor = &listener;
+            scope.spawn(|| io::copy(&mut acceptor.accept().unwrap().0, &mut io::sink()).unwrap());
+            // Dropped here, so that the reading thread ends even if an assertion fails.
+            let (_orb, object) = (orb, object);
+            for _ in 0..200_000 {
+                call::oneway(&object, &operation, SyncScope::None, &|_| Ok(())).unwrap();
+            }
+            listener.set_nonblocking(true).unwrap();
+            let other = listener.accept().unwrap_err();
+            assert_eq!(other.kind(), io::ErrorKind::WouldBlock, "there is another connection");
+        });
+    }
+}

@@ -1,0 +1,179 @@
+//! Several requests at once (CORBA 3.3 part 1, section 11.2: `send_multiple_requests_*`,
+//! `poll_next_response`, `get_next_response`).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::poll;
+
+use super::request::{DeferredRequest, DynamicRequest, DynamicResponse, RequestError};
+use crate::cancel::Canceller;
+use crate::exception::{Completion, SystemException, SystemExceptionKind};
+use crate::server::nested_wait;
+
+impl DynamicRequest {
+    /// Calls oneway operations, of any objects, one after the other
+    /// (`send_multiple_requests_oneway`).
+    ///
+    /// # Errors
+    /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; then none is sent. Otherwise the
+    /// first request's error; the others are sent.
+    pub fn send_all_oneway(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<(), SystemException> {
+        let requests: Vec<DynamicRequest> = requests.into_iter().collect();
+        requests.iter().try_for_each(DynamicRequest::check_oneway)?;
+        let sent: Vec<_> = requests.iter().map(DynamicRequest::send_checked_oneway).collect();
+        sent.into_iter().collect()
+    }
+
+    /// Calls operations, of any objects, without waiting (`send_multiple_requests_deferred`). The
+    /// [`Responses`] return the results in the order of arrival.
+    ///
+    /// ```no_run
+    /// use corelane::dynamic::DynamicRequest;
+    /// use corelane::TypeCode;
+    /// # fn example(objects: Vec<corelane::ObjectRef>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let requests = objects.iter().map(|object| object.request("level").returns(TypeCode::LONG));
+    /// for (index, response) in DynamicRequest::send_all_deferred(requests)? {
+    ///     println!("object {index}: {}", response?.result.extract::<i32>()?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// NO_RESOURCES if the process is out of descriptors. The error of a request that cannot be
+    /// sent is its response.
+    pub fn send_all_deferred(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<Responses, SystemException> {
+        let wakeup = EventFd::new().map_err(|error| {
+            let exception = SystemException::new(SystemExceptionKind::NoResources, 0, Completion::No);
+            exception.because(format!("no descriptor to wait with: {error}"))
+        })?;
+        let mut responses =
+            Responses { waiting: Vec::new(), ready: VecDeque::new(), wakeup: Arc::new(wakeup), count: 0 };
+        for request in requests {
+            match request.send_deferred() {
+                Ok(deferred) => {
+                    responses.add(deferred);
+                }
+                Err(exception) => {
+                    let index = responses.next_index();
+                    responses.ready.push_back((index, ReadyResponse::SendError(exception)));
+                }
+            }
+        }
+        Ok(responses)
+    }
+}
+
+/// Responses to requests that were sent together, in the order of arrival. Iterates over pairs of a
+/// request's number, counted from 0 in the order of sending, and its response.
+///
+/// `next` waits for a response (`get_next_response`), at most until its request's deadline, after
+/// which the response is TIMEOUT. It therefore ends if every request has a deadline. If the
+/// references carry several [`Canceller`]s, only the first wakes the wait; the others are checked
+/// when something arrives. Dropping this abandons outstanding responses.
+pub struct Responses {
+    /// Requests whose responses had not arrived at the last check, with their numbers.
+    waiting: Vec<(usize, DeferredRequest)>,
+    ready: VecDeque<(usize, ReadyResponse)>,
+    /// Signalled for every response that arrives.
+    wakeup: Arc<EventFd>,
+    count: usize,
+}
+
+enum ReadyResponse {
+    Deferred(Box<DeferredRequest>),
+    SendError(SystemException),
+}
+
+impl Responses {
+    /// Adds a request that was sent earlier, and returns its number.
+    pub fn add(&mut self, request: DeferredRequest) -> usize {
+        let index = self.next_index();
+        if request.notify_on_reply(&self.wakeup) {
+            self.waiting.push((index, request));
+        } else {
+            self.ready.push_back((index, ReadyResponse::Deferred(Box::new(request))));
+        }
+        index
+    }
+
+    fn next_index(&mut self) -> usize {
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// Returns the number of responses that have not been taken.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.waiting.len() + self.ready.len()
+    }
+
+    /// Returns true if `next` would not wait (`poll_next_response`).
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
+    }
+
+    /// Moves arrived responses to `ready`, including those past their deadline or cancelled.
+    fn collect_ready(&mut self) {
+        self.wakeup.drain();
+        let has_come = |(_, request): &mut (usize, DeferredRequest)| {
+            let is_over = request.deadline().is_some_and(Monotonic::is_past);
+            is_over || request.is_ready() || request.canceller().is_some_and(Canceller::is_cancelled)
+        };
+        let come = self.waiting.extract_if(.., has_come);
+        self.ready.extend(come.map(|(index, request)| (index, ReadyResponse::Deferred(Box::new(request)))));
+    }
+
+    /// Waits for `wakeup`, the earliest deadline or a cancellation.
+    fn wait(&self) {
+        let requests = || self.waiting.iter().map(|(_, request)| request);
+        let deadline = requests().filter_map(DeferredRequest::deadline).min();
+        let canceller = requests().find_map(DeferredRequest::canceller);
+        nested_wait::release_dedicated_connection();
+        // Signals, and work of the lane, may end the wait early: the caller checks again.
+        if nested_wait::wait_or_dispatch(self.wakeup.as_fd(), deadline, canceller).unwrap_or(false) {
+            return;
+        }
+        let _ = match canceller {
+            Some(canceller) => canceller.wait_or_cancelled(self.wakeup.as_fd(), deadline).is_ok(),
+            None => poll::wait_readable(self.wakeup.as_fd(), deadline).is_ok(),
+        };
+    }
+}
+
+impl Iterator for Responses {
+    type Item = (usize, Result<DynamicResponse, RequestError>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ready.is_empty() && !self.waiting.is_empty() {
+            self.collect_ready();
+            if self.ready.is_empty() {
+                self.wait();
+            }
+        }
+        let (index, came) = self.ready.pop_front()?;
+        let response = match came {
+            ReadyResponse::Deferred(mut request) => request.response(),
+            ReadyResponse::SendError(exception) => Err(exception.into()),
+        };
+        Some((index, response))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.outstanding(), Some(self.outstanding()))
+    }
+}
+
+impl ExactSizeIterator for Responses {}
+
+impl fmt::Debug for Responses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responses").field("outstanding", &self.outstanding()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! The implicit operation `_bind_priority_band`. A new connection of a priority band first tells
+//! the server which priorities it will carry (Real-time CORBA 1.2, PriorityBandedConnectionPolicy).
+//!
+//! A server without this operation replies BAD_OPERATION, and the connection is used all the same.
+//! INV_POLICY, from a server that cannot serve the band, is raised to the caller.
+
+use std::sync::Arc;
+
+use corelane_wire::giop::{ReplyStatus, ResponseExpected};
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use super::Operation;
+use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, RequestSpec, Route, refuse};
+use super::machine::{BytesSent, LastMessage, MachineInput};
+use crate::client::connection::ReceivedMessage;
+use crate::client::multiplexed::Multiplexed;
+use crate::client::pool::Checkout;
+use crate::exception::{Completion, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::fault::Fault;
+
+static OPERATION: Operation<'_> = Operation::new("_bind_priority_band");
+
+fn no_arguments(_: &mut Encoder<'_>) -> Result<(), CdrError> {
+    Ok(())
+}
+
+impl<'r> Invocation<'r, '_, '_> {
+    /// Makes the invocation that binds `range`, within this one's time.
+    fn band_invocation(&self, range: (i16, i16)) -> Invocation<'r, '_, 'static> {
+        let response = ResponseExpected::Target;
+        let request = RequestSpec::Call { operation: &OPERATION, response, arguments: &no_arguments };
+        Invocation {
+            core: self.core,
+            object: self.object,
+            request,
+            due: self.due.to_absolute(),
+            priority: None,
+            range: Some(range),
+            may_batch: false,
+            first_new_connection: self.first_new_connection,
+            sends_deadline: false,
+        }
+    }
+
+    /// Declares the band of an exclusive connection, which is closed if that fails.
+    #[cold]
+    pub(super) fn declare_band<'p>(
+        &self,
+        route: Route<'_>,
+        connection: Checkout<'p>,
+        range: (i16, i16),
+    ) -> Result<Checkout<'p>, Box<AttemptError>> {
+        self.try_declare_band(route, connection, range).map_err(|error| before_request(*error))
+    }
+
+    fn try_declare_band<'p>(
+        &self,
+        route: Route<'_>,
+        mut connection: Checkout<'p>,
+        range: (i16, i16),
+    ) -> Result<Checkout<'p>, Box<AttemptError>> {
+        let mut call = self.band_invocation(range);
+        let nothing_sent = || refuse(SystemException::new(Kind::Internal, 0, Completion::No));
+        let id = call.transmit(route, &mut connection)?.ok_or_else(nothing_sent)?;
+        let limits = &self.core.config().limits;
+        let received = match connection.receive_message(call.due, limits, self.object.canceller(), true) {
+            Ok(received) => received,
+            Err(broken) => return Err(call.on_no_reply(route, &mut connection, id, broken)),
+        };
+        let (header, octets) = match &received {
+            ReceivedMessage::InPlace(header, length) => (*header, connection.front_message(*length)),
+            ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
+        };
+        let head = match ReplyHead::parse(octets, &header, limits) {
+            // No other request has been sent on this connection.
+            Ok(head) if head.request_id == id => head,
+            Ok(_) => return Err(call.on_no_reply(route, &mut connection, id, Fault::Unexpected(header.kind).into())),
+            Err(fault) => return Err(call.on_no_reply(route, &mut connection, id, fault.into())),
+        };
+        if head.status == ReplyStatus::SystemException {
+            let mut body = Decoder::new(octets, header.endian).at(head.body_at).with_version(header.version);
+            let exception = SystemException::decode(&mut body).map_err(|error| refuse(error.into()))?;
+            if refuses_band(&exception) {
+                return Err(refuse(exception));
+            }
+        }
+        if let ReceivedMessage::InPlace(_, length) = received {
+            connection.consume(length);
+        }
+        connection.set_band_declared();
+        Ok(connection)
+    }
+
+    /// Declares the band of a multiplexed connection.
+    #[cold]
+    pub(super) fn declare_band_multiplexed(
+        &self,
+        route: Route<'_>,
+        connection: &Arc<Multiplexed>,
+        range: (i16, i16),
+    ) -> Result<(), Box<AttemptError>> {
+        let outcome: AttemptResult<'_> = self.band_invocation(range).attempt_multiplexed(route, connection);
+        if let Err(error) = outcome {
+            match *error {
+                AttemptError::Raised(exception) if refuses_band(&exception) => return Err(refuse(exception)),
+                error @ (AttemptError::Failed(..) | AttemptError::Refused(_)) => return Err(before_request(error)),
+                // The call itself will get any other reply of the server.
+                AttemptError::Raised(_) | AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => {}
+            }
+        }
+        connection.set_band_declared();
+        Ok(())
+    }
+}
+
+/// Returns true if the server refuses the band, rather than not knowing bands or the object.
+fn refuses_band(exception: &SystemException) -> bool {
+    matches!(exception.kind(), Kind::InvPolicy | Kind::NoPermission)
+}
+
+/// Converts the error of a declaration: the call's own request has not been sent.
+fn before_request(error: AttemptError) -> Box<AttemptError> {
+    Box::new(match error {
+        AttemptError::Failed(MachineInput::Lost { .. }, detail) => AttemptError::Failed(
+            MachineInput::Lost { bytes_sent: BytesSent::None, last_message: LastMessage::None },
+            detail,
+        ),
+        AttemptError::Failed(MachineInput::DeadlinePassed(_), detail) => {
+            AttemptError::Failed(MachineInput::DeadlinePassed(Phase::Connect), detail)
+        }
+        other => other,
+    })
+}

@@ -1,0 +1,159 @@
+//! An attempt on a multiplexed connection. The request is entered in the connection's table, and a
+//! thread of the ORB completes the entry.
+
+use std::io;
+use std::sync::Arc;
+
+use corelane_wire::Encoder;
+
+use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, Route, refuse};
+use super::machine::{BytesSent, LastMessage};
+use super::reply::ReplyBody;
+use crate::client::connection::ExchangeError;
+use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::fault::Fault;
+
+#[derive(Debug)]
+pub(super) struct SentRequest {
+    connection: Arc<Multiplexed>,
+    id: u32,
+    pending: Arc<PendingReply>,
+    announced: Option<corelane_wire::CodeSets>,
+    /// The part of it that was sent.
+    bytes_sent: BytesSent,
+}
+
+impl<'r> Invocation<'r, '_, '_> {
+    /// Writes the request and waits for its reply.
+    #[cold]
+    pub(super) fn attempt_multiplexed(&mut self, route: Route<'_>, connection: &Arc<Multiplexed>) -> AttemptResult<'r> {
+        match self.send_multiplexed(route, connection)? {
+            Some(sent) => self.await_multiplexed(route, &sent),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes the request; returns `None` if no reply is wanted.
+    #[cold]
+    pub(super) fn send_multiplexed(
+        &mut self,
+        route: Route<'_>,
+        connection: &Arc<Multiplexed>,
+    ) -> Result<Option<SentRequest>, Box<AttemptError>> {
+        self.due = self.due.to_absolute();
+        let deadline = self.due.latest();
+        let lost = |call: &Self, bytes_sent, broken: ExchangeError| {
+            call.attempt_failed(connection.endpoint(), bytes_sent, &broken, LastMessage::None)
+        };
+        let Some(mut sender) = connection.sender(deadline) else {
+            return Err(lost(self, BytesSent::None, ExchangeError::TimedOut));
+        };
+        let (id, pending) = match connection.register() {
+            Ok(entry) => entry,
+            // The connection ended after it was chosen; the driver makes another.
+            Err(RegisterError::Closed) => {
+                return Err(lost(self, BytesSent::None, ExchangeError::Io(io::ErrorKind::NotConnected.into())));
+            }
+            Err(RegisterError::Full) => {
+                let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
+                return Err(refuse(exception.because("too many requests wait for their replies on one connection")));
+            }
+        };
+        let announce = self.code_sets_to_announce(route, sender.announced);
+        let announced = sender.announced.or(announce);
+        let mut encoder = Encoder::with_buffer(std::mem::take(&mut sender.memory));
+        encoder.set_code_sets(announced.unwrap_or(route.profile.default_code_sets));
+        if let Err(error) = self.write(&mut encoder, route, id, announce) {
+            connection.unregister(id);
+            let exception = crate::trail::unwritable(error, "argument ", &encoder);
+            sender.memory = encoder.into_buffer();
+            return Err(refuse(exception));
+        }
+        let size = self.core.config().fragment_size;
+        let fragments = size.and_then(|size| crate::fragment::split(&encoder, id, size));
+        let sent = connection.send(&mut sender, &encoder, deadline, fragments);
+        sender.memory = encoder.into_buffer();
+        if matches!(sent, Ok(()) | Err((BytesSent::All, _))) {
+            sender.announced = announced;
+        }
+        drop(sender);
+        let bytes_sent = sent.as_ref().map_or_else(|(bytes_sent, _)| *bytes_sent, |()| BytesSent::All);
+        // The server may have replied to the part that was sent.
+        let is_cut = matches!(sent, Err((BytesSent::Some, ExchangeError::Io(_)))) && self.wants_reply();
+        if let Err((bytes_sent, broken)) = sent
+            && !is_cut
+        {
+            if bytes_sent == BytesSent::All {
+                // The deadline passed, but the server will receive the request.
+                if self.wants_reply() {
+                    connection.abandon(id)
+                } else {
+                    connection.unregister(id)
+                }
+                return Err(self.abandoned(connection.endpoint(), &broken));
+            }
+            connection.unregister(id);
+            return Err(lost(self, bytes_sent, broken));
+        }
+        if !self.wants_reply() {
+            connection.unregister(id);
+            return Ok(None);
+        }
+        Ok(Some(SentRequest { connection: Arc::clone(connection), id, pending, announced, bytes_sent }))
+    }
+
+    #[cold]
+    pub(super) fn await_multiplexed(&mut self, route: Route<'_>, sent: &SentRequest) -> AttemptResult<'r> {
+        let endpoint = sent.connection.endpoint();
+        let arrived = match sent.pending.wait(self.due.latest(), self.object.canceller()) {
+            Ok(arrived) => arrived,
+            Err(ReplyError { error: broken @ (ExchangeError::Cancelled | ExchangeError::TimedOut), .. }) => {
+                sent.connection.cancel(sent.id, route.profile.version);
+                return Err(self.abandoned(endpoint, &broken));
+            }
+            Err(ReplyError { error: broken, reply_begun }) => {
+                let final_message = match &broken {
+                    ExchangeError::Fault(Fault::Unexpected(kind)) => Some(*kind),
+                    _ => None,
+                };
+                let error = self.attempt_failed(
+                    endpoint,
+                    sent.bytes_sent,
+                    &broken,
+                    LastMessage::before(final_message, reply_begun),
+                );
+                if let ExchangeError::Fault(fault) = broken
+                    && sent.connection.claim_fault_report()
+                {
+                    self.core.events().fault_of_server(sent.connection.stream().peer(), fault);
+                }
+                return Err(error);
+            }
+        };
+        match ReplyHead::parse(&arrived.octets, &arrived.header, &self.core.config().limits) {
+            Ok(head) => {
+                let body = ReplyBody::owned(arrived.octets, arrived.breaks);
+                self.interpret_reply(route, body, arrived.header, &head, sent.announced)
+            }
+            Err(fault) => Err(self.attempt_failed(endpoint, sent.bytes_sent, &fault.into(), LastMessage::PartialReply)),
+        }
+    }
+}
+
+impl SentRequest {
+    /// Returns true if the reply can be collected without waiting.
+    pub(super) fn is_done(&self) -> bool {
+        self.pending.is_done()
+    }
+
+    /// Has `bell` notified when the reply can be collected; returns false if it already can.
+    #[cfg(feature = "any")]
+    pub(super) fn notify_on_reply(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
+        self.pending.notify_on_reply(bell)
+    }
+
+    pub(super) fn abandon(&self) {
+        self.connection.abandon(self.id);
+    }
+}

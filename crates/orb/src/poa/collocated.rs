@@ -1,0 +1,469 @@
+//! Calls that stay in the process. The object adapter finds the servant as for any request; nothing
+//! is marshalled if the stub knows the interface.
+
+use std::any::{Any, TypeId};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::erased::{ErasedArc, ErasedRef};
+use corelane_sys::event_count::EventCount;
+use corelane_sys::lock::{PiMutex, Scope};
+use corelane_wire::exception::minor;
+use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
+
+use super::parked::{ParkResult, ParkedRequest, WaitFor};
+use super::table::is_outside_rt;
+use super::{ClientPriority, LocateResult, Lookup, LookupResult, ObjectKey, PoaCore, SlotId, UpcallTarget};
+use crate::current::UpcallScope;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::invocation::{Operation, Reply, ReplyBody, call};
+use crate::object::ObjectRef;
+use crate::orb::Core;
+use crate::policy::CallDeadline;
+use crate::rt::{CallerPriority, UpcallPriority};
+use crate::servant::{InterfaceQuery, Servant, ServerCall};
+use crate::server::request::{DispatchOutcome, dispatch_to_target, panicked};
+
+/// Maximum number of forwards that a local call follows.
+const MAX_FORWARDS: usize = 10;
+
+enum DirectCallResult {
+    Completed,
+    Forward(ObjectRef),
+    /// The call must be marshalled, or must wait.
+    Marshal,
+}
+
+/// The part of a direct call that does not depend on the operation, so that its code is compiled
+/// once. The rest is [`DirectInvocation`].
+#[derive(Clone, Copy)]
+struct CollocatedCall<'c> {
+    object: &'c ObjectRef,
+    /// True while the lookup is for the reference's own object, not for a forward's or plain key's
+    /// target.
+    is_original: bool,
+    operation: &'static str,
+    /// Interface that the servant must implement.
+    interface: TypeId,
+}
+
+/// The part of a direct call that depends on the operation.
+trait DirectInvocation {
+    /// Returns the servant as the interface, for the reference to keep.
+    fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
+    /// Calls the servant through the interface.
+    fn run(&mut self, servant: &ErasedRef<'_>);
+    /// Sets the result to an exception, replacing any earlier one.
+    fn set_error(&mut self, exception: SystemException);
+}
+
+struct TypedInvocation<I: ?Sized, T, E, F> {
+    call: Option<F>,
+    /// Result of the operation, separate from the error: copying both together stalls store
+    /// forwarding (docs/performance.md).
+    value: Option<T>,
+    error: Option<E>,
+    interface: PhantomData<fn(&I)>,
+}
+
+impl<I, T, E, F> DirectInvocation for TypedInvocation<I, T, E, F>
+where
+    I: ?Sized + Send + Sync + 'static,
+    E: From<SystemException>,
+    F: FnOnce(&I) -> Result<T, E>,
+{
+    fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc> {
+        servant.implements::<I>().map(ErasedArc::new)
+    }
+
+    fn run(&mut self, servant: &ErasedRef<'_>) {
+        if let (Some(servant), Some(call)) = (servant.get::<I>(), self.call.take()) {
+            match call(servant) {
+                Ok(value) => self.value = Some(value),
+                Err(error) => self.error = Some(error),
+            }
+        }
+    }
+
+    fn set_error(&mut self, exception: SystemException) {
+        self.error = Some(exception.into());
+    }
+}
+
+/// Calls the servant of `object` directly, if it is local and implements `I`. `None` sends the call
+/// the usual way.
+#[inline]
+pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
+    object: &ObjectRef,
+    key: &[u8],
+    operation: &'static str,
+    call: impl FnOnce(&I) -> Result<T, E>,
+) -> Option<Result<T, E>> {
+    let mut direct = TypedInvocation { call: Some(call), value: None, error: None, interface: PhantomData };
+    let call = CollocatedCall { object, is_original: true, operation, interface: TypeId::of::<I>() };
+    if !try_call(&call, key, &mut direct) {
+        return None;
+    }
+    match direct.error {
+        Some(error) => Some(Err(error)),
+        None => direct.value.map(Ok),
+    }
+}
+
+/// Returns true if the call has a result now.
+fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> bool {
+    if let Err(unusable) = call.object.core().check_usable() {
+        direct.set_error(unusable);
+        return true;
+    }
+    if let Some(home) = call.object.binding().home()
+        && let Some(over) = home.call(call, direct)
+    {
+        return over;
+    }
+    match look_up_and_call(call, key, direct) {
+        DirectCallResult::Completed => true,
+        DirectCallResult::Marshal => false,
+        DirectCallResult::Forward(reference) => follow_forwards(call, reference, direct),
+    }
+}
+
+/// The place of a reference's object in its POA's own part of the map. A call through it parses no
+/// key and pins the object alone.
+#[derive(Debug)]
+pub(crate) struct CollocatedTarget {
+    poa: Arc<PoaCore>,
+    place: SlotId,
+    id: [u8; SlotId::OCTETS],
+}
+
+impl CollocatedTarget {
+    /// Returns the place of the object that a call has found, if it can be kept.
+    #[cold]
+    fn from_target(target: &UpcallTarget<'_>) -> Option<Self> {
+        let id = target.id.try_into().ok()?;
+        let (poa, place) = (target.poa, SlotId::from_octets(id));
+        let stays = target.in_map && poa.ids_are_slots() && poa.rt.is_none() && poa.has_fast_path();
+        // A user-chosen id may look like a slot.
+        (stays && poa.own_object(place).is_some()).then(|| CollocatedTarget { poa: Arc::clone(poa), place, id })
+    }
+
+    /// Returns true if the call has a result, false if it must be marshalled. `None` sends it to
+    /// the slow path.
+    #[inline]
+    fn call(&self, call: &CollocatedCall<'_>, direct: &mut dyn DirectInvocation) -> Option<bool> {
+        if !is_outside_rt(&self.poa) || !self.poa.has_fast_path() {
+            return None;
+        }
+        let active = self.poa.own_object(self.place)?;
+        // Checked again now that `own_object` has counted this user: see
+        // `GenerationalSlab::has_users`.
+        if !self.poa.has_fast_path() {
+            return None;
+        }
+        let (poa, servant, id) = (&self.poa, &active.servant, &self.id[..]);
+        Some(call_servant(
+            call,
+            &UpcallTarget { poa, servant, id, in_map: true, priority: None, locator: None },
+            direct,
+        ))
+    }
+}
+
+fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> DirectCallResult {
+    let priority = ClientPriority::CallingThread;
+    let wanted = Lookup { key, operation: call.operation.as_bytes(), priority, band: None, origin: None };
+    // A plain key may lead elsewhere the next time.
+    let call = &CollocatedCall { is_original: call.is_original && ObjectKey::parse(key) != ObjectKey::Plain, ..*call };
+    call.object.core().poa_table().look_up(wanted, |found| match found {
+        LookupResult::Servant(target) => {
+            if call.is_original {
+                call.object.binding().settle(|| CollocatedTarget::from_target(target));
+            }
+            if call_servant(call, target, direct) { DirectCallResult::Completed } else { DirectCallResult::Marshal }
+        }
+        LookupResult::Missing(exception)
+        | LookupResult::Refused(exception)
+        | LookupResult::PriorityRefused(exception) => {
+            direct.set_error(exception);
+            DirectCallResult::Completed
+        }
+        LookupResult::Forward(reference) => DirectCallResult::Forward(reference),
+        LookupResult::MustWait(_) => DirectCallResult::Marshal,
+    })
+}
+
+/// Calls the servant. Returns false if the call must be marshalled.
+fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &mut dyn DirectInvocation) -> bool {
+    let (core, operation) = (call.object.core(), call.operation.as_bytes());
+    let mut cast = InterfaceQuery::new(call.interface);
+    target.servant.cast(&mut cast);
+    let Some(servant) = cast.found() else {
+        let Err(exception) = target.finish(operation) else { return false };
+        direct.set_error(exception);
+        return true;
+    };
+    if call.is_original && !target.is_from_locator() {
+        call.object.add_bypass_servant(|| direct.to_owned_servant(target.servant));
+    }
+    let Some(_frame) = UpcallScope::enter(target) else {
+        // Gives the servant back to its locator, if it has one.
+        let _ = target.finish(operation);
+        direct.set_error(super::incarnation::too_deep());
+        return true;
+    };
+    let running = UpcallPriority::begin();
+    if let Err(exception) = running.apply(core, target.priority, None) {
+        let _ = target.finish(operation);
+        direct.set_error(exception);
+        return true;
+    }
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
+        direct.set_error(panicked(core, target, operation, &*panic));
+    }
+    if let Err(exception) = target.finish(operation) {
+        direct.set_error(exception);
+    }
+    true
+}
+
+/// Follows the forwards of an object. Returns false if the call must be marshalled.
+#[cold]
+fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: &mut dyn DirectInvocation) -> bool {
+    let (object, core) = (call.object, call.object.core());
+    let named = object.binding().local_key(core).is_some_and(|key| ObjectKey::parse(key) == ObjectKey::Plain);
+    for _ in 0..MAX_FORWARDS {
+        let Some(key) = reference.binding().local_key(core) else {
+            if named {
+                // The plain key may lead elsewhere the next time, so nothing is remembered and the
+                // forwarding object is asked again.
+                return false;
+            }
+            // The marshalled call begins at the target, so that no object is asked twice for one
+            // call.
+            let target = object.binding().target(core, reference.ior().clone());
+            object.binding().set_forwarded(Some(Arc::new(target)));
+            return false;
+        };
+        match look_up_and_call(&CollocatedCall { is_original: false, ..*call }, key, direct) {
+            DirectCallResult::Completed => return true,
+            DirectCallResult::Marshal => return false,
+            DirectCallResult::Forward(next) => reference = next,
+        }
+    }
+    direct.set_error(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No));
+    true
+}
+
+/// The result of a local call: its outcome, its encoded results, and true if they are a user
+/// exception.
+type LocalOutcome = (DispatchOutcome, Vec<u8>, bool);
+
+/// Runs a marshalled request on the calling thread.
+fn run_marshalled(
+    core: &Arc<Core>,
+    key: &[u8],
+    operation: &str,
+    request: &[u8],
+    priority: CallerPriority,
+) -> LocalOutcome {
+    let (scratch, values) = (Scratch::new(), crate::value_space());
+    let env: &(dyn Any + Sync) = core;
+    let decoder = Decoder::new(request, Endian::NATIVE)
+        .with_code_sets(CodeSets::UTF8_UTF16)
+        .with_limits(&core.config().limits)
+        .with_scratch(&scratch)
+        .with_values(&values)
+        .with_env(env);
+    let mut reply = Encoder::new();
+    reply.set_code_sets(CodeSets::UTF8_UTF16);
+    let mut call = ServerCall::new(decoder, reply, None, None);
+    let operation = operation.as_bytes();
+    let priority = ClientPriority::WaitingCaller(priority);
+    let wanted = Lookup { key, operation, priority, band: None, origin: None };
+    let outcome = core.poa_table().look_up(wanted, |found| dispatch_to_target(core, found, operation, &mut call, None));
+    let raised = call.has_raised();
+    (outcome, call.reply().to_vec(), raised)
+}
+
+/// Makes a marshalled call within the process, for a stub without the interface or a dynamic
+/// servant.
+#[cold]
+pub(crate) fn invoke_local<'r, 'a>(
+    core: &'r Arc<Core>,
+    object: &ObjectRef,
+    operation: &Operation<'_>,
+    arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+) -> Result<Reply<'r>, SystemException> {
+    core.check_usable()?;
+    let mut request = Encoder::new();
+    request.set_code_sets(CodeSets::UTF8_UTF16);
+    arguments(&mut request).map_err(|error| crate::trail::unwritable(error, "argument ", &request))?;
+    let request: Arc<[u8]> = request.to_vec().into();
+    let mut target = object.clone();
+    let priority = crate::rt::caller_priority(core);
+    let until = CallDeadline::from_timeout(object.timeout()).latest();
+    let mut forwards = 0;
+    loop {
+        let Some(key) = target.binding().local_key(core) else {
+            return call::invoke_as(core, &target.with_policies(object.policies()), operation, arguments);
+        };
+        let mut answer = run_marshalled(core, key, operation.name(), &request, priority);
+        if let DispatchOutcome::Held(hold @ (WaitFor::MainThread(_) | WaitFor::Lane(_))) = &answer.0 {
+            answer = run_on_other_thread(core, hold, key, operation.name(), &request, priority, until)?;
+        }
+        match answer {
+            (DispatchOutcome::Done, reply, raised) => {
+                let codec = (Endian::NATIVE, Version::GIOP_1_2, CodeSets::UTF8_UTF16);
+                let body = ReplyBody::owned(Octets::from(reply), Vec::new());
+                let reply = Reply::new(body, core, 0, codec);
+                return if raised { reply.into_exception() } else { Ok(reply) };
+            }
+            (DispatchOutcome::Exception(exception), ..) => return Err(exception),
+            (DispatchOutcome::Held(hold), ..) => {
+                if !hold.wait(until) {
+                    return Err(timed_out());
+                }
+            }
+            (DispatchOutcome::Forward(next), ..) => {
+                target = next;
+                forwards += 1;
+                if forwards > MAX_FORWARDS {
+                    return Err(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No));
+                }
+            }
+        }
+    }
+}
+
+fn timed_out() -> SystemException {
+    SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No)
+}
+
+/// A call that the main thread or a lane's thread runs while the caller waits.
+struct LocalHandover {
+    done: EventCount,
+    /// A priority-inheritance mutex: caller and lane may differ in priority.
+    state: PiMutex<HandoverState>,
+}
+
+enum HandoverState {
+    Waiting,
+    Running,
+    Done(LocalOutcome),
+    /// The caller has given up.
+    Abandoned,
+}
+
+/// Runs the request on the main thread or a lane's thread, and waits for it.
+fn run_on_other_thread(
+    core: &Arc<Core>,
+    hold: &WaitFor,
+    key: &[u8],
+    operation: &str,
+    request: &Arc<[u8]>,
+    priority: CallerPriority,
+    until: Option<Monotonic>,
+) -> Result<LocalOutcome, SystemException> {
+    let handover = Arc::new(LocalHandover {
+        done: EventCount::new("call on another thread"),
+        state: PiMutex::new("call on another thread", Scope::Orb, HandoverState::Waiting),
+    });
+    let work = {
+        let (handover, core, request) = (Arc::clone(&handover), Arc::downgrade(core), Arc::clone(request));
+        let (key, operation) = (key.to_vec(), operation.to_owned());
+        move |_| {
+            if !matches!(std::mem::replace(&mut *handover.state.lock(), HandoverState::Running), HandoverState::Waiting)
+            {
+                return;
+            }
+            let answer = match core.upgrade() {
+                Some(core) => run_marshalled(&core, &key, &operation, &request, priority),
+                None => (
+                    DispatchOutcome::Exception(SystemException::new(
+                        Kind::BadInvOrder,
+                        minor::bad_inv_order::ORB_SHUT_DOWN,
+                        Completion::No,
+                    )),
+                    Vec::new(),
+                    false,
+                ),
+            };
+            *handover.state.lock() = HandoverState::Done(answer);
+            handover.done.notify_all();
+        }
+    };
+    match hold.park(ParkedRequest { bytes: request.len(), resume: Box::new(work) }) {
+        ParkResult::Parked => {}
+        ParkResult::AlreadySignalled(_) | ParkResult::Full => {
+            return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
+        }
+    }
+    // If no thread is left to run the work, the queue has dropped it.
+    let orphaned = || Arc::strong_count(&handover) == 1;
+    let look = || {
+        let mut state = handover.state.lock();
+        match std::mem::replace(&mut *state, HandoverState::Waiting) {
+            HandoverState::Done(answer) => Some(Ok(answer)),
+            other => {
+                let over = orphaned();
+                *state = other;
+                over.then(|| {
+                    Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
+                })
+            }
+        }
+    };
+    loop {
+        let slice = Monotonic::now() + std::time::Duration::from_millis(100);
+        if let Some(answer) = handover.done.wait(Some(until.map_or(slice, |until| until.min(slice))), look) {
+            return answer;
+        }
+        if until.is_some_and(Monotonic::is_past) {
+            let began = !matches!(
+                std::mem::replace(&mut *handover.state.lock(), HandoverState::Abandoned),
+                HandoverState::Waiting
+            );
+            return Err(timed_out().completed_as(if began { Completion::Maybe } else { Completion::No }));
+        }
+    }
+}
+
+/// Makes a oneway call within the process, on the caller's thread or one that its POA requires.
+pub(crate) fn send_local<'a>(
+    object: &ObjectRef,
+    operation: &Operation<'_>,
+    arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+) -> Result<(), SystemException> {
+    // As for a remote oneway, the servant's exception is dropped. Only the end of the ORB is
+    // reported.
+    object.core().check_usable()?;
+    let _ = invoke_local(object.core(), object, operation, arguments);
+    Ok(())
+}
+
+/// Checks that a local object exists, as far as possible without a call. Returns `Ok` for a remote
+/// or forwarded object.
+pub(crate) fn locate_local(object: &ObjectRef) -> Result<(), SystemException> {
+    let core = object.core();
+    core.check_usable()?;
+    let until = CallDeadline::from_timeout(object.timeout()).latest();
+    let Some(key) = object.binding().local_key(core) else { return Ok(()) };
+    loop {
+        match core.poa_table().locate(key) {
+            // If only the main thread can tell, the first call finds out.
+            LocateResult::ObjectHere | LocateResult::Forward(_) | LocateResult::MustWait(WaitFor::MainThread(_)) => {
+                return Ok(());
+            }
+            LocateResult::UnknownObject => return Err(super::no_such_object()),
+            LocateResult::Exception(exception) => return Err(exception),
+            LocateResult::MustWait(hold) => {
+                if !hold.wait(until) {
+                    return Err(timed_out());
+                }
+            }
+        }
+    }
+}

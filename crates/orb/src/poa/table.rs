@@ -1,0 +1,851 @@
+//! The lookup of the servant for an object key, in constant time and without a lock.
+//!
+//! The fast path serves objects in the map of an open POA. It takes two array accesses for a system
+//! id; for any other id, one search of the key index and three array accesses. The slow path
+//! follows the specification's algorithm for everything else: inactive managers, thread policies,
+//! default servants, servant managers and POAs to be created first.
+
+use std::sync::{Arc, OnceLock};
+
+use corelane_sched::{Priority, PriorityBand};
+use corelane_sys::hash_index::{HashIndex, HashIndexWriter};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::probe;
+use corelane_sys::slab::{GenerationalSlab, RetireResult, SlabGuard};
+use corelane_wire::exception::minor;
+
+use super::incarnation::{IncarnateResult, PreinvokeResult};
+use super::key::{self, ObjectKey, SlotId};
+use super::manager::{ManagerState, PoaManagers};
+use super::parked::WaitFor;
+use super::servant_manager::LocatorServant;
+use super::tree::ChildResult;
+use super::{PoaCore, PoaPhase, RequestProcessing, Threading, slow_path};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::object::ObjectRef;
+use crate::orb::Core;
+use crate::rt::ceiling::Ceiling;
+use crate::rt::poa::{RequestPlacement, place_in_default_pool};
+use crate::rt::thread_context;
+use crate::rt::{CallerPriority, ThreadpoolId};
+use crate::servant::Servant;
+use crate::server::connection::ConnectionOrigin;
+
+/// Maximum number of objects that all POAs of an ORB can have active under persistent or
+/// user-chosen keys.
+const MAX_KEYS: u32 = 1 << 26;
+/// Maximum number of POAs in one ORB.
+const MAX_POAS: u32 = 1 << 16;
+
+/// The POAs of an ORB and the table of all keys that are not slots.
+#[derive(Debug)]
+pub(crate) struct PoaTable {
+    /// Random number of the ORB, part of every transient key.
+    pub(crate) stamp: u64,
+    pub(crate) poas: GenerationalSlab<Arc<PoaCore>>,
+    pub(crate) managers: PoaManagers,
+    root: OnceLock<Arc<PoaCore>>,
+    index: Arc<HashIndex>,
+    entries: GenerationalSlab<KeyEntry>,
+    writer: Mutex<HashIndexWriter>,
+    /// POAs that are being destroyed.
+    ending: Mutex<Vec<Arc<PoaCore>>>,
+    /// Held while a plain key is bound or unbound.
+    plain_keys: Mutex<PlainKeyState>,
+}
+
+#[derive(Debug, Default)]
+struct PlainKeyState {
+    /// Number of bindings and unbindings so far.
+    changes: u64,
+    /// True once the ORB has ended; no plain key can be bound then.
+    closed: bool,
+}
+
+/// The target of a key in the table.
+#[derive(Debug)]
+pub(crate) enum KeyEntry {
+    /// An active object. Its key is its POA's prefix followed by its id.
+    Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]>, priority: Option<Priority> },
+    /// A POA, found by its path.
+    Adapter(Arc<PoaCore>),
+    /// A plain key and its target.
+    Plain(Box<PlainKey>),
+}
+
+#[derive(Debug)]
+pub(crate) struct PlainKey {
+    key: Box<[u8]>,
+    target: ObjectRef,
+    /// [`PoaTable::local_object_key`] behind a pointer: programs that bind no plain keys are linked
+    /// without it.
+    object_key: for<'r> fn(&PoaTable, &'r ObjectRef) -> Option<&'r [u8]>,
+}
+
+/// The description of a request, for the lookup of its servant.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'w> {
+    pub(crate) key: &'w [u8],
+    /// Operation name, for a servant locator.
+    pub(crate) operation: &'w [u8],
+    pub(crate) priority: ClientPriority,
+    /// Band of the request's connection.
+    pub(crate) band: Option<PriorityBand>,
+    /// Connection that the request came by; `None` within the process.
+    pub(crate) origin: Option<&'w ConnectionOrigin>,
+}
+
+/// The source of the priority that the client propagates.
+#[derive(Clone, Copy)]
+pub(crate) enum ClientPriority {
+    Propagated(Option<Priority>),
+    /// The calling thread is the client. Its priority is determined only if needed, which is rare.
+    CallingThread,
+    /// The priority of another thread, which waits for the call.
+    WaitingCaller(CallerPriority),
+}
+
+pub(crate) enum LookupResult<'f> {
+    /// A servant, pinned for the call. Passed by reference: copying the target stalls store
+    /// forwarding (docs/performance.md).
+    Servant(&'f UpcallTarget<'f>),
+    Forward(ObjectRef),
+    /// The request cannot run yet.
+    MustWait(WaitFor),
+    /// The object does not exist, according to its adapter or servant manager: OBJECT_NOT_EXIST, or
+    /// true for `_non_existent`.
+    Missing(SystemException),
+    Refused(SystemException),
+    /// The request is refused at the priority that it asks for.
+    PriorityRefused(SystemException),
+}
+
+impl LookupResult<'_> {
+    /// Converts an exception that a servant manager raised.
+    fn from_manager_exception(exception: SystemException) -> Self {
+        if exception.kind() == Kind::ObjectNotExist {
+            LookupResult::Missing(exception)
+        } else {
+            LookupResult::Refused(exception)
+        }
+    }
+}
+
+/// A servant and the object that it incarnates for a request.
+pub(crate) struct UpcallTarget<'f> {
+    pub(crate) poa: &'f Arc<PoaCore>,
+    pub(crate) servant: &'f Servant,
+    pub(crate) id: &'f [u8],
+    /// True if the active object map has the servant under this id.
+    pub(crate) in_map: bool,
+    /// CORBA priority of the upcall; `None` leaves the thread's priority.
+    pub(crate) priority: Option<Priority>,
+    /// Set if a servant locator lent the servant; `finish` returns it.
+    pub(super) locator: Option<&'f LocatorServant>,
+}
+
+impl KeyEntry {
+    /// Returns true for the active object with this key.
+    #[inline]
+    fn is_object(&self, key: &[u8]) -> bool {
+        match self {
+            KeyEntry::Object { poa, id, .. } => key.strip_prefix(&*poa.key_prefix).is_some_and(|found| *found == **id),
+            KeyEntry::Adapter(_) | KeyEntry::Plain(_) => false,
+        }
+    }
+}
+
+impl UpcallTarget<'_> {
+    /// Returns true if a servant locator gave the servant, for this request alone.
+    pub(crate) fn is_from_locator(&self) -> bool {
+        self.locator.is_some()
+    }
+
+    pub(crate) fn deactivate(&self) {
+        if self.in_map {
+            // Another thread may have done it already.
+            let _ = self.poa.deactivate(self.id, super::map::DeactivationReason::DEACTIVATED);
+        }
+    }
+
+    /// Ends the request after the operation, successful or not.
+    ///
+    /// # Errors
+    /// The servant locator's exception, which replaces the operation's result.
+    #[inline]
+    pub(crate) fn finish(&self, operation: &[u8]) -> Result<(), SystemException> {
+        match self.locator {
+            None => Ok(()),
+            Some(lent) => lent.postinvoke(operation, self.servant),
+        }
+    }
+}
+
+impl PoaTable {
+    pub(crate) fn new(stamp: u64) -> Self {
+        let writer = HashIndexWriter::new("object key index", Scope::Orb);
+        let last_out = |_, _, entry| match entry {
+            KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
+            // A reference with direct calls keeps its servant.
+            KeyEntry::Plain(plain) => {
+                let root = plain.target.core().root_poa();
+                root.core().drop_guarded("Servant", || drop(plain));
+            }
+            KeyEntry::Adapter(_) => {}
+        };
+        PoaTable {
+            stamp,
+            poas: GenerationalSlab::with_callback("POAs", Scope::Orb, MAX_POAS, |_, _, poa: Arc<PoaCore>| {
+                poa.on_requests_done();
+            }),
+            managers: PoaManagers::new(),
+            root: OnceLock::new(),
+            index: Arc::clone(writer.index()),
+            entries: GenerationalSlab::with_callback("object keys", Scope::Orb, MAX_KEYS, last_out),
+            writer: Mutex::new("object key index writer", Scope::Orb, writer),
+            ending: Mutex::new("ending POAs", Scope::Orb, Vec::new()),
+            plain_keys: Mutex::new("plain keys", Scope::Orb, PlainKeyState::default()),
+        }
+    }
+
+    pub(crate) fn root(&self) -> Option<&Arc<PoaCore>> {
+        self.root.get()
+    }
+
+    pub(crate) fn set_root(&self, root: Arc<PoaCore>) {
+        // Set once, by the builder of the ORB.
+        let _ = self.root.set(root);
+    }
+
+    /// Looks up the servant and passes the result to `act`, which runs while the servant is pinned.
+    #[inline]
+    pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
+        match ObjectKey::parse(wanted.key) {
+            ObjectKey::System { stamp, poa, object } if stamp == self.stamp => {
+                self.find_system(wanted, poa, object, act)
+            }
+            ObjectKey::System { .. } => act(LookupResult::Missing(no_such_object())),
+            ObjectKey::User { .. } | ObjectKey::Persistent { .. } => self.find_by_key(wanted, act),
+            ObjectKey::Hinted { slot, key } => self.find_hinted(slot, Lookup { key, ..wanted }, act),
+            ObjectKey::Plain => self.find_plain(wanted, act),
+        }
+    }
+
+    /// Returns the priority at which the request runs on the calling thread, or the reason why it
+    /// cannot.
+    fn place_request(
+        &self,
+        poa: &Arc<PoaCore>,
+        wanted: Lookup<'_>,
+        object: Option<Priority>,
+        id: &[u8],
+    ) -> Result<Option<Priority>, LookupResult<'static>> {
+        if is_outside_rt(poa) {
+            return Ok(None);
+        }
+        let Ok(core) = poa.orb() else { return Ok(None) };
+        let placed = match &poa.rt {
+            Some(rt) => rt.place_request(&core, wanted, object, id),
+            None if thread_context::current_lane(self.stamp).serves_default_pool() => {
+                RequestPlacement::CurrentThread(None)
+            }
+            None => place_in_default_pool(&core, None),
+        };
+        match placed {
+            RequestPlacement::CurrentThread(priority) => Ok(priority),
+            RequestPlacement::OtherLane(lane) => Err(LookupResult::MustWait(WaitFor::Lane(lane))),
+            RequestPlacement::Refused(exception) => Err(LookupResult::PriorityRefused(exception)),
+        }
+    }
+
+    /// Returns the POA of the key's object, if it exists now.
+    #[cold]
+    pub(crate) fn poa_of(&self, key: &[u8]) -> Option<Arc<PoaCore>> {
+        match ObjectKey::parse(key) {
+            ObjectKey::System { stamp, poa, .. } | ObjectKey::User { stamp, poa, .. } if stamp == self.stamp => {
+                self.poas.get(poa.slot, poa.generation).map(|poa| Arc::clone(&poa))
+            }
+            ObjectKey::Persistent { path, .. } => self.poa_by_path(path),
+            ObjectKey::Hinted { key, .. } => self.poa_of(key),
+            ObjectKey::Plain => self.through_plain_key(key, |key| self.poa_of(key)),
+            ObjectKey::System { .. } | ObjectKey::User { .. } => None,
+        }
+    }
+
+    /// Returns the priority of a request that asks for `asked`, under its object's policies; `None`
+    /// means the pool's own.
+    #[cold]
+    pub(crate) fn effective_priority(
+        &self,
+        core: &Core,
+        key: &[u8],
+        asked: Option<Priority>,
+        ceiling: Ceiling,
+    ) -> Option<Priority> {
+        let of = |id: &[u8]| {
+            let poa = self.poa_of(key)?;
+            poa.rt.as_ref()?.effective_priority(core, asked, ceiling, poa.priority_of(id), id)
+        };
+        match ObjectKey::parse(key) {
+            ObjectKey::System { object, .. } => of(&object.to_octets()),
+            ObjectKey::User { id, .. } | ObjectKey::Persistent { id, .. } => of(id),
+            ObjectKey::Hinted { key, .. } => self.effective_priority(core, key, asked, ceiling),
+            ObjectKey::Plain => self.through_plain_key(key, |key| self.effective_priority(core, key, asked, ceiling)),
+        }
+    }
+
+    /// Returns true if a POA that is not dead uses the thread pool.
+    pub(crate) fn uses_pool(&self, id: ThreadpoolId) -> bool {
+        let uses = |poa: &PoaCore| poa.rt.as_ref().and_then(|rt| rt.pool.as_ref()).is_some_and(|pool| pool.id == id);
+        self.poas.iter().any(|poa| uses(&poa)) || self.ending.lock().iter().any(|poa| uses(poa))
+    }
+
+    /// Looks up a system id with two array accesses.
+    #[inline]
+    fn find_system<R>(
+        &self,
+        wanted: Lookup<'_>,
+        poa: SlotId,
+        object: SlotId,
+        act: impl FnOnce(LookupResult<'_>) -> R,
+    ) -> R {
+        let Some(running) = self.poas.get(poa.slot, poa.generation) else {
+            return act(self.missing_poa(poa));
+        };
+        probe!("adapter found");
+        if running.has_fast_path()
+            && let Some(active) = running.own_object(object)
+        {
+            let id = &object.to_octets();
+            let mut priority = None;
+            if !is_outside_rt(&running) {
+                match self.place_request(&running, wanted, active.priority, id) {
+                    Ok(placed) => priority = placed,
+                    Err(elsewhere) => return act(elsewhere),
+                }
+            }
+            let target =
+                UpcallTarget { poa: &running, servant: &active.servant, id, in_map: true, priority, locator: None };
+            return act(LookupResult::Servant(&target));
+        }
+        self.find_slow(&running, wanted, &object.to_octets(), act)
+    }
+
+    /// Looks up a key in the index, hashing the whole key.
+    #[inline]
+    fn find_entry(&self, key: &[u8], is_it: impl Fn(&KeyEntry) -> bool) -> Option<SlabGuard<'_, KeyEntry>> {
+        let mut found = None;
+        self.index.find(key, |slot| {
+            found = self.entries.get_current(slot).filter(|entry| is_it(entry));
+            found.is_some()
+        });
+        found
+    }
+
+    /// Returns the active object with this key, if it is in the table of keys.
+    #[inline]
+    pub(super) fn find_object(&self, key: &[u8]) -> Option<SlabGuard<'_, KeyEntry>> {
+        self.find_entry(key, |entry| entry.is_object(key))
+    }
+
+    /// Looks up a persistent key or one with a user-chosen id.
+    #[inline]
+    fn find_by_key<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
+        self.find_active(self.find_object(wanted.key), wanted, act)
+    }
+
+    /// Looks up a key with a hint: one array access if the object is still in the slot that the
+    /// reference names.
+    #[inline]
+    fn find_hinted<R>(&self, slot: u32, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
+        let entry = self.entries.get_current(slot).filter(|entry| entry.is_object(wanted.key));
+        self.find_active(entry.or_else(|| self.find_object(wanted.key)), wanted, act)
+    }
+
+    #[inline]
+    fn find_active<R>(
+        &self,
+        entry: Option<SlabGuard<'_, KeyEntry>>,
+        wanted: Lookup<'_>,
+        act: impl FnOnce(LookupResult<'_>) -> R,
+    ) -> R {
+        if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
+            && poa.has_fast_path()
+            && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
+            // Checked again now that `get` has counted this user: see
+            // `GenerationalSlab::user_count`.
+            && running.has_fast_path()
+        {
+            let mut at = None;
+            if !is_outside_rt(poa) {
+                match self.place_request(poa, wanted, *priority, id) {
+                    Ok(placed) => at = placed,
+                    Err(elsewhere) => return act(elsewhere),
+                }
+            }
+            return act(LookupResult::Servant(&UpcallTarget {
+                poa,
+                servant,
+                id,
+                in_map: true,
+                priority: at,
+                locator: None,
+            }));
+        }
+        drop(entry);
+        self.find_in_poa(wanted, act)
+    }
+
+    /// Looks up, through its POA, an object that is not in the table or cannot take the fast path.
+    fn find_in_poa<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
+        let (place, id) = match ObjectKey::parse(wanted.key) {
+            ObjectKey::User { stamp, poa, id } if stamp == self.stamp => (poa, id),
+            ObjectKey::Persistent { path, id } => match self.find_or_activate_poa(path) {
+                Ok(poa) => (poa.slot_id, id),
+                Err(found) => return act(found),
+            },
+            _ => return act(LookupResult::Missing(no_such_object())),
+        };
+        match self.poas.get(place.slot, place.generation) {
+            Some(running) => self.find_slow(&running, wanted, id, act),
+            None => act(self.missing_poa(place)),
+        }
+    }
+
+    /// Returns the persistent POA with this path. Asks adapter activators, from the root on, for
+    /// POAs that do not exist.
+    fn find_or_activate_poa(&self, path: &[u8]) -> Result<Arc<PoaCore>, LookupResult<'static>> {
+        if let Some(poa) = self.poa_by_path(path) {
+            return if poa.phase() == PoaPhase::Alive {
+                Ok(poa)
+            } else {
+                Err(LookupResult::Refused(being_destroyed()))
+            };
+        }
+        let refused = || LookupResult::Refused(no_such_object());
+        let names = key::names(path).ok_or_else(refused)?;
+        let mut poa = Arc::clone(self.root().ok_or_else(refused)?);
+        for name in names {
+            poa = match poa.find_child(name, false) {
+                ChildResult::Found(child) => child,
+                _ => {
+                    if let Some(found) = poa.activation_obstacle() {
+                        return Err(found);
+                    }
+                    match poa.find_child(name, true) {
+                        ChildResult::Found(child) => child,
+                        ChildResult::MustWait(hold) => return Err(LookupResult::MustWait(hold)),
+                        ChildResult::Missing => return Err(refused()),
+                        ChildResult::Raised(exception) => return Err(LookupResult::Refused(exception)),
+                    }
+                }
+            };
+        }
+        if poa.is_persistent() { Ok(poa) } else { Err(refused()) }
+    }
+
+    fn poa_by_path(&self, path: &[u8]) -> Option<Arc<PoaCore>> {
+        let entry = self.find_entry(path, |entry| matches!(entry, KeyEntry::Adapter(poa) if *poa.path == *path))?;
+        match &*entry {
+            KeyEntry::Adapter(poa) => Some(Arc::clone(poa)),
+            KeyEntry::Object { .. } | KeyEntry::Plain(_) => None,
+        }
+    }
+
+    /// Runs the specification's algorithm from the POA on: manager, thread, servant.
+    #[cold]
+    fn find_slow<R>(
+        &self,
+        poa_at: &SlabGuard<'_, Arc<PoaCore>>,
+        wanted: Lookup<'_>,
+        id: &[u8],
+        act: impl FnOnce(LookupResult<'_>) -> R,
+    ) -> R {
+        let poa: &Arc<PoaCore> = poa_at;
+        let key = wanted.key;
+        if let Some(found) = self.obstacle(poa) {
+            return act(found);
+        }
+        let priority = match self.place_request(poa, wanted, poa.priority_of(id), id) {
+            Ok(priority) => priority,
+            Err(elsewhere) => return act(elsewhere),
+        };
+        let _turn = (poa.policies.threading == Threading::SingleThread).then(|| poa.serial.enter());
+        loop {
+            if poa.retains() {
+                if poa.ids_are_slots()
+                    && let Ok(octets) = id.try_into()
+                    && let Some(active) = poa.own_object(SlotId::from_octets(octets))
+                {
+                    let target =
+                        UpcallTarget { poa, servant: &active.servant, id, in_map: true, priority, locator: None };
+                    return act(LookupResult::Servant(&target));
+                }
+                if let Some(KeyEntry::Object { servant, .. }) = self.find_object(key).as_deref() {
+                    return act(LookupResult::Servant(&UpcallTarget {
+                        poa,
+                        servant,
+                        id,
+                        in_map: true,
+                        priority,
+                        locator: None,
+                    }));
+                }
+            }
+            match poa.policies.request_processing {
+                RequestProcessing::ActiveObjectMapOnly => return act(LookupResult::Missing(no_such_object())),
+                RequestProcessing::DefaultServant => {
+                    let default = poa.default_servant.load();
+                    let Some(servant) = &*default else { return act(LookupResult::Refused(no_default_servant())) };
+                    return act(LookupResult::Servant(&UpcallTarget {
+                        poa,
+                        servant,
+                        id,
+                        in_map: false,
+                        priority,
+                        locator: None,
+                    }));
+                }
+                RequestProcessing::ServantManager if poa.retains() => match poa.incarnate(id) {
+                    IncarnateResult::Retry => {}
+                    IncarnateResult::MustWait(hold) => return act(LookupResult::MustWait(hold)),
+                    IncarnateResult::Forward(reference) => return act(LookupResult::Forward(reference)),
+                    IncarnateResult::Refused(exception) => return act(LookupResult::from_manager_exception(exception)),
+                },
+                RequestProcessing::ServantManager => {
+                    return match poa.preinvoke(id, wanted.operation) {
+                        PreinvokeResult::Servant(servant, lent) => {
+                            let target = UpcallTarget {
+                                poa,
+                                servant: &servant,
+                                id,
+                                in_map: false,
+                                priority,
+                                locator: Some(&lent),
+                            };
+                            let answer = act(LookupResult::Servant(&target));
+                            poa.drop_guarded("Servant", || drop((servant, lent)));
+                            answer
+                        }
+                        PreinvokeResult::Forward(reference) => act(LookupResult::Forward(reference)),
+                        PreinvokeResult::Refused(exception) => act(LookupResult::from_manager_exception(exception)),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Returns the reason, if any, why requests of this POA do not run now on this thread.
+    fn obstacle(&self, poa: &Arc<PoaCore>) -> Option<LookupResult<'static>> {
+        if let Some(hold) = poa.wait_for_activator() {
+            return Some(LookupResult::MustWait(hold));
+        }
+        // Checked after `wait_for_activator`: an activator that gave up because of the POA's
+        // destruction may just have returned.
+        if poa.slow_path_reasons() & slow_path::DESTROYING != 0 {
+            return Some(LookupResult::Refused(being_destroyed()));
+        }
+        if poa.manager.state() != ManagerState::Active {
+            return Some(inactive_manager_result(poa));
+        }
+        if poa.policies.threading == Threading::MainThread {
+            return match poa.orb() {
+                Ok(core) if core.main_queue().is_main_thread() => None,
+                Ok(core) => Some(LookupResult::MustWait(WaitFor::MainThread(core))),
+                Err(exception) => Some(LookupResult::Refused(exception)),
+            };
+        }
+        None
+    }
+
+    /// Looks up a plain key. An object of this ORB is served as under its own key; any other is
+    /// forwarded to. If the target is gone, a client may ask the plain key again without end, as
+    /// omniORB's does.
+    fn find_plain<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
+        let entry = self.plain_key(wanted.key);
+        let Some(KeyEntry::Plain(plain)) = entry.as_deref() else {
+            return act(LookupResult::Missing(no_such_object()));
+        };
+        match (plain.object_key)(self, &plain.target) {
+            Some(key) => self.look_up(Lookup { key, ..wanted }, act),
+            None => act(LookupResult::Forward(plain.target.clone())),
+        }
+    }
+
+    /// Applies `of` to the key of this ORB's object that a plain key leads to.
+    fn through_plain_key<R>(&self, key: &[u8], of: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
+        let entry = self.plain_key(key)?;
+        let KeyEntry::Plain(plain) = &*entry else { return None };
+        of((plain.object_key)(self, &plain.target)?)
+    }
+
+    /// Returns the object key of a reference to an object of this ORB. `None` for a plain key,
+    /// which may lead anywhere, even to itself.
+    fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
+        let core = reference.core();
+        let key = std::ptr::eq(core.poa_table(), self).then(|| reference.binding().local_key(core))??;
+        (ObjectKey::parse(key) != ObjectKey::Plain).then_some(key)
+    }
+
+    fn locate_plain(&self, key: &[u8]) -> LocateResult {
+        let entry = self.plain_key(key);
+        let Some(KeyEntry::Plain(plain)) = entry.as_deref() else { return LocateResult::UnknownObject };
+        match (plain.object_key)(self, &plain.target) {
+            Some(own) => self.locate(own),
+            None => LocateResult::Forward(plain.target.clone()),
+        }
+    }
+
+    fn plain_key(&self, key: &[u8]) -> Option<SlabGuard<'_, KeyEntry>> {
+        self.find_entry(key, |entry| matches!(entry, KeyEntry::Plain(plain) if *plain.key == *key))
+    }
+
+    /// Locates the object of `key` without asking a servant manager.
+    #[cold]
+    pub(crate) fn locate(&self, key: &[u8]) -> LocateResult {
+        let of_found = |found: LookupResult<'_>| match found {
+            LookupResult::Servant(_) => LocateResult::ObjectHere,
+            LookupResult::Forward(reference) => LocateResult::Forward(reference),
+            LookupResult::MustWait(hold) => LocateResult::MustWait(hold),
+            LookupResult::Missing(_) => LocateResult::UnknownObject,
+            LookupResult::Refused(exception) if exception.kind() == Kind::ObjectNotExist => LocateResult::UnknownObject,
+            LookupResult::Refused(exception) | LookupResult::PriorityRefused(exception) => {
+                LocateResult::Exception(exception)
+            }
+        };
+        let (place, id) = match ObjectKey::parse(key) {
+            ObjectKey::System { stamp, poa, .. } | ObjectKey::User { stamp, poa, .. } if stamp == self.stamp => {
+                (poa, key.get(key.len() - SlotId::OCTETS..))
+            }
+            ObjectKey::Persistent { path, id } => match self.find_or_activate_poa(path) {
+                Ok(poa) => (poa.slot_id, Some(id)),
+                Err(found) => return of_found(found),
+            },
+            ObjectKey::Hinted { key, .. } => return self.locate(key),
+            ObjectKey::Plain => return self.locate_plain(key),
+            _ => return LocateResult::UnknownObject,
+        };
+        let id = if let ObjectKey::User { id, .. } = ObjectKey::parse(key) { Some(id) } else { id };
+        let Some(running) = self.poas.get(place.slot, place.generation) else {
+            return of_found(self.missing_poa(place));
+        };
+        let poa: &Arc<PoaCore> = &running;
+        // The answer does not depend on the thread.
+        if let Some(found) = self.obstacle(poa)
+            && !matches!(found, LookupResult::MustWait(WaitFor::MainThread(_)))
+        {
+            return of_found(found);
+        }
+        let known = match poa.policies.request_processing {
+            RequestProcessing::ActiveObjectMapOnly => false,
+            RequestProcessing::DefaultServant => poa.default_servant.load().is_some(),
+            RequestProcessing::ServantManager => poa.servant_manager.load().is_some(),
+        };
+        if known || (poa.retains() && id.is_some_and(|id| poa.is_active(id))) {
+            LocateResult::ObjectHere
+        } else {
+            LocateResult::UnknownObject
+        }
+    }
+
+    /// Binds a plain key to `reference`.
+    pub(crate) fn bind_plain(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
+        let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
+        if ObjectKey::parse(key) != ObjectKey::Plain || key.is_empty() {
+            return Err(bad("the key looks like one of the ORB's own"));
+        }
+        loop {
+            let seen = self.plain_keys.lock().changes;
+            if self.plain_key(key).is_some() {
+                return Err(bad("the key is bound already"));
+            }
+            let mut bindings = self.plain_keys.lock();
+            if bindings.closed {
+                return Err(SystemException::new(
+                    Kind::BadInvOrder,
+                    minor::bad_inv_order::ORB_SHUT_DOWN,
+                    Completion::No,
+                )
+                .because("the ORB has been shut down"));
+            }
+            if bindings.changes == seen {
+                bindings.changes += 1;
+                let plain = PlainKey { key: key.into(), target: reference.clone(), object_key: Self::local_object_key };
+                return self.insert(key, KeyEntry::Plain(Box::new(plain))).map(drop);
+            }
+        }
+    }
+
+    /// Unbinds a plain key. Returns false if it was not bound.
+    pub(crate) fn unbind_plain(&self, key: &[u8]) -> bool {
+        loop {
+            let seen = self.plain_keys.lock().changes;
+            let found = self.plain_key(key).map(|entry| SlotId { slot: entry.index(), generation: entry.generation() });
+            let Some(place) = found else { return false };
+            let mut bindings = self.plain_keys.lock();
+            if bindings.changes == seen {
+                bindings.changes += 1;
+                let left = self.remove(key, place);
+                drop(bindings);
+                drop(left);
+                return true;
+            }
+        }
+    }
+
+    /// Drops every reference when the ORB has ended.
+    pub(crate) fn close(&self) {
+        self.plain_keys.lock().closed = true;
+        let plain = self.entries.iter().filter_map(|entry| match &*entry {
+            KeyEntry::Plain(plain) => Some(plain.key.clone()),
+            KeyEntry::Object { .. } | KeyEntry::Adapter(_) => None,
+        });
+        let plain: Vec<_> = plain.collect();
+        let Some(root) = self.root() else { return };
+        for key in plain {
+            // A reference with direct calls keeps its servant.
+            root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
+        }
+    }
+
+    /// Inserts a key. The caller has checked that it is new.
+    pub(super) fn insert(&self, key: &[u8], entry: KeyEntry) -> Result<SlotId, SystemException> {
+        let mut writer = self.writer.lock();
+        let (slot, generation) = self.entries.insert(entry).map_err(|_| super::map::too_many_objects())?;
+        writer.insert(key, slot);
+        Ok(SlotId { slot, generation })
+    }
+
+    /// Removes a key and its entry. The caller drops the entry without holding a lock.
+    pub(super) fn remove(&self, key: &[u8], place: SlotId) -> RetireResult<KeyEntry> {
+        {
+            let mut writer = self.writer.lock();
+            // Another thread may have removed the entry, and its slot may hold another entry, even
+            // of an equal key. Under this lock no entry is inserted.
+            if self.entries.last_generation(place.slot) != place.generation {
+                return RetireResult::Stale;
+            }
+            writer.remove(key, place.slot);
+        }
+        self.entries.retire(place.slot, place.generation)
+    }
+
+    pub(super) fn entry_at(&self, slot: u32) -> Option<SlabGuard<'_, KeyEntry>> {
+        self.entries.get_current(slot)
+    }
+
+    pub(super) fn insert_poa(&self, poa: &Arc<PoaCore>) -> Result<(), SystemException> {
+        self.insert(&poa.path, KeyEntry::Adapter(Arc::clone(poa))).map(drop)
+    }
+
+    /// Returns the ids of a POA's objects in the table of keys. Scans all entries of the ORB.
+    pub(super) fn ids_of(&self, poa: &Arc<PoaCore>) -> Vec<Box<[u8]>> {
+        let ids = self.entries.iter().filter_map(|entry| match &*entry {
+            KeyEntry::Object { poa: of, id, .. } if Arc::ptr_eq(of, poa) => Some(id.clone()),
+            _ => None,
+        });
+        ids.collect()
+    }
+
+    /// Returns the POA in this slot unless it is dead.
+    pub(crate) fn running(&self, place: SlotId) -> Option<Arc<PoaCore>> {
+        let running = self.poas.get(place.slot, place.generation).map(|poa| Arc::clone(&poa));
+        running.or_else(|| self.ending.lock().iter().find(|poa| poa.slot_id == place).cloned())
+    }
+
+    pub(super) fn add_ending(&self, poa: &Arc<PoaCore>) {
+        self.ending.lock().push(Arc::clone(poa));
+    }
+
+    /// Removes the path of a dead POA.
+    pub(super) fn remove_poa(&self, poa: &Arc<PoaCore>) {
+        let entry = self.find_entry(&poa.path, |entry| matches!(entry, KeyEntry::Adapter(of) if Arc::ptr_eq(of, poa)));
+        let place = entry.map(|entry| SlotId { slot: entry.index(), generation: entry.generation() });
+        if let Some(place) = place {
+            drop(self.remove(&poa.path, place));
+        }
+        self.ending.lock().retain(|of| !Arc::ptr_eq(of, poa));
+    }
+
+    /// Returns the reason why a slot has no POA: it is being destroyed, or it is dead or never
+    /// existed.
+    #[cold]
+    fn missing_poa(&self, place: SlotId) -> LookupResult<'static> {
+        let is_ending = self.ending.lock().iter().any(|poa| poa.slot_id == place);
+        if is_ending { LookupResult::Refused(being_destroyed()) } else { LookupResult::Missing(no_such_object()) }
+    }
+}
+
+/// Returns true if requests of this POA run on the calling thread unchanged, because neither has to
+/// do with priorities.
+#[inline]
+pub(super) fn is_outside_rt(poa: &PoaCore) -> bool {
+    poa.rt.is_none() && thread_context::is_outside_rt_pools()
+}
+
+/// The location of an object, as LocateRequest asks for it.
+pub(crate) enum LocateResult {
+    ObjectHere,
+    UnknownObject,
+    Forward(ObjectRef),
+    /// The location is not known yet.
+    MustWait(WaitFor),
+    Exception(SystemException),
+}
+
+/// Returns the result of a request whose POA manager is not active.
+#[cold]
+pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'static> {
+    match adapter.manager.state() {
+        ManagerState::Active | ManagerState::Holding => {
+            LookupResult::MustWait(WaitFor::Manager(adapter.manager.clone(), adapter.slot_id))
+        }
+        ManagerState::Discarding => LookupResult::Refused(
+            SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No)
+                .because("the POA manager discards requests"),
+        ),
+        ManagerState::Inactive => LookupResult::Refused(
+            SystemException::new(Kind::ObjAdapter, minor::obj_adapter::UNKNOWN_ADAPTER_RAISED, Completion::No)
+                .because("the POA manager is inactive"),
+        ),
+    }
+}
+
+/// OBJECT_NOT_EXIST 2.
+#[cold]
+pub(crate) fn no_such_object() -> SystemException {
+    SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::NO_OBJECT_OR_ADAPTER, Completion::No)
+}
+
+/// TRANSIENT 4.
+#[cold]
+pub(super) fn being_destroyed() -> SystemException {
+    SystemException::new(Kind::Transient, minor::transient::POA_DESTROYED, Completion::No)
+        .because("the POA is being destroyed")
+}
+
+fn no_default_servant() -> SystemException {
+    SystemException::new(Kind::ObjAdapter, minor::obj_adapter::NO_DEFAULT_SERVANT, Completion::No)
+        .because("the POA has no default servant")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_handle_does_not_remove_the_next_entry() {
+        let orb = crate::Orb::new().unwrap();
+        let adapters = orb.core().poa_table();
+        let enter = || adapters.insert(b"key", KeyEntry::Adapter(Arc::clone(adapters.root().unwrap()))).unwrap();
+        let is_there = || adapters.find_entry(b"key", |_| true).is_some();
+        let first = enter();
+        assert!(matches!(adapters.remove(b"key", first), RetireResult::Taken(_)));
+        let next = enter();
+        assert_eq!(next.slot, first.slot, "slots are used again");
+        assert!(matches!(adapters.remove(b"key", first), RetireResult::Stale));
+        assert!(is_there());
+        assert!(matches!(adapters.remove(b"key", next), RetireResult::Taken(_)));
+        assert!(!is_there());
+    }
+}

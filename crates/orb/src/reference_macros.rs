@@ -1,0 +1,115 @@
+//! A macro for the methods of references, which generated code selects by name.
+
+/// For generated code: gives `$name` the methods of [`Reference`](crate::Reference) as inherent
+/// methods, so that programs need no import:
+/// `reference_methods! { EchoRef }`.
+///
+/// If operations have some of the names, the others are listed:
+/// `reference_methods! { EchoRef: as_object from_object }`.
+/// The IDL compiler knows all the names (`REFERENCE_METHODS`).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! reference_methods {
+    ($name:ident) => {
+        $crate::reference_methods! {
+            $name: as_object from_object is_equivalent narrow unchecked_narrow with_canceller with_connect_timeout with_context with_policies
+                with_timeout
+        }
+    };
+    ($name:ident: $($method:ident)*) => {
+        #[allow(dead_code, unreachable_pub)]
+        impl $name {
+            /// The repository id of the interface.
+            pub const REPOSITORY_ID: &'static str = <Self as $crate::Reference>::REPOSITORY_ID;
+
+            $($crate::reference_methods! { @$method })*
+        }
+    };
+    (@as_object) => {
+        /// Returns the untyped reference.
+        #[must_use]
+        #[inline]
+        pub fn as_object(&self) -> &$crate::ObjectRef {
+            <Self as $crate::Reference>::as_object(self)
+        }
+    };
+    (@from_object) => {
+        /// Converts an untyped reference without a check.
+        #[must_use]
+        #[inline]
+        pub fn from_object(object: $crate::ObjectRef) -> Self {
+            <Self as $crate::Reference>::from_object(object)
+        }
+    };
+    (@is_equivalent) => {
+        /// Returns true if both references denote one object, as far as they show it. Asks no
+        /// server.
+        #[must_use]
+        #[inline]
+        pub fn is_equivalent(&self, other: &impl $crate::Reference) -> bool {
+            <Self as $crate::Reference>::is_equivalent(self, other)
+        }
+    };
+    (@narrow) => {
+        /// Returns a typed reference if the object has this interface. Asks the object unless its
+        /// reference states it.
+        ///
+        /// # Errors
+        /// The exceptions of a call.
+        #[inline]
+        pub fn narrow(
+            object: &$crate::ObjectRef,
+        ) -> ::std::result::Result<::std::option::Option<Self>, $crate::SystemException> {
+            <Self as $crate::Reference>::narrow(object)
+        }
+    };
+    (@unchecked_narrow) => {
+        /// Returns a typed reference without a check. Operations that the object does not have
+        /// raise BAD_OPERATION.
+        #[must_use]
+        #[inline]
+        pub fn unchecked_narrow(object: &$crate::ObjectRef) -> Self {
+            <Self as $crate::Reference>::unchecked_narrow(object)
+        }
+    };
+    (@with_canceller) => {
+        /// Returns a copy with calls that `canceller` can cancel.
+        #[must_use]
+        #[inline]
+        pub fn with_canceller(&self, canceller: &$crate::Canceller) -> Self {
+            <Self as $crate::Reference>::with_canceller(self, canceller)
+        }
+    };
+    (@with_connect_timeout) => {
+        /// Returns a copy with the time-out `timeout` for connecting.
+        #[must_use]
+        #[inline]
+        pub fn with_connect_timeout(&self, timeout: ::std::time::Duration) -> Self {
+            <Self as $crate::Reference>::with_connect_timeout(self, timeout)
+        }
+    };
+    (@with_context) => {
+        /// Returns a copy that sends these properties to operations that ask for them.
+        #[must_use]
+        #[inline]
+        pub fn with_context(&self, context: &$crate::Context) -> Self {
+            <Self as $crate::Reference>::with_context(self, context)
+        }
+    };
+    (@with_policies) => {
+        /// Returns a copy with these policies added to its own, which they override.
+        #[must_use]
+        #[inline]
+        pub fn with_policies(&self, policies: $crate::CallPolicies) -> Self {
+            <Self as $crate::Reference>::with_policies(self, policies)
+        }
+    };
+    (@with_timeout) => {
+        /// Returns a copy with the time-out `timeout`, from the call to the result.
+        #[must_use]
+        #[inline]
+        pub fn with_timeout(&self, timeout: impl ::std::convert::Into<$crate::Timeout>) -> Self {
+            <Self as $crate::Reference>::with_timeout(self, timeout)
+        }
+    };
+}

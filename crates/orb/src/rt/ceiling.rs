@@ -1,0 +1,62 @@
+//! The highest priority that a peer may ask for (docs/decisions/0012).
+
+use std::fmt;
+
+use corelane_sched::Priority;
+
+/// The limit on the priorities that requests of one connection may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ceiling {
+    /// Priorities up to this one.
+    UpTo(Priority),
+    /// The peer is on another machine and the endpoint has no ceiling. Permits at most the priority
+    /// of a client that sends none.
+    Unset,
+}
+
+impl Ceiling {
+    /// No limit.
+    pub(crate) const NONE: Ceiling = Ceiling::UpTo(Priority::MAX);
+
+    /// Returns the ceiling of a connection to an endpoint with the ceiling `configured`. `is_local`
+    /// returns true if the peer is on this machine.
+    pub(crate) fn for_connection(configured: Option<Priority>, is_local: impl FnOnce() -> bool) -> Self {
+        match configured {
+            Some(ceiling) => Ceiling::UpTo(ceiling),
+            None if is_local() => Ceiling::NONE,
+            None => Ceiling::Unset,
+        }
+    }
+
+    /// Returns true if the endpoint alone does not forbid `priority`.
+    pub(crate) fn allows(self, priority: Priority) -> bool {
+        match self {
+            Ceiling::UpTo(ceiling) => priority <= ceiling,
+            Ceiling::Unset => true,
+        }
+    }
+}
+
+impl fmt::Display for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ceiling::UpTo(ceiling) => ceiling.fmt(f),
+            Ceiling::Unset => f.write_str("unset ceiling"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_peers_have_no_ceiling_unless_one_is_configured() {
+        assert_eq!(Ceiling::for_connection(None, || true), Ceiling::UpTo(Priority::MAX));
+        assert_eq!(Ceiling::for_connection(None, || false), Ceiling::Unset);
+        let set = Priority::new(15);
+        for is_local in [true, false] {
+            assert_eq!(Ceiling::for_connection(set, || is_local), Ceiling::UpTo(set.unwrap()));
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Thread-local context: the lane that a thread serves, its native priority and its current
+//! request.
+//!
+//! Invariant: only the thread itself writes here, and it records only what it has done.
+
+use std::cell::Cell;
+use std::io;
+
+use corelane_sys::thread::{self, Scheduling};
+
+use super::pool::ThreadpoolId;
+use crate::server::connection::Connection;
+use crate::server::lane::Lane;
+
+/// Pool number of an application's thread.
+const NO_POOL: u32 = u32::MAX;
+/// Pool number shared by all pools that the ORB's builder made.
+pub(crate) const DEFAULT_POOL: u32 = 0;
+
+/// The lane that a thread serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneIdentity {
+    /// Identifies the ORB.
+    stamp: u64,
+    pub(crate) pool: u32,
+    /// Index of the lane in its pool.
+    pub(crate) lane: u32,
+    /// CORBA priority of the lane, or the default one of a pool without lanes; negative for none.
+    priority: i16,
+    /// True for a lane's thread, whose priority never changes.
+    has_fixed_priority: bool,
+}
+
+const OUTSIDE_LANES: LaneIdentity =
+    LaneIdentity { stamp: 0, pool: NO_POOL, lane: 0, priority: -1, has_fixed_priority: false };
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct CurrentRequest {
+    /// Number of its connection; 0 for a call within the process.
+    connection: u64,
+    handed_over: bool,
+}
+
+thread_local! {
+    static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
+    static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
+    /// Number of writes to `SCHEDULING`, wrapping. Comparing it is cheaper than comparing
+    /// schedulings.
+    static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
+    /// The scheduling that the kernel reported when it was asked.
+    static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
+    static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, handed_over: false }) };
+}
+
+/// Records that the calling thread serves `lane`, scheduled like `native` (`None`: as it was
+/// started).
+pub(crate) fn enter_lane(stamp: u64, lane: &Lane, native: Option<Scheduling>) {
+    let station = match &lane.role {
+        Some(role) => LaneIdentity {
+            stamp,
+            pool: role.pool,
+            lane: role.index,
+            priority: role.priority.get(),
+            has_fixed_priority: role.is_lane,
+        },
+        None => LaneIdentity { stamp, pool: DEFAULT_POOL, lane: 0, priority: -1, has_fixed_priority: false },
+    };
+    SERVED_LANE.set(station);
+    record_scheduling(native);
+}
+
+fn record_scheduling(native: Option<Scheduling>) {
+    SCHEDULING.set(native);
+    SCHEDULING_CHANGES.set(SCHEDULING_CHANGES.get().wrapping_add(1));
+}
+
+/// Returns the lane of the calling thread, as seen by the ORB with this stamp.
+pub(crate) fn current_lane(stamp: u64) -> LaneIdentity {
+    let station = SERVED_LANE.get();
+    if station.stamp == stamp { station } else { OUTSIDE_LANES }
+}
+
+/// Returns true if the calling thread belongs to no real-time pool of any ORB.
+#[inline]
+pub(crate) fn is_outside_rt_pools() -> bool {
+    let pool = SERVED_LANE.with(|station| station.get().pool);
+    pool == DEFAULT_POOL || pool == NO_POOL
+}
+
+impl LaneIdentity {
+    pub(crate) fn serves(self, pool: u32, lane: usize) -> bool {
+        self.pool == pool && usize::try_from(self.lane).is_ok_and(|own| own == lane)
+    }
+
+    /// Returns true if requests for POAs without their own pool run here.
+    pub(crate) fn serves_default_pool(self) -> bool {
+        self.pool == DEFAULT_POOL || self.pool == NO_POOL
+    }
+
+    pub(crate) fn has_fixed_priority(self) -> bool {
+        self.has_fixed_priority
+    }
+}
+
+/// A borrowed thread's stay in another lane, at that lane's priority. Dropping it restores the
+/// thread's own lane and priority.
+pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
+
+impl LaneVisit {
+    pub(crate) fn begin(stamp: u64, lane: &Lane) -> Self {
+        let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
+        enter_lane(stamp, lane, SCHEDULING.get());
+        if let Some(native) = lane.role.as_ref().and_then(|role| role.scheduling) {
+            // The borrowing lane has already set this scheduling; this call records it. If the
+            // kernel refuses, the thread runs as it is.
+            let _ = set_scheduling(native);
+        }
+        visit
+    }
+}
+
+impl Drop for LaneVisit {
+    fn drop(&mut self) {
+        self.1.restore();
+        SERVED_LANE.set(self.0);
+    }
+}
+
+/// Returns the calling thread's scheduling, as the ORB set it or else as the kernel reports it.
+pub(crate) fn current_scheduling() -> io::Result<Scheduling> {
+    match SCHEDULING.get() {
+        Some(native) => Ok(native),
+        None => {
+            let native = thread::scheduling(None)?;
+            record_scheduling(Some(native));
+            INITIAL_SCHEDULING.set(Some(native));
+            Ok(native)
+        }
+    }
+}
+
+/// Sets the calling thread's scheduling. Makes no system call if it is already set.
+pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
+    if current_scheduling()? != to {
+        thread::set_scheduling(None, to)?;
+        record_scheduling(Some(to));
+    }
+    Ok(())
+}
+
+/// Records that the CPU budget monitor has lowered the calling thread.
+pub(super) fn record_lowered(to: Scheduling) {
+    record_scheduling(Some(to));
+}
+
+/// A thread's scheduling at some moment, if it was known then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SavedScheduling {
+    native: Option<Scheduling>,
+    changes: u32,
+}
+
+impl SavedScheduling {
+    #[inline]
+    pub(crate) fn capture() -> Self {
+        SavedScheduling { native: SCHEDULING.get(), changes: SCHEDULING_CHANGES.get() }
+    }
+
+    #[inline]
+    pub(crate) fn restore(self) {
+        if SCHEDULING_CHANGES.get() != self.changes {
+            self.restore_slow();
+        }
+    }
+
+    #[cold]
+    fn restore_slow(self) {
+        // If it was unknown when saved, `current_scheduling` asked the kernel before the first
+        // change.
+        if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
+            // Restoring is never refused. If it were, the next change would try again.
+            let _ = set_scheduling(then);
+        }
+    }
+}
+
+/// A minimum priority for a scope. Dropping it restores the previous scheduling.
+pub(crate) struct PriorityBoost(SavedScheduling);
+
+impl PriorityBoost {
+    /// Raises the calling thread to the scheduling `least`, unless its priority is higher (`None`:
+    /// unchanged).
+    ///
+    /// # Errors
+    /// The system refuses.
+    #[inline]
+    pub(crate) fn at_least(least: Option<Scheduling>) -> io::Result<Self> {
+        let raised = PriorityBoost(SavedScheduling::capture());
+        if let Some(least) = least
+            && current_scheduling()?.priority() < least.priority()
+        {
+            set_scheduling(least)?;
+        }
+        Ok(raised)
+    }
+}
+
+impl Drop for PriorityBoost {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.restore();
+    }
+}
+
+/// The current request of the calling thread. Dropping it restores the previous one.
+pub(crate) struct RequestScope(CurrentRequest);
+
+impl RequestScope {
+    #[inline]
+    pub(crate) fn begin(connection: &Connection) -> Self {
+        let station = SERVED_LANE.get();
+        let handed_over = connection.origin.station != (station.pool, station.lane);
+        RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection: connection.origin.id, handed_over }))
+    }
+}
+
+impl Drop for RequestScope {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT_REQUEST.set(self.0);
+    }
+}
+
+/// Describes the thread, lane and connection that serve a request. For tests and for servants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServedBy {
+    /// The pool; `None` for a pool of the ORB's builder and for an application's thread.
+    pub threadpool: Option<ThreadpoolId>,
+    /// Index of the lane in its pool.
+    pub lane: usize,
+    /// CORBA priority of the lane, or the default one of the pool.
+    pub priority: Option<i16>,
+    /// Name of the thread.
+    pub thread: String,
+    /// The kernel's id of the thread.
+    pub tid: i32,
+    /// The thread's scheduling as the kernel reports it; `None` if it does not.
+    pub native: Option<Scheduling>,
+    /// The core that runs the thread.
+    pub core: Option<usize>,
+    /// Number of the request's connection, unique within the ORB; `None` for a call within the
+    /// process.
+    pub connection: Option<u64>,
+    /// True if the request arrived at another lane.
+    pub handed_over: bool,
+}
+
+/// Describes what serves the current request of the calling thread.
+#[must_use]
+pub fn served_by() -> ServedBy {
+    let (station, request) = (SERVED_LANE.get(), CURRENT_REQUEST.get());
+    let threadpool = (!station.serves_default_pool()).then_some(ThreadpoolId::from_number(station.pool));
+    ServedBy {
+        threadpool,
+        lane: usize::try_from(station.lane).unwrap_or(usize::MAX),
+        priority: (station.priority >= 0).then_some(station.priority),
+        thread: std::thread::current().name().unwrap_or_default().to_owned(),
+        tid: thread::current_tid().as_raw(),
+        native: thread::scheduling(None).ok(),
+        core: thread::current_core(),
+        connection: (request.connection != 0).then_some(request.connection),
+        handed_over: request.connection != 0 && request.handed_over,
+    }
+}

@@ -1,0 +1,217 @@
+//! Accepting connections, and making room for them.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+
+use corelane_net::{Listener, Stream};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::epoll::Interest;
+use corelane_sys::{poll, process};
+
+use super::admission::{self, ConnectionAdmission};
+use super::connection::{Connection, ConnectionOrigin, RequestBounds};
+use super::lane::{LISTENER, Lane, MAX_ACCEPTS};
+use crate::clock;
+use crate::event::Event;
+use crate::orb::Core;
+use crate::rt::ceiling::Ceiling;
+use crate::rt::thread_context::DEFAULT_POOL;
+
+/// The lanes between which accepting is delegated. The token of a delegated listener has the other
+/// lane's number above the index.
+#[derive(Debug, Default)]
+pub(super) struct Delegation {
+    /// The lane that accepts for this one, and this one's number there.
+    to: OnceLock<(Weak<Lane>, u64)>,
+    /// The lanes that this one accepts for; the first has number 1.
+    from: OnceLock<Vec<Weak<Lane>>>,
+}
+
+/// Bits of a listener's index in its token.
+const INDEX_BITS: u32 = 32;
+
+fn index_of(token: u64) -> usize {
+    (token & ((1 << INDEX_BITS) - 1)) as usize
+}
+
+/// Has the lowest lane accept for every lane that has no ceiling and that other machines can reach:
+/// a flood of connections takes no time of more urgent threads. Called before the lanes have
+/// threads.
+///
+/// # Errors
+/// The system watches no more descriptors.
+#[cold]
+pub(crate) fn delegate(lanes: &[Arc<Lane>], lowest: &Arc<Lane>) -> io::Result<()> {
+    let mut from = Vec::new();
+    for lane in lanes.iter().filter(|lane| !Arc::ptr_eq(lane, lowest) && lane.ceiling().is_none()) {
+        let listeners = lane.listeners.lock();
+        let mut reachable =
+            (0..).zip(&*listeners).filter(|(_, listener)| !listener.local_endpoint().is_local()).peekable();
+        if reachable.peek().is_none() {
+            continue;
+        }
+        from.push(Arc::downgrade(lane));
+        let number = from.len() as u64;
+        for (index, listener) in reachable {
+            lane.epoll.remove(listener.readiness())?;
+            let token = LISTENER | number << INDEX_BITS | index;
+            lowest.epoll.add(listener.readiness(), token, Interest::READABLE | Interest::EDGE)?;
+        }
+        // Once: a pool is made once.
+        let _ = lane.delegation.to.set((Arc::downgrade(lowest), number));
+    }
+    let _ = lowest.delegation.from.set(from);
+    Ok(())
+}
+
+impl Lane {
+    /// Watches listeners again that had no descriptors left: there may be some now.
+    #[cold]
+    pub(super) fn accept_again(&self) {
+        if self.accept_starved.swap(false, Ordering::AcqRel) {
+            for (index, listener) in (0..).zip(&*self.listeners.lock()) {
+                self.watch_listener(index, &**listener);
+            }
+        }
+    }
+
+    /// Arms the edge of a listener anew, where it is watched.
+    fn watch_listener(&self, index: u64, listener: &dyn Listener) {
+        let interest = Interest::READABLE | Interest::EDGE;
+        let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());
+        // A listener that cannot be watched is closed.
+        let _ = match delegate {
+            None => self.epoll.modify(listener.readiness(), LISTENER | index, interest),
+            Some((lane, number)) => match lane.upgrade() {
+                Some(lane) => {
+                    lane.epoll.modify(listener.readiness(), LISTENER | number << INDEX_BITS | index, interest)
+                }
+                None => Ok(()),
+            },
+        };
+    }
+
+    /// Accepts connections at the listener with this token: the lane's own, or one of a lane that
+    /// it accepts for.
+    #[cold]
+    pub(super) fn accept_reported(&self, core: &Arc<Core>, token: u64) {
+        let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
+        let Some(handle) = number.checked_sub(1) else {
+            self.accept(core, index_of(token));
+            return;
+        };
+        if let Some(lane) = self.delegation.from.get().and_then(|lanes| lanes.get(handle)).and_then(Weak::upgrade) {
+            lane.accept(core, index_of(token));
+        }
+    }
+
+    /// Accepts waiting connections. Returns true if more may wait.
+    #[cold]
+    pub(super) fn accept(&self, core: &Arc<Core>, index: usize) -> bool {
+        // At most one connection is evicted for each that is accepted.
+        let mut may_make_room = true;
+        for _ in 0..MAX_ACCEPTS {
+            // Adopted without the lock: a thread that hears of a connection may end the ORB, and
+            // with it the listeners.
+            let listeners = self.listeners.lock();
+            let Some(listener) = listeners.get(index) else { return false };
+            let accepted = listener.accept();
+            let local = accepted.is_err().then(|| listener.local_endpoint().clone());
+            let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
+            // The system reports a lack of descriptors before it looks whether a peer waits.
+            let at_once = Some(Monotonic::from_nanos(0));
+            let nobody = exhausted && !poll::wait_readable(listener.readiness(), at_once).unwrap_or(true);
+            drop(listeners);
+            match (accepted, local) {
+                (Ok(stream), _) => {
+                    may_make_room = true;
+                    self.adopt(core, stream);
+                }
+                (Err(error), _) if nobody || error.kind() == io::ErrorKind::WouldBlock => return false,
+                (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(core) => may_make_room = false,
+                // The peer is gone again: try the next one.
+                (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
+                    self.accept_starved.store(true, Ordering::Release);
+                    core.events().report(&Event::AcceptFailed { listener, error: error.to_string() });
+                    return false;
+                }
+                (Err(_), _) => {}
+            }
+        }
+        // More may wait, and an edge is not reported twice: it is armed anew.
+        let listeners = self.listeners.lock();
+        let Some(listener) = listeners.get(index) else { return false };
+        self.watch_listener(index as u64, &**listener);
+        true
+    }
+
+    /// Adopts an accepted connection: admits it and gives it to the threads that will serve it.
+    #[cold]
+    pub(crate) fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
+        let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
+        if ceiling == Ceiling::Unset
+            && let Some(lowest) = self.lowest()
+            && !std::ptr::eq(self, &*lowest)
+        {
+            // A peer that may not ask for the lane's priority does not occupy the lane's threads.
+            return lowest.adopt(core, stream);
+        }
+        let peer = stream.peer().clone();
+        let waiting = core.config().limits.max_outstanding_requests.max(1);
+        let request_bounds = RequestBounds {
+            max_waiting: waiting,
+            max_queued: self.strategy.max_queued_of_connection(),
+            max_queued_bytes: admission::fair_share(self.config.connection_limits.max_queued_bytes),
+        };
+        let mixed = self.role.is_some() || core.rt().is_in_use();
+        let origin = ConnectionOrigin {
+            id: core.allocate_connection_id(),
+            accepted_at: clock::now(),
+            station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
+            ceiling,
+            sends_in_slices: mixed && !self.role.as_ref().is_some_and(|role| role.is_lane && role.is_highest),
+            sets_dscp: core.config().rt.network.is_some()
+                && self.role.as_ref().is_some_and(|role| !role.is_lane)
+                && self.allows_dscp(&*stream),
+            has_mixed_priorities: mixed,
+        };
+        self.set_dscp(core, &*stream);
+        let make = |slot, generation| {
+            let memory_budget = Arc::clone(&self.memory_budget);
+            Arc::new(Connection::new(
+                stream,
+                self.weak_self.clone(),
+                (slot, generation),
+                request_bounds,
+                memory_budget,
+                origin,
+            ))
+        };
+        let closing = self.closing.load(Ordering::Acquire);
+        let arrival = || {
+            admission::admit_connection(
+                closing,
+                self.memory_budget.connections(),
+                self.config.connection_limits.max_connections,
+            )
+        };
+        let admitted = arrival() == ConnectionAdmission::Accept
+            || (!closing && self.evict_for_new_connection(core) && arrival() == ConnectionAdmission::Accept);
+        let handle = admitted.then(|| self.connections.insert_with(make).ok()).flatten();
+        let Some(connection) = handle.and_then(|(slot, generation)| self.connections.get(slot, generation)) else {
+            core.events().report(&Event::ConnectionRefused {
+                peer,
+                max_connections: self.config.connection_limits.max_connections,
+            });
+            return;
+        };
+        core.events().connection_opened();
+        if self.closing.load(Ordering::SeqCst) {
+            // The lane has begun to close in between, and may not have seen the connection.
+            drop(connection);
+            return handle.into_iter().for_each(|handle| self.retire_connection(core, handle));
+        }
+        self.strategy.serve_connection(self, core, &connection);
+    }
+}

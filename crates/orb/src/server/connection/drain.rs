@@ -1,0 +1,291 @@
+//! Draining a connection as [`GracefulClose`] decides: replies that wait leave, then the last
+//! message, then nothing.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use corelane_net::{ShutdownMode, Wait};
+use corelane_sys::clock::Monotonic;
+use corelane_wire::Octets;
+
+use super::graceful_close::{self, CloseAction, CloseOutcome, GracefulClose, RetiredStage};
+use super::output::{DeferredRequest, WriteState};
+use super::state::{Flag, Transition};
+use super::{Connection, WaitingRequest};
+use crate::server::lane::Task;
+use crate::server::worker::Message;
+
+/// The terms on which a lane closes a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct CloseTerms {
+    /// The last message, if the lane closes.
+    pub(crate) last_message: Option<Vec<u8>>,
+    pub(crate) closing_time: Duration,
+    /// The time for which a peer may take nothing of its replies.
+    pub(crate) write_timeout: Duration,
+}
+
+/// A request that started after its connection was retired. The connection is not over until this
+/// is dropped.
+#[derive(Debug)]
+#[must_use = "its connection may end when this is dropped"]
+pub(crate) struct LateRequest(WaitingRequest);
+
+impl WaitingRequest {
+    /// Starts the request late. It is counted before it stops waiting, and before the caller asks
+    /// whether the lane closes.
+    #[cold]
+    pub(crate) fn begin_late(&self) -> LateRequest {
+        let connection = Arc::clone(&self.connection);
+        connection.late_requests.fetch_add(1, Ordering::SeqCst);
+        connection.waiting_requests.fetch_add(1, Ordering::SeqCst);
+        LateRequest(WaitingRequest { connection, read_at: self.read_at, queued_bytes: None })
+    }
+}
+
+impl Drop for LateRequest {
+    fn drop(&mut self) {
+        // A lane that closes waits for late requests alone; otherwise all waiting requests count.
+        if self.0.late_requests.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Some(lane) = self.0.lane.upgrade()
+        {
+            lane.push(Task::ReadSocket(self.0.handle));
+        }
+    }
+}
+
+/// Size in bytes of one read of input that is discarded.
+const DISCARD_BYTES: usize = 16 * 1024;
+/// Maximum number of such reads in a row before other work has a turn.
+const MAX_DISCARD_READS: usize = 64;
+
+/// The progress of draining.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrainProgress {
+    /// The peer has its part to do, or a request runs or waits.
+    Pending,
+    /// More input may be there than is read from one connection in a row.
+    MoreInput,
+    /// The connection is over.
+    Finished,
+    /// The connection is over because the peer did not take its replies.
+    WriteTimedOut,
+}
+
+impl DrainProgress {
+    /// Returns true if the connection is over.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, DrainProgress::Finished | DrainProgress::WriteTimedOut)
+    }
+}
+
+impl Connection {
+    /// Records that the peer sends nothing more.
+    #[cold]
+    pub(crate) fn record_half_close(&self) {
+        self.record_partial_messages(0, None, 0);
+        self.state.set(Flag::PeerHalfClosed);
+    }
+
+    /// Records that the connection is retired and the last thread that had found it has left.
+    #[cold]
+    pub(crate) fn mark_vacated(&self) {
+        self.state.apply(Transition::Vacate);
+    }
+
+    /// Returns true if no thread that had found the connection is in it any more.
+    pub(crate) fn is_vacated(&self) -> bool {
+        self.state.is_vacated()
+    }
+
+    /// Returns true if no thread uses the connection, so that closing it frees its descriptor, as
+    /// soon as a thread that may wait for the peer has seen that.
+    #[cold]
+    pub(crate) fn is_unused(&self) -> bool {
+        self.is_vacated() && self.waits_only_for_peer()
+    }
+
+    /// Returns true if nothing runs late, and no request waits for anything but the peer to read.
+    fn waits_only_for_peer(&self) -> bool {
+        let alone =
+            |writing: &mut WriteState| self.waiting_requests.load(Ordering::SeqCst) as usize == writing.deferred.len();
+        // If the lock is held, its holder is in the connection.
+        self.output.try_with(alone).unwrap_or(false)
+    }
+
+    /// Stops counting the connection, which is no longer listed, unless a request keeps its
+    /// descriptor.
+    #[cold]
+    pub(crate) fn release_slot_if_unused(&self) {
+        if self.waits_only_for_peer() {
+            self.memory_use.release_slot();
+        }
+    }
+
+    /// Returns true if the peer has not taken all output.
+    #[cold]
+    pub(crate) fn has_unsent_output(&self) -> bool {
+        self.output.with(|writing| !writing.queue.is_empty())
+    }
+
+    /// Queues the last message: nothing is sent after it. [`advance_drain`](Self::advance_drain)
+    /// does the rest, within `time`.
+    #[cold]
+    pub(crate) fn queue_last_message(&self, last_message: &[u8], now: Monotonic, time: Duration) {
+        self.queue_last_message_and_discard(last_message, 0, now, time);
+    }
+
+    /// Like [`queue_last_message`](Self::queue_last_message), for a peer in the middle of a
+    /// message. Its `rest` bytes are discarded, unless they are too many.
+    #[cold]
+    pub(crate) fn queue_last_message_and_discard(
+        &self,
+        last_message: &[u8],
+        rest: usize,
+        now: Monotonic,
+        time: Duration,
+    ) {
+        self.output.with(|writing| {
+            start_closing(writing, last_message, GracefulClose::new(now, time).with_message_rest(rest))
+        });
+    }
+
+    /// Limits the time that the peer has for its part, if the connection is draining, to `time`.
+    #[cold]
+    pub(crate) fn limit_close_time(&self, now: Monotonic, time: Duration) {
+        // A thread in the connection may hold the lock while the peer does not read.
+        if self.is_vacated() {
+            self.output.with(|writing| {
+                if let Some(closing) = &mut writing.closing {
+                    closing.limit_close_time(now, time);
+                }
+            });
+        }
+    }
+
+    /// Returns true if the last message has been queued or sent.
+    #[cold]
+    pub(crate) fn has_queued_last_message(&self) -> bool {
+        self.output.with(|writing| writing.closing.is_some())
+    }
+
+    /// Drains a retired connection as far as possible now. It does not end while a thread that had
+    /// found it is in it, or while a request of a peer that still reads waits or runs late.
+    #[cold]
+    pub(crate) fn advance_drain(&self, terms: &CloseTerms, now: Monotonic) -> DrainProgress {
+        if !self.is_vacated() {
+            return DrainProgress::Pending;
+        }
+        self.output.with(|writing| {
+            // When the lane closes, waiting requests no longer run.
+            let answers = if terms.last_message.is_some() { &self.late_requests } else { &self.waiting_requests };
+            let answers = self.is_peer_half_closed() && answers.load(Ordering::SeqCst) > 0;
+            match graceful_close::stage(answers, writing.closing.is_some(), self.is_closed()) {
+                RetiredStage::AwaitingReplies => DrainProgress::Pending,
+                RetiredStage::Closed => DrainProgress::Finished,
+                RetiredStage::Closing => {
+                    if let Some(last_message) = &terms.last_message {
+                        start_closing(writing, last_message, GracefulClose::new(now, terms.closing_time));
+                    } else if writing.closing.is_none() && !writing.queue.is_empty() {
+                        writing.closing =
+                            Some(GracefulClose::while_peer_reads(writing.progress_at, terms.write_timeout));
+                    }
+                    self.advance_drain_locked(writing, now)
+                }
+            }
+        })
+    }
+
+    fn advance_drain_locked(&self, writing: &mut WriteState, now: Monotonic) -> DrainProgress {
+        let Some(mut step) = writing.closing.as_ref().map(|closing| closing.next_action(now)) else {
+            // Nothing is left to send. Requests that wait are dropped: the peer no longer reads
+            // replies.
+            if self.waiting_requests.load(Ordering::SeqCst) > 0 {
+                self.close();
+            }
+            return DrainProgress::Finished;
+        };
+        let is_late = step == CloseAction::Abort;
+        let mut reads = 0;
+        loop {
+            let outcome = match step {
+                CloseAction::Send => {
+                    let before = writing.queue.len();
+                    let sent = self.flush_queue(writing);
+                    let left = writing.queue.len();
+                    self.memory_use.set_output(writing.queue.held_bytes());
+                    match sent {
+                        Ok(true) => CloseOutcome::Sent,
+                        Ok(false) if left < before => CloseOutcome::PeerRead(now),
+                        Ok(false) => CloseOutcome::Full,
+                        Err(_) => CloseOutcome::Failed,
+                    }
+                }
+                CloseAction::EndWriting => {
+                    self.stream.shutdown(ShutdownMode::Write);
+                    CloseOutcome::WritingEnded
+                }
+                CloseAction::Read if reads == MAX_DISCARD_READS => return DrainProgress::MoreInput,
+                CloseAction::Read => {
+                    reads += 1;
+                    self.discard_input()
+                }
+                CloseAction::Wait => return DrainProgress::Pending,
+                CloseAction::Abort => {
+                    self.close();
+                    return if is_late && !writing.queue.is_empty() {
+                        DrainProgress::WriteTimedOut
+                    } else {
+                        DrainProgress::Finished
+                    };
+                }
+                CloseAction::Done => return DrainProgress::Finished,
+            };
+            let Some(closing) = &mut writing.closing else { return DrainProgress::Finished };
+            step = closing.after(outcome);
+        }
+    }
+
+    fn discard_input(&self) -> CloseOutcome {
+        let mut waste = [0; DISCARD_BYTES];
+        match self.stream.recv(&mut waste, Wait::Now) {
+            Ok(0) => CloseOutcome::PeerEnded,
+            Ok(count) => CloseOutcome::Read(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => CloseOutcome::NothingToRead,
+            Err(_) => CloseOutcome::Failed,
+        }
+    }
+
+    /// Sends the last message as far as the transport takes it, and shuts the stream down at once:
+    /// its descriptor is needed.
+    #[cold]
+    pub(crate) fn close_with_message(&self, last_message: &[u8]) {
+        self.output.with(|writing| {
+            if writing.queue.is_empty() {
+                // A peer that does not get it sees the end of the stream all the same.
+                let _ = self.stream.send(last_message, Wait::Now);
+            }
+        });
+        self.close();
+    }
+
+    /// Takes the deferred requests, now that nothing waits for the peer.
+    #[cold]
+    pub(crate) fn take_deferred(self: &Arc<Self>) -> Vec<(WaitingRequest, Message)> {
+        let deferred = self.output.with(|writing| std::mem::take(&mut writing.deferred));
+        // They are counted as waiting already.
+        let waits = |DeferredRequest { message, read_at: since }| {
+            (WaitingRequest { connection: Arc::clone(self), read_at: since, queued_bytes: None }, message)
+        };
+        deferred.into_iter().map(waits).collect()
+    }
+}
+
+fn start_closing(writing: &mut WriteState, last_message: &[u8], closing: GracefulClose) {
+    if writing.closing.is_none() {
+        writing.queue.push(last_message, &Octets::copy_from);
+        writing.closing = Some(closing);
+    }
+}

@@ -1,0 +1,250 @@
+//! The end of a connection: waiting replies and the last message are sent, then writing ends, then
+//! the peer's last bytes are read. Otherwise the kernel would reset the connection before the peer
+//! has read the last message.
+//!
+//! [`GracefulClose`] decides and the connection carries out. It has no clock and no sockets; time
+//! is an argument. So has [`stage`].
+
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+
+/// Maximum number of bytes read from a peer that goes on sending: more than the buffers of both
+/// systems hold of what it had sent before it could know.
+pub(crate) const MAX_DISCARDED: usize = 4 << 20;
+
+/// Maximum number of bytes of a too large message that are read besides, so that its sender comes
+/// to reading the answer.
+pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
+
+/// The stage of a retired connection that no thread is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetiredStage {
+    /// Requests of the peer wait to be answered, or run late.
+    AwaitingReplies,
+    /// All replies have been sent or queued; only the last message may follow.
+    Closing,
+    /// The stream is shut down.
+    Closed,
+}
+
+/// Returns the stage: `answers` if requests are still to be answered to a peer that reads,
+/// `finished` if the last message has been queued, `closed` if the stream is shut down.
+#[must_use]
+pub(crate) fn stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
+    match (closed, finished, answers) {
+        (true, ..) => RetiredStage::Closed,
+        (false, false, true) => RetiredStage::AwaitingReplies,
+        // Nothing is sent behind the last message, whatever still runs.
+        (false, true, _) | (false, false, false) => RetiredStage::Closing,
+    }
+}
+
+/// The next step of a connection that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseAction {
+    /// Send the queue, with the last message at its end.
+    Send,
+    /// Shut down writing: the peer sees the end of the stream behind the last message.
+    EndWriting,
+    /// Read, and discard the input.
+    Read,
+    /// Wait until the peer reads, sends or closes, or the time is over.
+    Wait,
+    /// Shut down both ways: the peer had its time, or sends without end.
+    Abort,
+    /// Nothing: both sides have ended.
+    Done,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseOutcome {
+    /// All of the queue has been sent.
+    Sent,
+    /// The transport takes no more now.
+    Full,
+    /// The transport takes no more now, and the peer has taken something at this moment.
+    PeerRead(Monotonic),
+    /// Writing has ended.
+    WritingEnded,
+    /// This number of bytes has been read.
+    Read(usize),
+    /// Nothing is there to read now.
+    NothingToRead,
+    /// The peer has closed its side.
+    PeerEnded,
+    /// The transport has failed.
+    Failed,
+}
+
+/// The graceful close of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct GracefulClose {
+    deadline: Monotonic,
+    /// The peer has this time anew whenever it takes something.
+    renewed_timeout: Option<Duration>,
+    sent: bool,
+    peer_half_closed: bool,
+    discarded_bytes: usize,
+    /// Maximum number of bytes to read.
+    max_discarded: usize,
+}
+
+impl GracefulClose {
+    /// Begins a close now; the peer has `time` for its part.
+    #[must_use]
+    pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
+        GracefulClose {
+            deadline: now + time,
+            renewed_timeout: None,
+            sent: false,
+            peer_half_closed: false,
+            discarded_bytes: 0,
+            max_discarded: MAX_DISCARDED,
+        }
+    }
+
+    /// Begins a close in which the peer has `time` anew whenever it takes something of the queue.
+    #[must_use]
+    pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
+        GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }
+    }
+
+    /// Accounts for a message of which `octets` bytes have not come yet. More than
+    /// [`MAX_MESSAGE_REST`] are not waited for.
+    #[must_use]
+    pub(crate) fn with_message_rest(self, octets: usize) -> Self {
+        GracefulClose {
+            max_discarded: if octets > MAX_MESSAGE_REST { MAX_DISCARDED } else { MAX_DISCARDED + octets },
+            ..self
+        }
+    }
+
+    /// Limits the time for the rest to `time`, whatever the peer takes.
+    pub(crate) fn limit_close_time(&mut self, now: Monotonic, time: Duration) {
+        self.renewed_timeout = None;
+        self.deadline = self.deadline.min(now + time);
+    }
+
+    /// Returns the step to take when something has happened, or time has passed.
+    #[must_use]
+    pub(crate) fn next_action(&self, now: Monotonic) -> CloseAction {
+        if now > self.deadline {
+            CloseAction::Abort
+        } else if !self.sent {
+            CloseAction::Send
+        } else {
+            CloseAction::Read
+        }
+    }
+
+    /// Returns the step to take after the last one.
+    #[must_use]
+    pub(crate) fn after(&mut self, outcome: CloseOutcome) -> CloseAction {
+        match outcome {
+            CloseOutcome::Sent => {
+                self.sent = true;
+                CloseAction::EndWriting
+            }
+            CloseOutcome::WritingEnded if self.peer_half_closed => CloseAction::Done,
+            CloseOutcome::PeerRead(now) => {
+                if let Some(time) = self.renewed_timeout {
+                    self.deadline = now + time;
+                }
+                self.after(CloseOutcome::Full)
+            }
+            // A peer that itself waits for room would never come to reading the queue.
+            CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
+            CloseOutcome::WritingEnded => CloseAction::Read,
+            CloseOutcome::Read(octets) => {
+                self.discarded_bytes = self.discarded_bytes.saturating_add(octets);
+                if self.discarded_bytes > self.max_discarded { CloseAction::Abort } else { CloseAction::Read }
+            }
+            CloseOutcome::Full | CloseOutcome::NothingToRead => CloseAction::Wait,
+            CloseOutcome::PeerEnded => {
+                self.peer_half_closed = true;
+                // The peer may have closed its writing side only, and still read.
+                if self.sent { CloseAction::Done } else { CloseAction::Wait }
+            }
+            CloseOutcome::Failed => CloseAction::Abort,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Monotonic = Monotonic::from_nanos(1_000_000);
+    const TIME: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn connection_does_not_close_while_replies_are_due() {
+        assert_eq!(stage(true, false, false), RetiredStage::AwaitingReplies);
+        assert_eq!([stage(false, false, false), stage(true, true, false)], [RetiredStage::Closing; 2]);
+        assert_eq!([stage(true, false, true), stage(true, true, true)], [RetiredStage::Closed; 2]);
+    }
+
+    #[test]
+    fn output_is_sent_before_shutdown_and_input_is_read_to_its_end() {
+        let mut closing = GracefulClose::new(START, TIME);
+        assert_eq!(closing.next_action(START), CloseAction::Send);
+        assert_eq!(closing.after(CloseOutcome::Full), CloseAction::Read);
+        assert_eq!(closing.after(CloseOutcome::NothingToRead), CloseAction::Wait);
+        assert_eq!(closing.next_action(START), CloseAction::Send);
+        assert_eq!(closing.after(CloseOutcome::Sent), CloseAction::EndWriting);
+        assert_eq!(closing.after(CloseOutcome::WritingEnded), CloseAction::Read);
+        assert_eq!(closing.after(CloseOutcome::Read(100)), CloseAction::Read);
+        assert_eq!(closing.after(CloseOutcome::NothingToRead), CloseAction::Wait);
+        assert_eq!(closing.next_action(START), CloseAction::Read);
+        assert_eq!(closing.after(CloseOutcome::PeerEnded), CloseAction::Done);
+    }
+
+    #[test]
+    fn half_closed_peer_still_receives_its_replies() {
+        let mut closing = GracefulClose::new(START, TIME);
+        assert_eq!(closing.after(CloseOutcome::Full), CloseAction::Read);
+        assert_eq!(closing.after(CloseOutcome::PeerEnded), CloseAction::Wait);
+        assert_eq!(closing.next_action(START), CloseAction::Send);
+        assert_eq!(closing.after(CloseOutcome::Full), CloseAction::Wait);
+        assert_eq!(closing.after(CloseOutcome::Sent), CloseAction::EndWriting);
+        assert_eq!(closing.after(CloseOutcome::WritingEnded), CloseAction::Done);
+    }
+
+    #[test]
+    fn reading_peer_renews_its_timeout_until_limited() {
+        let at = |seconds| START + Duration::from_secs(seconds);
+        let mut closing = GracefulClose::while_peer_reads(START, TIME);
+        assert_eq!(closing.after(CloseOutcome::PeerEnded), CloseAction::Wait);
+        assert_eq!(closing.after(CloseOutcome::PeerRead(at(2))), CloseAction::Wait);
+        assert_eq!(closing.after(CloseOutcome::Full), CloseAction::Wait);
+        assert_eq!((closing.next_action(at(4)), closing.next_action(at(5))), (CloseAction::Send, CloseAction::Abort));
+        closing.limit_close_time(at(3), TIME);
+        assert_eq!(closing.after(CloseOutcome::PeerRead(at(4))), CloseAction::Wait);
+        assert_eq!((closing.next_action(at(4)), closing.next_action(at(5))), (CloseAction::Send, CloseAction::Abort));
+        let mut short = GracefulClose::new(START, TIME);
+        assert_eq!(short.after(CloseOutcome::PeerRead(at(2))), CloseAction::Read);
+        assert_eq!(short.next_action(at(3)), CloseAction::Abort);
+    }
+
+    #[test]
+    fn closing_is_bounded_in_time_and_bytes() {
+        let closing = GracefulClose::new(START, TIME);
+        assert_eq!(closing.next_action(START + TIME), CloseAction::Send);
+        assert_eq!(closing.next_action(START + TIME + Duration::from_nanos(1)), CloseAction::Abort);
+        let mut flooded = GracefulClose::new(START, TIME);
+        for (rest, max_discarded) in [
+            (0, MAX_DISCARDED),
+            (MAX_MESSAGE_REST, MAX_DISCARDED + MAX_MESSAGE_REST),
+            (MAX_MESSAGE_REST + 1, MAX_DISCARDED),
+        ] {
+            let mut flooded = GracefulClose::new(START, TIME).with_message_rest(rest);
+            assert_eq!(flooded.after(CloseOutcome::Read(max_discarded)), CloseAction::Read);
+            assert_eq!(flooded.after(CloseOutcome::Read(1)), CloseAction::Abort);
+        }
+        assert_eq!(flooded.after(CloseOutcome::Read(MAX_DISCARDED)), CloseAction::Read);
+        assert_eq!(flooded.after(CloseOutcome::Read(1)), CloseAction::Abort);
+        assert_eq!(GracefulClose::new(START, TIME).after(CloseOutcome::Failed), CloseAction::Abort);
+    }
+}

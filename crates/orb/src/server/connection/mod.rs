@@ -1,0 +1,363 @@
+//! The server's end of a connection: its state, its input, its output, and its end.
+//!
+//! Reading and writing are apart. One thread at a time reads ([`PendingLock`]), and only until one
+//! complete request is there, so the requests of a multiplexed connection run side by side. Replies
+//! are written under the output lock. What the peer does not take at once waits in the send queue.
+//! While replies wait, the lane reads nothing from the connection and begins none of its waiting
+//! requests. [`GracefulClose`](graceful_close::GracefulClose) decides how the connection ends.
+
+mod drain;
+pub(crate) mod graceful_close;
+mod output;
+mod reader;
+mod send_queue;
+pub(crate) mod stall;
+mod state;
+mod waiting;
+
+use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use corelane_net::{ShutdownMode, Stream};
+use corelane_sched::{Priority, PriorityBand};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::pending_lock::PendingLock;
+use corelane_wire::connection::Framer;
+use corelane_wire::{CharSet, CodeSets, Version, WideSet};
+
+use super::idle_eviction::{self, EvictionRank};
+use super::lane::{Lane, Task};
+use super::memory_budget::{MemoryBudget, MemoryUse};
+use super::strategy::half_sync::fair_queue::NO_LIST;
+use crate::orb::Core;
+use crate::rt::ceiling::Ceiling;
+pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
+use output::OutputLock;
+pub(crate) use output::{SendError, SendResult};
+pub(crate) use reader::ReadState;
+use stall::StallDetector;
+use state::{Flag, StateWord, Transition};
+pub(crate) use waiting::{RequestBounds, WaitingRequest};
+
+/// One accepted connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) read_state: PendingLock<ReadState>,
+    output: OutputLock,
+    /// The state and the flags beside it.
+    state: StateWord,
+    /// Number of requests that have been read and do not run yet: they wait for a thread, or are
+    /// parked.
+    waiting_requests: AtomicU32,
+    /// Number of requests that started after the connection was retired. Also counted in
+    /// `waiting_requests`.
+    late_requests: AtomicU32,
+    /// Number of requests of this connection in the lane's queue, and their size in bytes in
+    /// `queued_bytes`.
+    queued_requests: AtomicUsize,
+    queued_bytes: AtomicUsize,
+    /// The list of the lane's queue that holds these requests. Written by the queue.
+    pub(super) owner_list: AtomicU32,
+    /// The code sets that the client announced, packed; 0 before it has.
+    code_sets: AtomicU64,
+    /// The lane that serves the connection.
+    pub(crate) lane: Weak<Lane>,
+    /// Slot and generation in the lane's slab.
+    pub(crate) handle: (u32, u32),
+    /// Time of the last whole message on the lane's coarse clock; [`idle_eviction::NO_MESSAGE`]
+    /// before the first.
+    last_message_at: AtomicU32,
+    /// When it was accepted.
+    accepted_at: Monotonic,
+    /// True while a message has begun and is not whole. Written (relaxed) by the thread that reads,
+    /// under the lock of `stall_detector`; apart from `state`, so that large messages cost no
+    /// read-modify-write.
+    has_partial_message: AtomicBool,
+    stall_detector: PiMutex<StallDetector>,
+    memory_use: MemoryUse,
+    /// The priority band that the connection is bound to; [`NO_BAND`] until the client says so.
+    bound_band: AtomicU32,
+    /// The priority whose code point the packets carry; negative before the first.
+    dscp_priority: AtomicI16,
+    request_bounds: RequestBounds,
+    pub(crate) origin: ConnectionOrigin,
+}
+
+/// The connection is bound to no band.
+const NO_BAND: u32 = u32::MAX;
+
+/// The origin of a connection: where and when it came in, and what follows from that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionOrigin {
+    /// A number that is unique within the ORB.
+    pub(crate) id: u64,
+    /// When it was accepted.
+    pub(crate) accepted_at: Monotonic,
+    /// Numbers of the pool and the lane.
+    pub(crate) station: (u32, u32),
+    /// The highest priority that requests of the connection may ask for.
+    pub(crate) ceiling: Ceiling,
+    /// Replies leave in slices: the kernel is not to be busy with a long one while a higher
+    /// priority waits.
+    pub(crate) sends_in_slices: bool,
+    /// Packets carry the code point of the last request's priority: the connection came in at a
+    /// pool without lanes.
+    pub(crate) sets_dscp: bool,
+    /// Threads of different priorities may answer on the connection.
+    pub(crate) has_mixed_priorities: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: Box<dyn Stream>,
+        lane: Weak<Lane>,
+        handle: (u32, u32),
+        request_bounds: RequestBounds,
+        memory_budget: Arc<MemoryBudget>,
+        origin: ConnectionOrigin,
+    ) -> Self {
+        Connection {
+            stream,
+            read_state: PendingLock::new(ReadState {
+                framer: Framer::new(),
+                partial: None,
+                drained: false,
+                over: false,
+            }),
+            lane,
+            handle,
+            output: OutputLock::new(origin.has_mixed_priorities),
+            state: StateWord::new(),
+            waiting_requests: AtomicU32::new(0),
+            late_requests: AtomicU32::new(0),
+            queued_requests: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
+            owner_list: AtomicU32::new(NO_LIST),
+            code_sets: AtomicU64::new(0),
+            last_message_at: AtomicU32::new(idle_eviction::NO_MESSAGE),
+            accepted_at: origin.accepted_at,
+            has_partial_message: AtomicBool::new(false),
+            stall_detector: PiMutex::new("unfinished messages", Scope::Connection, StallDetector::default()),
+            memory_use: MemoryUse::new(memory_budget),
+            bound_band: AtomicU32::new(NO_BAND),
+            dscp_priority: AtomicI16::new(-1),
+            request_bounds,
+            origin,
+        }
+    }
+
+    /// Binds the connection to a band, as its client asks.
+    #[cold]
+    pub(crate) fn set_band(&self, band: PriorityBand) {
+        let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
+        self.bound_band.store(number(band.low) << 16 | number(band.high), Ordering::Relaxed);
+    }
+
+    /// Returns the band that the connection is bound to.
+    pub(crate) fn bound_band(&self) -> Option<PriorityBand> {
+        let bound = self.bound_band.load(Ordering::Relaxed);
+        let end = |bits: u32| i16::try_from(bits & 0xffff).ok();
+        if bound == NO_BAND { None } else { PriorityBand::new(end(bound >> 16)?, end(bound)?).ok() }
+    }
+
+    /// Sets the code point of `priority` on the packets sent from now on; no system call if they
+    /// carry it already.
+    #[cold]
+    pub(crate) fn set_dscp(&self, core: &Core, priority: Priority) {
+        if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
+            core.set_code_point(&*self.stream, priority);
+        }
+    }
+
+    /// Returns the transmission code sets: those that the client announced, else the ones without
+    /// negotiation.
+    #[inline]
+    pub(crate) fn code_sets(&self, version: Version) -> CodeSets {
+        match self.code_sets.load(Ordering::Relaxed) {
+            0 if version == Version::GIOP_1_0 => CodeSets::DEFAULT,
+            0 => CodeSets::LATIN1_UTF16,
+            announced => CodeSets {
+                char: if announced & 2 == 0 { CharSet::Latin1 } else { CharSet::Utf8 },
+                wchar: if announced & 4 == 0 { WideSet::None } else { WideSet::Utf16 },
+                ..CodeSets::DEFAULT
+            },
+        }
+    }
+
+    /// Records the code sets that the client announced.
+    #[cold]
+    pub(crate) fn set_code_sets(&self, announced: CodeSets) {
+        let char = if announced.char == CharSet::Utf8 { 2 } else { 0 };
+        let wchar = if announced.wchar == WideSet::None { 0 } else { 4 };
+        self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
+    }
+
+    /// Returns true while replies wait for the peer: nothing is read.
+    #[inline]
+    pub(crate) fn is_congested(&self) -> bool {
+        self.state.has(Flag::Congested, Ordering::Acquire)
+    }
+
+    /// Records that a request goes to another lane, whose thread will answer it. Called by the
+    /// thread that has read it.
+    pub(crate) fn record_hand_over(&self) {
+        self.state.set_relaxed(Flag::HandedOver);
+    }
+
+    /// Returns true if threads of other lanes may have to answer. Called by the thread that reads.
+    #[inline]
+    pub(crate) fn has_handed_over(&self) -> bool {
+        self.state.has(Flag::HandedOver, Ordering::Relaxed)
+    }
+
+    /// Returns true if the stream is shut down: nothing is read or written any more.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.is_shut_down()
+    }
+
+    /// Shuts the stream down: the reader sees its end. Returns true the first time.
+    pub(crate) fn close(&self) -> bool {
+        let first = self.state.apply(Transition::ShutDown);
+        self.stream.shutdown(ShutdownMode::Both);
+        first
+    }
+
+    /// Returns true if the peer sends nothing more.
+    pub(crate) fn is_peer_half_closed(&self) -> bool {
+        self.state.has(Flag::PeerHalfClosed, Ordering::SeqCst)
+    }
+
+    /// Records that the end of the stream was reported, perhaps with its last bytes.
+    pub(crate) fn record_hang_up(&self) {
+        self.state.set(Flag::HungUp);
+    }
+
+    /// Returns true if the end of the stream was reported: it is read to its end, even after a
+    /// short read.
+    #[inline]
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.state.has(Flag::HungUp, Ordering::Acquire)
+    }
+
+    /// Records a report of a stream without a descriptor. Returns true if no earlier one waits for
+    /// a thread.
+    pub(crate) fn raise_report(&self) -> bool {
+        self.state.set(Flag::ReportPending)
+    }
+
+    /// Records that the calling thread looks at what the stream has reported.
+    pub(crate) fn clear_report(&self) {
+        self.state.clear(Flag::ReportPending);
+    }
+
+    /// Records a whole message at `now` of the lane's coarse clock.
+    #[inline]
+    pub(crate) fn record_message(&self, now: u32) {
+        if self.last_message_at.load(Ordering::Relaxed) != now {
+            self.last_message_at.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how soon the connection is evicted; `None` if it is not.
+    #[cold]
+    pub(crate) fn eviction_rank(&self, now: u32) -> Option<EvictionRank> {
+        if self.waiting_requests.load(Ordering::SeqCst) > 0 || self.is_congested() {
+            return None;
+        }
+        idle_eviction::eviction_rank(
+            self.last_message_at.load(Ordering::Relaxed),
+            self.has_partial_message(),
+            now,
+            self.origin.id,
+        )
+    }
+
+    /// Returns the time without a whole message: exact before the first one, then in seconds of the
+    /// lane's coarse clock, which says `tick`.
+    #[cold]
+    pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
+        match self.last_message_at.load(Ordering::Relaxed) {
+            idle_eviction::NO_MESSAGE => now.since(self.accepted_at),
+            last_message_at => Duration::from_secs(tick.saturating_sub(last_message_at).into()),
+        }
+    }
+
+    /// Returns true before the first whole message.
+    pub(crate) fn has_sent_nothing(&self) -> bool {
+        self.last_message_at.load(Ordering::Relaxed) == idle_eviction::NO_MESSAGE
+    }
+
+    /// Begins to retire the connection because its peer is idle. Returns false if another thread
+    /// does so, or did.
+    pub(crate) fn begin_idle_close(&self) -> bool {
+        self.state.apply(Transition::BeginIdleClose)
+    }
+
+    /// Takes [`begin_idle_close`](Self::begin_idle_close) back: the connection is in use.
+    pub(crate) fn cancel_idle_close(&self) {
+        self.state.apply(Transition::CancelIdleClose);
+    }
+
+    /// Returns true if the connection is retired because its peer is idle.
+    pub(crate) fn is_closed_idle(&self) -> bool {
+        self.state.is_closed_idle()
+    }
+
+    /// Returns the memory that the connection makes its lane hold.
+    pub(crate) fn memory_use(&self) -> &MemoryUse {
+        &self.memory_use
+    }
+
+    /// Has a thread of the lane shed memory if the lane holds too much.
+    fn shed_if_over_budget(&self) {
+        if self.memory_use.memory_budget().request_shedding()
+            && let Some(lane) = self.lane.upgrade()
+        {
+            lane.push(Task::ShedMemory);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use corelane_net::{Endpoint, Tcp, Transport};
+
+    use super::*;
+    use crate::clock;
+
+    /// Creates a connection of no lane, whose peer says nothing.
+    pub(in crate::server) fn detached_connection(memory_budget: &Arc<MemoryBudget>, mixed: bool) -> Arc<Connection> {
+        // Leaked, so that the peer stays.
+        let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
+        Arc::new(Connection::new(
+            Tcp::new().connect(listener.local_endpoint(), None).unwrap(),
+            Weak::new(),
+            (0, 0),
+            RequestBounds { max_waiting: 1, max_queued: 1, max_queued_bytes: 1 },
+            Arc::clone(memory_budget),
+            ConnectionOrigin {
+                id: 0,
+                accepted_at: Monotonic::from_nanos(0),
+                station: (0, 0),
+                ceiling: Ceiling::NONE,
+                sends_in_slices: false,
+                sets_dscp: false,
+                has_mixed_priorities: mixed,
+            },
+        ))
+    }
+
+    #[test]
+    fn idle_time_before_the_first_message_is_exact() {
+        let connection = detached_connection(&MemoryBudget::new(usize::MAX), true);
+        let short = Duration::from_millis(10);
+        // The coarse clock has moved to the next second.
+        assert_eq!(connection.idle_for(2, Monotonic::from_nanos(0) + short), short);
+        connection.record_message(3);
+        assert_eq!(connection.idle_for(5, clock::now()), Duration::from_secs(2));
+    }
+}

@@ -1,0 +1,342 @@
+//! The output of a connection: replies leave one at a time under a lock, and wait in a queue for a
+//! slow peer.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use corelane_net::Wait;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_wire::Octets;
+use corelane_wire::cdr::MAX_SLICES;
+
+use super::Connection;
+use super::graceful_close::GracefulClose;
+use super::send_queue::{SendQueue, ShareBytes};
+use super::state::Flag;
+use crate::clock;
+use crate::server::lane::Task;
+use crate::server::worker::Message;
+
+/// Size in bytes of the slices in which replies leave where the kernel may have one of a higher
+/// priority to send, and of all that a peer does not take at once.
+const SLICE: usize = 64 * 1024;
+
+/// The lock under which replies leave, one at a time.
+#[derive(Debug)]
+pub(super) enum OutputLock {
+    /// For connections on which threads of one priority answer.
+    Plain(Mutex<WriteState>),
+    /// For connections on which threads of several priorities answer: the sender inherits the
+    /// priority of the highest thread that waits.
+    Inheriting(PiMutex<WriteState>),
+}
+
+impl OutputLock {
+    pub(super) fn new(mixed: bool) -> Self {
+        let (queue, progress_at) = (SendQueue::default(), Monotonic::from_nanos(0));
+        let writing = WriteState { queue, progress_at, deferred: Vec::new(), closing: None };
+        let (name, scope) = ("connection output", Scope::Connection);
+        if mixed {
+            OutputLock::Inheriting(PiMutex::new(name, scope, writing))
+        } else {
+            OutputLock::Plain(Mutex::new(name, scope, writing))
+        }
+    }
+
+    /// Calls `work` with the lock held.
+    #[cold]
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut WriteState) -> R) -> R {
+        match self {
+            OutputLock::Plain(writing) => work(&mut writing.lock()),
+            OutputLock::Inheriting(writing) => work(&mut writing.lock()),
+        }
+    }
+
+    /// Calls `work` with the lock held, if the lock is free.
+    #[cold]
+    pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut WriteState) -> R) -> Option<R> {
+        match self {
+            OutputLock::Plain(writing) => writing.try_lock().map(|mut writing| work(&mut writing)),
+            OutputLock::Inheriting(writing) => writing.try_lock().map(|mut writing| work(&mut writing)),
+        }
+    }
+}
+
+/// The state that the output lock protects.
+#[derive(Debug)]
+pub(super) struct WriteState {
+    pub(super) queue: SendQueue,
+    /// The time when the peer last took something of the queue, or the queue began to fill.
+    pub(super) progress_at: Monotonic,
+    /// Requests whose turn had come while replies waited; they run when the queue is empty.
+    pub(super) deferred: Vec<DeferredRequest>,
+    /// Present once the last message has been queued or sent.
+    pub(super) closing: Option<GracefulClose>,
+}
+
+/// A request whose turn had come while its connection's replies waited for the peer.
+#[derive(Debug)]
+pub(super) struct DeferredRequest {
+    pub(super) message: Message,
+    /// When it was read.
+    pub(super) read_at: Monotonic,
+}
+
+/// The result of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendResult {
+    /// The transport has taken all bytes.
+    Complete,
+    /// Some bytes wait in the queue until the peer reads.
+    Queued,
+    /// The connection is gone.
+    Failed(SendError),
+}
+
+/// The reason why sending failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The peer is gone.
+    ConnectionLost,
+    /// The last message has been written, and nothing follows it.
+    Closing,
+    /// The peer did not read while the thread waited for it.
+    WriteTimedOut,
+}
+
+impl Connection {
+    /// Sends a message; `wait` says whether the calling thread may wait for the peer.
+    #[inline]
+    pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
+        match &self.output {
+            OutputLock::Plain(writing) => self.send_contiguous(&mut writing.lock(), message, wait),
+            OutputLock::Inheriting(writing) => self.send_inheriting(writing, message, wait),
+        }
+    }
+
+    #[inline(never)]
+    fn send_inheriting(&self, writing: &PiMutex<WriteState>, message: &[u8], wait: Wait) -> SendResult {
+        self.send_contiguous(&mut writing.lock(), message, wait)
+    }
+
+    #[inline]
+    fn send_contiguous(&self, writing: &mut WriteState, message: &[u8], wait: Wait) -> SendResult {
+        if writing.closing.is_some() || !writing.queue.is_empty() || self.is_sent_in_slices(message.len()) {
+            return self.send_slices_locked(writing, &[message], &Octets::copy_from, wait);
+        }
+        match self.stream.send(message, wait) {
+            Ok(sent) if sent == message.len() => SendResult::Complete,
+            Ok(sent) => self.send_remainder(writing, &[message], &Octets::copy_from, sent, wait),
+            Err(error) => self.send_failed(writing, &[message], &Octets::copy_from, &error, wait),
+        }
+    }
+
+    #[inline]
+    fn is_sent_in_slices(&self, octets: usize) -> bool {
+        self.origin.sends_in_slices && octets > SLICE
+    }
+
+    /// Sends a message in parts; `share` makes a long-lived handle to large bytes of it, should
+    /// they have to wait.
+    #[inline(never)]
+    pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: Wait) -> SendResult {
+        match &self.output {
+            OutputLock::Plain(writing) => self.send_slices_locked(&mut writing.lock(), message, share, wait),
+            OutputLock::Inheriting(writing) => self.send_slices_locked(&mut writing.lock(), message, share, wait),
+        }
+    }
+
+    #[inline(never)]
+    fn send_slices_locked(
+        &self,
+        writing: &mut WriteState,
+        message: &[&[u8]],
+        share: ShareBytes<'_>,
+        wait: Wait,
+    ) -> SendResult {
+        if writing.closing.is_some() {
+            return SendResult::Failed(SendError::Closing);
+        }
+        if !writing.queue.is_empty() {
+            return self.enqueue(writing, message, share, 0);
+        }
+        if self.is_sent_in_slices(message.iter().map(|slice| slice.len()).sum()) {
+            return self.send_remainder(writing, message, share, 0, wait);
+        }
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let mut count = 0;
+        let mut total = 0;
+        for (slot, slice) in slices.iter_mut().zip(message) {
+            *slot = IoSlice::new(slice);
+            count += 1;
+            total += slice.len();
+        }
+        match self.stream.send_vectored(&slices[..count], wait) {
+            Ok(sent) if sent == total && count == message.len() => SendResult::Complete,
+            Ok(sent) => self.send_remainder(writing, message, share, sent, wait),
+            Err(error) => self.send_failed(writing, message, share, &error, wait),
+        }
+    }
+
+    /// Handles an error of the transport, which took nothing.
+    #[cold]
+    fn send_failed(
+        &self,
+        writing: &mut WriteState,
+        message: &[&[u8]],
+        share: ShareBytes<'_>,
+        error: &io::Error,
+        wait: Wait,
+    ) -> SendResult {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => self.send_remainder(writing, message, share, 0, wait),
+            io::ErrorKind::TimedOut => SendResult::Failed(SendError::WriteTimedOut),
+            _ => SendResult::Failed(SendError::ConnectionLost),
+        }
+    }
+
+    /// Sends the rest of a message of which the transport took `sent` bytes. Goes on until the
+    /// transport takes none, then queues the rest.
+    ///
+    /// [`Flag::Congested`] is set before the last attempt: the edge that reports room may come at
+    /// any moment after that attempt, and has to find the flag. The thread that is told of it then
+    /// waits for the lock and flushes.
+    #[cold]
+    fn send_remainder(
+        &self,
+        writing: &mut WriteState,
+        message: &[&[u8]],
+        share: ShareBytes<'_>,
+        mut sent: usize,
+        wait: Wait,
+    ) -> SendResult {
+        let mut announced = false;
+        loop {
+            let Some(next) = after(message, sent).next() else { break };
+            let next = &next[..next.len().min(SLICE)];
+            match self.stream.send(next, wait) {
+                Ok(0) => return SendResult::Failed(SendError::ConnectionLost),
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return SendResult::Failed(SendError::WriteTimedOut);
+                }
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return SendResult::Failed(SendError::ConnectionLost);
+                }
+                Err(_) if announced => return self.enqueue(writing, message, share, sent),
+                Err(_) => {
+                    self.state.set(Flag::Congested);
+                    if let Some(lane) = self.lane.upgrade() {
+                        lane.watch_writability(self, true);
+                    }
+                    announced = true;
+                }
+            }
+        }
+        // A reader that stopped for the flag is told by no edge.
+        if announced
+            && self.state.clear(Flag::Congested)
+            && let Some(lane) = self.lane.upgrade()
+        {
+            lane.watch_writability(self, false);
+            lane.push(Task::ReadSocket(self.handle));
+        }
+        SendResult::Complete
+    }
+
+    #[cold]
+    fn enqueue(&self, writing: &mut WriteState, message: &[&[u8]], share: ShareBytes<'_>, sent: usize) -> SendResult {
+        if self.is_closed() {
+            // The queue has been written off: nothing more is to count against the lane.
+            return SendResult::Failed(SendError::ConnectionLost);
+        }
+        if writing.queue.is_empty() {
+            writing.progress_at = clock::now();
+        }
+        for slice in after(message, sent) {
+            writing.queue.push(slice, share);
+        }
+        self.memory_use.set_output(writing.queue.held_bytes());
+        self.shed_if_over_budget();
+        SendResult::Queued
+    }
+
+    /// Sends what waits, because the peer reads again. Returns true if nothing waits any more and
+    /// reading goes on. Behind the last message it does nothing:
+    /// [`advance_drain`](Self::advance_drain) sends then.
+    #[cold]
+    pub(crate) fn flush(&self) -> io::Result<bool> {
+        self.output.with(|writing| {
+            if writing.closing.is_some() {
+                return Ok(false);
+            }
+            let before = writing.queue.len();
+            let sent = self.flush_queue(writing);
+            if writing.queue.len() < before {
+                writing.progress_at = clock::now();
+                self.memory_use.set_output(writing.queue.held_bytes());
+            }
+            let flushed = sent? && self.state.clear(Flag::Congested);
+            // Under the lock: its next holder may ask for room again.
+            if flushed && let Some(lane) = self.lane.upgrade() {
+                lane.watch_writability(self, false);
+            }
+            Ok(flushed)
+        })
+    }
+
+    /// Sends what waits. Returns true if nothing waits any more.
+    pub(super) fn flush_queue(&self, writing: &mut WriteState) -> io::Result<bool> {
+        while !writing.queue.is_empty() {
+            match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the time for which the peer has taken nothing of the waiting replies.
+    pub(crate) fn write_stalled_for(&self, now: Monotonic) -> Duration {
+        let waits = |writing: &mut WriteState| {
+            let waits = !writing.queue.is_empty() && writing.closing.is_none();
+            waits.then(|| now.since(writing.progress_at))
+        };
+        // If the lock is held, its holder sends.
+        self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
+    }
+}
+
+/// Returns the bytes of `message` after the first `sent`.
+fn after<'m>(message: &[&'m [u8]], sent: usize) -> impl Iterator<Item = &'m [u8]> {
+    let mut skip = sent;
+    message.iter().filter_map(move |slice| {
+        let here = skip.min(slice.len());
+        skip -= here;
+        (here < slice.len()).then(|| &slice[here..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::priority_inheritance::inherits_priority;
+    use crate::server::connection::tests::detached_connection;
+    use crate::server::memory_budget::MemoryBudget;
+
+    #[test]
+    fn waiting_sender_lends_its_priority_to_the_lock_holder() {
+        let connection = detached_connection(&MemoryBudget::new(usize::MAX), true);
+        let own = Arc::clone(&connection);
+        assert!(inherits_priority(
+            move |held| own.output.with(|_| held()),
+            move || {
+                let _ = connection.send(b"an answer", Wait::Now);
+            }
+        ));
+    }
+}

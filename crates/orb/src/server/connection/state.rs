@@ -1,0 +1,245 @@
+//! The life of a connection: its state and the flags that are independent of it, in one atomic
+//! word.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The state of a connection.
+///
+/// | from | `BeginIdleClose` | `CancelIdleClose` | `ShutDown` | `Vacate` |
+/// |---|---|---|---|---|
+/// | `Open` | `IdleClosing` | | `ShutDown` | `Draining` |
+/// | `IdleClosing` | | `Open` | `IdleClosed` | `Draining` |
+/// | `ShutDown` | `IdleClosed` | | | `Closed` |
+/// | `IdleClosed` | | `ShutDown` | | `Closed` |
+/// | `Draining` | | | `Closed` | |
+/// | `Closed` | | | | |
+///
+/// A connection that is retired while threads are in it keeps its state until the last of them
+/// leaves it (`Vacate`). Congestion is a flag and no state: replies of an open and of a draining
+/// connection may wait for the peer. That the last message has been queued is no state either: the
+/// output lock protects it together with the replies before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionState {
+    /// The lane serves it.
+    Open = 0,
+    /// The stream is shut down both ways. Threads may be in the connection; the reader sees the end
+    /// of the stream.
+    ShutDown = 1,
+    /// It is retired, and no thread that found it before is in it: what it owes to the peer leaves.
+    Draining = 2,
+    /// It is retired, no thread that found it before is in it, and the stream is shut down.
+    Closed = 3,
+    /// The lane retires it because the peer is idle. If it turns out to be in use, it is open
+    /// again.
+    IdleClosing = 4,
+    /// It is retired because the peer is idle, and the stream is shut down. Before that the peer is
+    /// told by CloseConnection, where the stream still takes it, that requests without an answer
+    /// did not run.
+    IdleClosed = 5,
+}
+
+/// An event that changes the state of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transition {
+    /// The lane begins to retire an idle connection.
+    BeginIdleClose,
+    /// The connection is in use after all.
+    CancelIdleClose,
+    /// The stream is shut down both ways.
+    ShutDown,
+    /// The connection is retired, and the last thread that had found it has left it.
+    Vacate,
+}
+
+impl ConnectionState {
+    /// Returns the state after a transition, `None` if it does not change.
+    fn after(self, transition: Transition) -> Option<Self> {
+        use ConnectionState::*;
+        match (self, transition) {
+            (Open, Transition::BeginIdleClose) => Some(IdleClosing),
+            (ShutDown, Transition::BeginIdleClose) => Some(IdleClosed),
+            (IdleClosing, Transition::CancelIdleClose) => Some(Open),
+            (IdleClosed, Transition::CancelIdleClose) => Some(ShutDown),
+            (Open, Transition::ShutDown) => Some(ShutDown),
+            (IdleClosing, Transition::ShutDown) => Some(IdleClosed),
+            (Draining, Transition::ShutDown) => Some(Closed),
+            (Open | IdleClosing, Transition::Vacate) => Some(Draining),
+            (ShutDown | IdleClosed, Transition::Vacate) => Some(Closed),
+            _ => None,
+        }
+    }
+
+    fn from_word(word: u32) -> Self {
+        match word & STATE {
+            0 => ConnectionState::Open,
+            1 => ConnectionState::ShutDown,
+            2 => ConnectionState::Draining,
+            4 => ConnectionState::IdleClosing,
+            5 => ConnectionState::IdleClosed,
+            _ => ConnectionState::Closed,
+        }
+    }
+}
+
+/// The bits of the state.
+const STATE: u32 = 7;
+/// Set in each state whose stream is shut down.
+const SHUT_DOWN: u32 = 1;
+/// Set in the states of a retired connection that no thread is in.
+const VACATED: u32 = 2;
+/// Set in the states of a connection that is retired because it is idle. A connection whose last
+/// message was queued before, after a fault, drains like any other and loses this bit.
+const IDLE: u32 = 4;
+
+/// A property of a connection that is independent of its [`ConnectionState`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flag {
+    /// Replies wait for the peer: nothing is read. Written under the output lock.
+    Congested = 1 << 3,
+    /// The end of the stream was reported, perhaps with its last bytes: it is read to its end, even
+    /// after a short read.
+    HungUp = 1 << 4,
+    /// The peer sends nothing more; it may still read.
+    PeerHalfClosed = 1 << 5,
+    /// A request was handed over to another lane, whose thread answers it. Written by the thread
+    /// that dispatches the request.
+    HandedOver = 1 << 6,
+    /// A stream without a descriptor has reported something that no thread has looked at.
+    ReportPending = 1 << 7,
+}
+
+/// A [`ConnectionState`] and the [`Flag`]s.
+///
+/// Each request loads the word; only what happens rarely writes it. All writes are sequentially
+/// consistent read-modify-write operations, except those of [`set_relaxed`](Self::set_relaxed): a
+/// thread that finds a change also finds what was written before it, and the change has its place
+/// in the order of the counts of waiting requests.
+#[derive(Debug)]
+pub(super) struct StateWord(AtomicU32);
+
+impl StateWord {
+    /// An open connection without flags.
+    pub(super) const fn new() -> Self {
+        StateWord(AtomicU32::new(ConnectionState::Open as u32))
+    }
+
+    /// Makes a transition. Returns false if the state does not change by it.
+    #[cold]
+    pub(super) fn apply(&self, transition: Transition) -> bool {
+        let next = |word| {
+            let state = ConnectionState::from_word(word).after(transition)?;
+            Some(word & !STATE | state as u32)
+        };
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
+    }
+
+    /// Returns true if the stream is shut down. Acquires what happened before that.
+    #[inline]
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
+    }
+
+    /// Returns true if the connection is retired and no thread that found it before is in it.
+    #[inline]
+    pub(super) fn is_vacated(&self) -> bool {
+        self.0.load(Ordering::SeqCst) & VACATED != 0
+    }
+
+    /// Returns true if the connection is retired, or about to be, because the peer is idle.
+    #[inline]
+    pub(super) fn is_closed_idle(&self) -> bool {
+        self.0.load(Ordering::SeqCst) & IDLE != 0
+    }
+
+    /// Returns true if a flag is set, loading it with `ordering`.
+    #[inline]
+    pub(super) fn has(&self, flag: Flag, ordering: Ordering) -> bool {
+        self.0.load(ordering) & flag as u32 != 0
+    }
+
+    /// Sets a flag. Returns true if it was clear.
+    #[cold]
+    pub(super) fn set(&self, flag: Flag) -> bool {
+        self.0.fetch_or(flag as u32, Ordering::SeqCst) & flag as u32 == 0
+    }
+
+    /// Sets a flag that orders nothing. Writes only if the flag is not set yet.
+    #[inline]
+    pub(super) fn set_relaxed(&self, flag: Flag) {
+        if !self.has(flag, Ordering::Relaxed) {
+            self.0.fetch_or(flag as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears a flag. Returns true if it was set.
+    #[cold]
+    pub(super) fn clear(&self, flag: Flag) -> bool {
+        self.0.fetch_and(!(flag as u32), Ordering::SeqCst) & flag as u32 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ConnectionState::{Closed, Draining, IdleClosed, IdleClosing, Open, ShutDown};
+    use super::*;
+
+    const STATES: [ConnectionState; 6] = [Open, ShutDown, Draining, Closed, IdleClosing, IdleClosed];
+    const FLAGS: [Flag; 5] =
+        [Flag::Congested, Flag::HungUp, Flag::PeerHalfClosed, Flag::HandedOver, Flag::ReportPending];
+
+    fn word(state: ConnectionState) -> StateWord {
+        StateWord(AtomicU32::new(state as u32))
+    }
+
+    fn state(word: &StateWord) -> ConnectionState {
+        ConnectionState::from_word(word.0.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn transitions_are_those_of_the_table() {
+        let table = [
+            (Transition::BeginIdleClose, [(Open, IdleClosing), (ShutDown, IdleClosed)].as_slice()),
+            (Transition::CancelIdleClose, &[(IdleClosing, Open), (IdleClosed, ShutDown)]),
+            (Transition::ShutDown, &[(Open, ShutDown), (IdleClosing, IdleClosed), (Draining, Closed)]),
+            (
+                Transition::Vacate,
+                &[(Open, Draining), (IdleClosing, Draining), (ShutDown, Closed), (IdleClosed, Closed)],
+            ),
+        ];
+        for (transition, changes) in table {
+            for from in STATES {
+                let to = changes.iter().find(|change| change.0 == from).map(|change| change.1);
+                let word = word(from);
+                assert_eq!(word.apply(transition), to.is_some(), "{from:?} {transition:?}");
+                assert_eq!(state(&word), to.unwrap_or(from), "{from:?} {transition:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn predicates_hold_in_their_states_only() {
+        let states = |predicate: fn(&StateWord) -> bool| {
+            STATES.map(word).iter().filter(|word| predicate(word)).map(state).collect::<Vec<_>>()
+        };
+        assert_eq!(states(StateWord::is_shut_down), [ShutDown, Closed, IdleClosed]);
+        assert_eq!(states(StateWord::is_vacated), [Draining, Closed]);
+        assert_eq!(states(StateWord::is_closed_idle), [IdleClosing, IdleClosed]);
+    }
+
+    #[test]
+    fn flags_and_state_do_not_change_each_other() {
+        let word = StateWord::new();
+        for flag in FLAGS {
+            assert!(word.set(flag) && !word.set(flag));
+            assert_eq!(state(&word), Open);
+        }
+        assert!(word.apply(Transition::ShutDown) && word.apply(Transition::Vacate));
+        for flag in FLAGS {
+            assert!(word.has(flag, Ordering::Relaxed) && word.clear(flag));
+            assert!(!word.has(flag, Ordering::Relaxed) && !word.clear(flag));
+            assert_eq!(state(&word), Closed);
+        }
+        word.set_relaxed(Flag::HandedOver);
+        assert!(word.has(Flag::HandedOver, Ordering::Relaxed));
+    }
+}

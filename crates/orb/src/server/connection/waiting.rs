@@ -1,0 +1,128 @@
+//! Requests of a connection that have been read and wait, and the bounds on them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+
+use super::Connection;
+use super::output::DeferredRequest;
+use crate::clock;
+use crate::server::admission;
+use crate::server::lane::Task;
+use crate::server::worker::Message;
+
+/// The bounds on the requests of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestBounds {
+    /// Maximum number of requests that wait.
+    pub(crate) max_waiting: u32,
+    /// Maximum number of requests in the lane's queue, and their maximum size in bytes.
+    pub(crate) max_queued: usize,
+    pub(crate) max_queued_bytes: usize,
+}
+
+/// A request that waits. It counts against the bounds of its connection until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WaitingRequest {
+    pub(super) connection: Arc<Connection>,
+    /// When it was read.
+    pub(super) read_at: Monotonic,
+    /// Its size in bytes, if it is in the lane's queue.
+    pub(super) queued_bytes: Option<usize>,
+}
+
+impl Connection {
+    /// Returns true if nothing is to be read for now.
+    #[inline]
+    pub(crate) fn is_read_paused(&self) -> bool {
+        let waiting = self.waiting_requests.load(Ordering::SeqCst);
+        // If no requests wait, none are in the queue.
+        !admission::may_read(self.is_congested(), waiting, self.request_bounds.max_waiting)
+            || (waiting > 0 && self.has_full_queue_share())
+    }
+
+    /// Returns true if the connection has its full share of the lane's queue.
+    #[cold]
+    fn has_full_queue_share(&self) -> bool {
+        self.queued_requests.load(Ordering::SeqCst) >= self.request_bounds.max_queued
+            || self.queued_bytes.load(Ordering::SeqCst) >= self.request_bounds.max_queued_bytes
+    }
+
+    /// Counts a request that begins to wait. It has `waited` already since it was read.
+    #[cold]
+    pub(crate) fn add_waiting_request(self: &Arc<Self>, waited: Duration) -> WaitingRequest {
+        self.waiting_request(waited, None)
+    }
+
+    /// Counts a request of `octets` bytes that begins to wait in the lane's queue.
+    pub(crate) fn add_queued_request(self: &Arc<Self>, octets: usize) -> WaitingRequest {
+        self.queued_requests.fetch_add(1, Ordering::SeqCst);
+        self.queued_bytes.fetch_add(octets, Ordering::SeqCst);
+        self.waiting_request(Duration::ZERO, Some(octets))
+    }
+
+    fn waiting_request(self: &Arc<Self>, waited: Duration, queued: Option<usize>) -> WaitingRequest {
+        self.waiting_requests.fetch_add(1, Ordering::SeqCst);
+        WaitingRequest { connection: Arc::clone(self), read_at: clock::now() - waited, queued_bytes: queued }
+    }
+}
+
+impl WaitingRequest {
+    /// Defers the request until the peer has taken the replies that wait for it. Gives both back if
+    /// none wait.
+    #[inline]
+    pub(crate) fn defer(self, message: Message) -> Option<(WaitingRequest, Message)> {
+        if self.connection.is_congested() { self.defer_locked(message) } else { Some((self, message)) }
+    }
+
+    #[cold]
+    fn defer_locked(self, message: Message) -> Option<(WaitingRequest, Message)> {
+        let connection = &self.connection;
+        let given_back = connection.output.with(|writing| {
+            if writing.queue.is_empty() || writing.closing.is_some() || connection.is_closed() {
+                return Some(message);
+            }
+            connection.waiting_requests.fetch_add(1, Ordering::SeqCst);
+            writing.deferred.push(DeferredRequest { message, read_at: self.read_at });
+            None
+        });
+        given_back.map(|message| (self, message))
+    }
+
+    /// Ends the wait: the calling thread runs the request next. Returns the time for which it has
+    /// waited.
+    pub(crate) fn stop_waiting(self) -> (Arc<Connection>, Duration) {
+        (Arc::clone(&self.connection), clock::now().since(self.read_at))
+    }
+}
+
+impl std::ops::Deref for WaitingRequest {
+    type Target = Arc<Connection>;
+
+    fn deref(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+}
+
+impl Drop for WaitingRequest {
+    fn drop(&mut self) {
+        // Reading may have paused at a bound. The thread that paused there looks once more after it
+        // has given up its turn.
+        let connection = &self.connection;
+        let mut goes_on = false;
+        if let Some(octets) = self.queued_bytes {
+            goes_on |=
+                connection.queued_requests.fetch_sub(1, Ordering::SeqCst) == connection.request_bounds.max_queued;
+            let before = connection.queued_bytes.fetch_sub(octets, Ordering::SeqCst);
+            let bound = connection.request_bounds.max_queued_bytes;
+            goes_on |= before >= bound && before - octets < bound;
+        }
+        let before = connection.waiting_requests.fetch_sub(1, Ordering::SeqCst);
+        goes_on |= before == connection.request_bounds.max_waiting || (before == 1 && connection.is_peer_half_closed());
+        if goes_on && let Some(lane) = connection.lane.upgrade() {
+            lane.push(Task::ReadSocket(connection.handle));
+        }
+    }
+}

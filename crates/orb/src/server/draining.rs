@@ -1,0 +1,386 @@
+//! Draining connections of a lane: they are retired and not over. Requests of them run or wait,
+//! their peers have not taken what was sent last, or have not closed.
+//!
+//! Invariant: a connection that a thread does not find in the slab is listed here, or is over. It
+//! is listed in one step with being retired, and removed when nothing is left to do. So what is
+//! owed to a half-closed peer leaves as soon as the peer reads, whatever else of the connection
+//! still runs.
+//!
+//! Each has a descriptor and output that its peer has not taken. It counts in `max_connections`,
+//! and so does one that is over while requests keep its descriptor. When the lane is full, the
+//! connection that has been draining longest makes room, unless an idle one does. A connection
+//! whose requests wait for something other than its peer does not: its descriptor would stay as
+//! long as they do, and its peer is owed their replies. What draining connections hold counts in
+//! `max_buffered_bytes`. `write_timeout` bounds how long a peer may take nothing of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use corelane_net::Peer;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::slab::RetireResult;
+use corelane_wire::connection::ProtocolFault;
+
+use super::connection::{CloseTerms, Connection, DrainProgress};
+use super::lane::{Lane, Task};
+use super::request;
+use crate::clock;
+use crate::event::Event;
+use crate::fault::Fault;
+use crate::orb::Core;
+
+type ConnectionHandle = (u32, u32);
+
+/// The draining connections by handle, in the order in which draining began, with the time of that.
+#[derive(Debug)]
+pub(super) struct DrainingConnections(PiMutex<InsertionOrderedMap<(Monotonic, Arc<Connection>)>>);
+
+/// A map by handle that keeps the order of insertion. Each operation takes constant time.
+#[derive(Debug)]
+struct InsertionOrderedMap<T> {
+    all: HashMap<ConnectionHandle, LinkedEntry<T>>,
+    first: Option<ConnectionHandle>,
+    last: Option<ConnectionHandle>,
+}
+
+/// A value with links to the ones inserted before and after it.
+#[derive(Debug)]
+struct LinkedEntry<T> {
+    value: T,
+    before: Option<ConnectionHandle>,
+    after: Option<ConnectionHandle>,
+}
+
+impl<T> InsertionOrderedMap<T> {
+    fn new() -> Self {
+        InsertionOrderedMap { all: HashMap::new(), first: None, last: None }
+    }
+
+    /// Appends a value, unless the handle has one.
+    fn insert(&mut self, handle: ConnectionHandle, value: impl FnOnce() -> T) {
+        if self.all.contains_key(&handle) {
+            return;
+        }
+        let before = self.last.replace(handle);
+        *self.link_after(before) = Some(handle);
+        self.all.insert(handle, LinkedEntry { value: value(), before, after: None });
+    }
+
+    fn remove(&mut self, handle: ConnectionHandle) -> Option<T> {
+        let LinkedEntry { value, before, after } = self.all.remove(&handle)?;
+        *self.link_after(before) = after;
+        match after.and_then(|after| self.all.get_mut(&after)) {
+            Some(after) => after.before = before,
+            None => self.last = before,
+        }
+        Some(value)
+    }
+
+    /// Returns the link to the value after `before`, or the link to the first value.
+    fn link_after(&mut self, before: Option<ConnectionHandle>) -> &mut Option<ConnectionHandle> {
+        match before.and_then(|before| self.all.get_mut(&before)) {
+            Some(before) => &mut before.after,
+            None => &mut self.first,
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (ConnectionHandle, &T)> {
+        let mut next = self.first;
+        std::iter::from_fn(move || {
+            let handle = next?;
+            let linked = self.all.get(&handle)?;
+            next = linked.after;
+            Some((handle, &linked.value))
+        })
+    }
+}
+
+impl DrainingConnections {
+    pub(super) fn new() -> Self {
+        DrainingConnections(PiMutex::new("ending connections", Scope::Lane, InsertionOrderedMap::new()))
+    }
+
+    /// Returns the number of connections.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().all.len()
+    }
+
+    fn find(&self, handle: ConnectionHandle) -> Option<Arc<Connection>> {
+        self.0.lock().all.get(&handle).map(|retiring| Arc::clone(&retiring.value.1))
+    }
+
+    /// Iterates over the connections without holding the lane's lock while the caller works on one,
+    /// and without keeping the descriptors of the others.
+    pub(super) fn snapshot(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
+        let handles: Vec<ConnectionHandle> = self.0.lock().iter().map(|(handle, _)| handle).collect();
+        handles.into_iter().filter_map(|handle| self.find(handle))
+    }
+
+    fn insert(&self, connection: &Arc<Connection>) {
+        self.0.lock().insert(connection.handle, || (clock::now(), Arc::clone(connection)));
+    }
+
+    /// Retires a connection by `retire`, and lists it if threads are in it, in one step.
+    fn retire_and_insert<T>(
+        &self,
+        connection: &Arc<Connection>,
+        retire: impl FnOnce() -> RetireResult<T>,
+    ) -> RetireResult<T> {
+        let mut list = self.0.lock();
+        let retired = retire();
+        if matches!(retired, RetireResult::Deferred) {
+            list.insert(connection.handle, || (clock::now(), Arc::clone(connection)));
+        }
+        retired
+    }
+
+    /// Removes a connection that is over.
+    fn remove(&self, connection: &Connection) {
+        // Dropped without the lock: dropping may close the stream.
+        let forgotten = self.0.lock().remove(connection.handle);
+        connection.release_slot_if_unused();
+        drop(forgotten);
+    }
+
+    /// Takes the first connection that satisfies `predicate`.
+    fn take_oldest(&self, predicate: impl Fn(&Connection) -> bool) -> Option<(Monotonic, Arc<Connection>)> {
+        let mut list = self.0.lock();
+        let (handle, _) = list.iter().find(|(_, (_, connection))| predicate(connection))?;
+        list.remove(handle)
+    }
+}
+
+impl Lane {
+    /// Retires a connection whose peer sends nothing more. Earlier requests are answered all the
+    /// same.
+    #[cold]
+    pub(crate) fn handle_half_close(&self, core: &Arc<Core>, connection: &Connection) {
+        connection.record_half_close();
+        self.retire_connection(core, connection.handle);
+    }
+
+    /// Ends a connection whose peer broke the protocol; `told` is its last message. The rest of a
+    /// message that is too large is read, within bounds: a peer that sends all of it before it
+    /// reads gets the answer.
+    #[cold]
+    pub(crate) fn handle_protocol_fault(
+        &self,
+        core: &Arc<Core>,
+        connection: &Arc<Connection>,
+        fault: Fault,
+        told: &[u8],
+    ) {
+        core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
+        let rest = match fault {
+            Fault::Protocol(ProtocolFault::TooLarge { size, .. }) => usize::try_from(size).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        connection.queue_last_message_and_discard(told, rest, clock::now(), self.closing_time);
+        self.retire_connection(core, connection.handle);
+    }
+
+    /// Retires a connection: no thread finds it any more, and it ends when the last thread leaves
+    /// it.
+    #[cold]
+    pub(crate) fn retire_connection(&self, core: &Arc<Core>, handle: ConnectionHandle) {
+        let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
+        let Some(connection) = found else { return };
+        // Counted first: the last thread may leave before `retire` returns. Until the connection is
+        // listed or gone, `poll_all_draining` sees it in this count.
+        self.retiring.fetch_add(1, Ordering::AcqRel);
+        let retired = self.draining.retire_and_insert(&connection, || self.connections.retire(handle.0, handle.1));
+        let was_deferred = matches!(retired, RetireResult::Deferred);
+        let was_there = !matches!(retired, RetireResult::Stale);
+        if let RetireResult::Taken(connection) = retired {
+            self.finish_retire(connection);
+        }
+        if !was_deferred {
+            self.retiring.fetch_sub(1, Ordering::AcqRel);
+        }
+        if !was_there {
+            return;
+        }
+        core.events().connection_closed();
+        // If its descriptor is not free yet, the last thread that leaves it retries accepting.
+        drop(connection);
+        self.accept_again();
+    }
+
+    /// Continues a retirement after the last thread has left the connection. While the ORB closes,
+    /// the peer is told so. A peer that was told of a fault has time to read that, and a
+    /// half-closed peer that still reads gets its replies.
+    #[cold]
+    pub(super) fn finish_retire(&self, connection: Arc<Connection>) {
+        if connection.is_closed_idle() && !connection.has_queued_last_message() {
+            connection.close_with_message(&request::close_connection());
+            return self.draining.remove(&connection);
+        }
+        connection.mark_vacated();
+        self.draining.insert(&connection);
+        let now = clock::now();
+        // A peer that has had its time is left to the next sweep, which reports it.
+        let has_had_its_time =
+            !connection.is_closed() && connection.write_stalled_for(now) > self.config.connection_limits.write_timeout;
+        let progress =
+            if has_had_its_time { DrainProgress::Pending } else { self.advance_connection(&connection, now) };
+        if progress.is_over() {
+            return;
+        }
+        if self.is_stopping() {
+            // No thread would come back to it.
+            connection.close();
+            self.draining.remove(&connection);
+        } else {
+            // The connection is listed already: what has happened since is reported now.
+            self.watch_writability(&connection, true);
+            self.continue_discarding(&connection, progress);
+        }
+    }
+
+    /// Goes on with the draining connection that was at `handle`, because something has happened to
+    /// it.
+    #[cold]
+    pub(super) fn poll_draining(&self, core: &Core, handle: ConnectionHandle) {
+        if let Some(connection) = self.draining.find(handle) {
+            let progress = self.advance_and_report(core, &connection, clock::now());
+            self.continue_discarding(&connection, progress);
+            drop(connection);
+            self.accept_again();
+        }
+    }
+
+    /// Goes on behind other work with an end whose peer sends faster than it is read in one go.
+    fn continue_discarding(&self, connection: &Connection, progress: DrainProgress) {
+        if progress == DrainProgress::MoreInput {
+            self.push(Task::ReadBuffered(connection.handle));
+        }
+    }
+
+    fn advance_and_report(&self, core: &Core, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
+        let progress = self.advance_connection(connection, now);
+        if progress == DrainProgress::WriteTimedOut {
+            core.events().replies_unread([connection.stream.peer().clone()]);
+        }
+        progress
+    }
+
+    /// As far as it goes now.
+    fn advance_connection(&self, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
+        self.flush_draining(connection);
+        let closes = self.closing.load(Ordering::SeqCst);
+        let terms = CloseTerms {
+            last_message: closes.then(request::close_connection),
+            closing_time: self.closing_time,
+            write_timeout: self.config.connection_limits.write_timeout,
+        };
+        let progress = connection.advance_drain(&terms, now);
+        if progress.is_over() {
+            self.draining.remove(connection);
+        }
+        progress
+    }
+
+    /// Sends what waits for the peer; requests that were deferred for that go on.
+    #[cold]
+    fn flush_draining(&self, connection: &Arc<Connection>) {
+        if connection.is_congested() {
+            match connection.flush() {
+                Ok(true) => {
+                    for (waiting, message) in connection.take_deferred() {
+                        self.requeue(waiting, message);
+                    }
+                }
+                Ok(false) => {}
+                Err(_) => drop(connection.close()),
+            }
+        }
+    }
+
+    /// Goes on with all draining connections as far as possible now. Returns true if some are not
+    /// over.
+    pub(crate) fn poll_all_draining(&self, core: &Core) -> bool {
+        // In this order: a connection is listed before it is no longer counted as retiring.
+        let retiring = self.retiring.load(Ordering::Acquire) > 0;
+        let now = clock::now();
+        for connection in self.draining.snapshot() {
+            connection.limit_close_time(now, self.closing_time);
+            self.advance_and_report(core, &connection, now);
+        }
+        retiring || self.draining.len() > 0
+    }
+
+    /// Shuts down the draining connections that no thread is in, as none goes on with them. Returns
+    /// the peers that have not taken their last replies.
+    pub(crate) fn abort_draining(&self) -> Vec<Peer> {
+        let oldest = || self.draining.take_oldest(Connection::is_vacated).map(|(_, connection)| connection);
+        let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent_output());
+        cut.map(|connection| connection.stream.peer().clone()).collect()
+    }
+
+    /// Goes on with all draining connections because time has passed.
+    pub(super) fn sweep_draining(&self, core: &Core, now: Monotonic) {
+        for connection in self.draining.snapshot() {
+            // Reported once: a connection that is shut down stays listed while a request of it
+            // runs.
+            if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout && connection.close() {
+                core.events().replies_unread([connection.stream.peer().clone()]);
+            }
+            self.advance_and_report(core, &connection, now);
+        }
+    }
+
+    /// Closes the connection that has been draining longest, among those whose descriptor becomes
+    /// free by that. Returns false if there is none.
+    #[cold]
+    pub(super) fn evict_oldest_draining(&self, core: &Core) -> bool {
+        let Some((since, connection)) = self.draining.take_oldest(Connection::is_unused) else { return false };
+        let octets = connection.memory_use().held_bytes();
+        connection.close();
+        connection.release_slot_if_unused();
+        connection.memory_use().write_off();
+        let (peer, after) = (connection.stream.peer().clone(), clock::now().since(since));
+        core.events().report(&Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn insertion_order_survives_removals() {
+        let (mut list, mut model) = (InsertionOrderedMap::new(), Vec::<(ConnectionHandle, u32)>::new());
+        let mut state = 1u32;
+        for number in 0..2000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let handle = (state >> 16 & 7, 0);
+            if state >> 30 == 0 {
+                let at = model.iter().position(|(other, _)| *other == handle);
+                assert_eq!(list.remove(handle), at.map(|at| model.remove(at).1));
+            } else {
+                list.insert(handle, || number);
+                if model.iter().all(|(other, _)| *other != handle) {
+                    model.push((handle, number));
+                }
+            }
+            assert!(list.iter().map(|(handle, number)| (handle, *number)).eq(model.iter().copied()));
+            assert_eq!(
+                (list.first, list.last),
+                (model.first().map(|(handle, _)| *handle), model.last().map(|(handle, _)| *handle))
+            );
+        }
+        for (handle, number) in model {
+            assert_eq!(list.remove(handle), Some(number));
+        }
+        assert_eq!((list.first, list.last, list.all.len()), (None, None, 0));
+    }
+}
+#[cfg(test)]
+mod event_orders;
+#[cfg(test)]
+mod eviction;
+#[cfg(test)]
+mod harness;

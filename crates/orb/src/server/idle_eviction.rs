@@ -1,0 +1,211 @@
+//! Idle connections: which of them makes room for a new one, and how long a peer may take for its
+//! first message. [`eviction_rank`] is pure; the lane carries out what follows from it.
+//!
+//! An evicted connection ends at once and for certain. Nothing of it is running, and nothing begins
+//! to: a thread that runs a message counts as a user of the slot, and the slot is retired in one
+//! step only if it has no user. The peer is told CloseConnection, after which a client may repeat
+//! elsewhere what it had just sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::slab::RetireResult;
+
+use super::connection::Connection;
+use super::lane::Lane;
+use crate::clock;
+use crate::event::Event;
+use crate::orb::Core;
+
+/// Instead of a time: no message has come yet.
+pub(crate) const NO_MESSAGE: u32 = 0;
+/// Seconds without a message after which a connection may be evicted.
+const MIN_IDLE_SECONDS: u32 = 10;
+/// Maximum number of candidates that one search finds: the next evictions need no search.
+const MAX_CANDIDATES: usize = 64;
+
+/// The last thing that a connection's peer has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum IdleClass {
+    /// It has sent nothing.
+    NeverSent,
+    /// It has begun its first message.
+    FirstMessagePartial,
+    /// It has sent messages, the last one a while ago.
+    Idle,
+}
+
+/// The order of eviction: the lowest rank first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EvictionRank {
+    class: IdleClass,
+    last_message_at: u32,
+    connection_number: u64,
+}
+
+/// Ranks a connection by the time of its last message, by whether one has begun, and by its number
+/// in the ORB. Returns `None` if it is not to be evicted.
+#[must_use]
+pub(crate) fn eviction_rank(
+    last_message_at: u32,
+    has_partial_message: bool,
+    now: u32,
+    connection_number: u64,
+) -> Option<EvictionRank> {
+    let class = match (last_message_at, has_partial_message) {
+        (NO_MESSAGE, false) => IdleClass::NeverSent,
+        (NO_MESSAGE, true) => IdleClass::FirstMessagePartial,
+        (_, false) if now.saturating_sub(last_message_at) >= MIN_IDLE_SECONDS => IdleClass::Idle,
+        _ => return None,
+    };
+    Some(EvictionRank { class, last_message_at, connection_number })
+}
+
+/// A lane's coarse clock, and the idle connections that it found last.
+#[derive(Debug)]
+pub(crate) struct IdleTracker {
+    started_at: Monotonic,
+    /// Seconds since `started_at`, plus 1, updated by each maintenance run. A clock that costs one
+    /// atomic load.
+    now: AtomicU32,
+    /// Candidates for eviction; the next one is the last.
+    candidates: PiMutex<Vec<(EvictionRank, (u32, u32))>>,
+}
+
+impl IdleTracker {
+    pub(super) fn new(now: Monotonic) -> Self {
+        let candidates = PiMutex::new("silent connections", Scope::Lane, Vec::new());
+        IdleTracker { started_at: now, now: AtomicU32::new(1), candidates }
+    }
+
+    #[inline]
+    pub(super) fn now(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Sets the coarse clock.
+    pub(super) fn advance_clock(&self, now: Monotonic) {
+        let seconds = u32::try_from(now.since(self.started_at).as_secs()).unwrap_or(u32::MAX);
+        self.now.store(seconds.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+impl Lane {
+    /// Closes the connection that has been idle longest. If none has been idle long enough, evicts
+    /// the oldest draining connection. Returns false if there is none of either.
+    #[cold]
+    pub(super) fn evict_for_new_connection(&self, core: &Arc<Core>) -> bool {
+        self.evict_candidate(core)
+            || {
+                let candidates = self.find_candidates();
+                *self.idle_tracker.candidates.lock() = candidates;
+                self.evict_candidate(core)
+            }
+            || self.evict_oldest_draining(core)
+    }
+
+    /// Closes the first candidate that may still be evicted.
+    fn evict_candidate(&self, core: &Arc<Core>) -> bool {
+        while let Some((eviction_rank, handle)) = self.next_candidate() {
+            let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
+            if let Some(connection) = found
+                && connection.eviction_rank(self.idle_tracker.now()) == Some(eviction_rank)
+                && !connection.has_unread_input()
+                && self.close_idle(core, &connection, true)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Like [`evict_for_new_connection`](Self::evict_for_new_connection), for want of descriptors:
+    /// also looks at the other lanes.
+    #[cold]
+    pub(super) fn evict_for_descriptor(&self, core: &Arc<Core>) -> bool {
+        self.evict_for_new_connection(core) || core.all_lanes().iter().any(|lane| lane.evict_for_new_connection(core))
+    }
+
+    fn next_candidate(&self) -> Option<(EvictionRank, (u32, u32))> {
+        self.idle_tracker.candidates.lock().pop()
+    }
+
+    /// Searches all connections for the next candidates.
+    fn find_candidates(&self) -> Vec<(EvictionRank, (u32, u32))> {
+        let now = self.idle_tracker.now();
+        let mut candidates = Vec::new();
+        for connection in self.connections.iter() {
+            let Some(eviction_rank) = connection.eviction_rank(now) else { continue };
+            let found = (eviction_rank, connection.handle);
+            let at = candidates.partition_point(|other| *other < found);
+            if at < MAX_CANDIDATES {
+                candidates.insert(at, found);
+                candidates.truncate(MAX_CANDIDATES);
+            }
+        }
+        candidates.reverse();
+        candidates
+    }
+
+    /// Returns true if a connection has taken too long for its first message. A message that has
+    /// begun is subject to the pool's `read_stall_timeout` instead.
+    pub(super) fn exceeds_first_request_timeout(&self, connection: &Connection, now: Monotonic) -> bool {
+        let Some(timeout) = self.config.connection_limits.first_request_timeout else { return false };
+        connection.has_sent_nothing()
+            && !connection.has_partial_message()
+            && connection.idle_for(self.idle_tracker.now(), now) > timeout
+            && !connection.has_unread_input()
+    }
+
+    /// Closes an idle connection. Returns false if it is no longer idle.
+    #[cold]
+    pub(super) fn close_idle(&self, core: &Arc<Core>, connection: &Connection, evicted: bool) -> bool {
+        // Before the slab gives it up: a thread that does not find it any more asks whether its
+        // peer was told.
+        if !connection.begin_idle_close() {
+            return false;
+        }
+        self.retiring.fetch_add(1, Ordering::AcqRel);
+        let retired = self.connections.retire_unused(connection.handle.0, connection.handle.1);
+        if matches!(retired, RetireResult::Stale) {
+            connection.cancel_idle_close();
+            self.retiring.fetch_sub(1, Ordering::AcqRel);
+            return false;
+        }
+        if let RetireResult::Taken(ended) = retired {
+            self.finish_retire(ended);
+            self.retiring.fetch_sub(1, Ordering::AcqRel);
+        }
+        core.events().connection_closed();
+        let idle = connection.idle_for(self.idle_tracker.now(), clock::now());
+        let peer = connection.stream.peer().clone();
+        core.events().report(&Event::IdleConnectionClosed { peer, idle, evicted });
+        self.accept_again();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_connections_are_evicted_before_idle_ones() {
+        let now = 100;
+        let never = |connection_number| eviction_rank(NO_MESSAGE, false, now, connection_number).unwrap();
+        let idle = |last_message_at, connection_number| eviction_rank(last_message_at, false, now, connection_number);
+        let mut ranks = [
+            idle(20, 1).unwrap(),
+            never(9),
+            eviction_rank(NO_MESSAGE, true, now, 3).unwrap(),
+            never(7),
+            idle(10, 2).unwrap(),
+        ];
+        ranks.sort_unstable();
+        assert_eq!(ranks.map(|eviction_rank| eviction_rank.connection_number), [7, 9, 3, 2, 1]);
+        assert_eq!(idle(now - MIN_IDLE_SECONDS + 1, 1), None, "it has just been used");
+        assert_eq!(eviction_rank(10, true, now, 1), None, "its next message is on its way");
+    }
+}

@@ -1,0 +1,222 @@
+//! Tasks of a lane that no descriptor reports: reading that goes on, and requests that were parked,
+//! handed over or buffered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use corelane_sys::lock::{PiMutex, Scope};
+
+use super::admission;
+use super::connection::{Connection, WaitingRequest};
+use super::worker::Message;
+use crate::poa::ParkedRequest;
+
+/// Maximum number of tasks up to which requests are handed over; further ones are answered with
+/// TRANSIENT 1.
+const MAX_HANDED_OVER: usize = 1024;
+
+/// A task that no descriptor reports.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// The buffer of this connection may hold messages.
+    ReadBuffered((u32, u32)),
+    /// The socket of this connection may have more.
+    ReadSocket((u32, u32)),
+    /// The stream of this connection, which has no descriptor, has reported something.
+    PollStream(Arc<Connection>),
+    /// The connections hold more memory than they may.
+    ShedMemory,
+    /// A message that had to wait may run now.
+    Dispatch(WaitingRequest, Message),
+    /// A collocated call that the lane's threads run.
+    RunLocal(ParkedRequest),
+    /// A request that the overload thread has read.
+    DispatchBuffered {
+        /// Higher ones go first.
+        priority: i16,
+        waiting: WaitingRequest,
+        message: Message,
+        bytes: u64,
+    },
+}
+
+impl Task {
+    /// Returns true if the task runs a request.
+    fn is_request(&self) -> bool {
+        !matches!(self, Task::ReadSocket(_) | Task::ReadBuffered(_) | Task::PollStream(_) | Task::ShedMemory)
+    }
+
+    /// Returns the size in bytes of a request that was handed over or parked. Buffered requests
+    /// have a count of their own.
+    fn bytes(&self) -> usize {
+        match self {
+            Task::Dispatch(_, message) => message.bytes(),
+            Task::RunLocal(held) => held.bytes,
+            _ => 0,
+        }
+    }
+}
+
+/// The tasks of a lane. Threads of other priorities list requests here, so the holder of the lock
+/// inherits.
+#[derive(Debug)]
+pub(super) struct ReadyList {
+    list: PiMutex<TaskList>,
+    /// Number of tasks, written under the lock: spares the lock if there are none.
+    count: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct TaskList {
+    tasks: VecDeque<Task>,
+    /// Number of buffered requests, and their size in bytes.
+    buffered: u32,
+    buffered_bytes: u64,
+    /// Size in bytes of the other requests.
+    handed_over_bytes: usize,
+    /// Set when the lane has stopped: no thread takes tasks.
+    stopped: bool,
+}
+
+impl TaskList {
+    fn insert(&mut self, index: usize, work: Task) {
+        if let Task::DispatchBuffered { bytes, .. } = &work {
+            self.buffered += 1;
+            self.buffered_bytes += bytes;
+        }
+        self.handed_over_bytes += work.bytes();
+        self.tasks.insert(index, work);
+    }
+
+    fn remove(&mut self, index: usize) -> Option<Task> {
+        let work = self.tasks.remove(index)?;
+        if let Task::DispatchBuffered { bytes, .. } = &work {
+            self.buffered -= 1;
+            self.buffered_bytes -= bytes;
+        }
+        self.handed_over_bytes -= work.bytes();
+        Some(work)
+    }
+}
+
+impl ReadyList {
+    pub(super) fn new() -> Self {
+        ReadyList { list: PiMutex::new("ready list", Scope::Lane, TaskList::default()), count: AtomicUsize::new(0) }
+    }
+
+    /// Returns true if a task is listed.
+    #[inline]
+    pub(super) fn has_any(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    fn update<R>(&self, update: impl FnOnce(&mut TaskList) -> R) -> R {
+        let mut list = self.list.lock();
+        let result = update(&mut list);
+        self.count.store(list.tasks.len(), Ordering::SeqCst);
+        result
+    }
+
+    /// Lists a task, unless the lane has stopped.
+    pub(super) fn push(&self, work: Task) {
+        self.push_if(work, |_| true);
+    }
+
+    /// Lists a request that came in at another lane. Returns false if too many tasks wait, if
+    /// requests of more than `max_bytes` would, or if the lane has stopped.
+    pub(super) fn hand_over(&self, work: Task, max_bytes: usize) -> bool {
+        let bytes = work.bytes();
+        self.push_if(work, |list| {
+            list.tasks.len() < MAX_HANDED_OVER && admission::bytes_fit(list.handed_over_bytes, bytes, max_bytes)
+        })
+    }
+
+    fn push_if(&self, work: Task, has_room: impl FnOnce(&TaskList) -> bool) -> bool {
+        let refused = self.update(|list| {
+            if list.stopped || !has_room(list) {
+                return Some(work);
+            }
+            list.insert(list.tasks.len(), work);
+            None
+        });
+        // Dropped without the lock: a dropped request may list its connection for reading.
+        refused.is_none()
+    }
+
+    /// Lists a request that the overload thread has read, behind all of the same or a higher
+    /// priority.
+    pub(super) fn buffer(&self, priority: i16, waiting: WaitingRequest, message: Message, bytes: u64) {
+        self.update(|list| {
+            let is_less =
+                |work: &Task| matches!(work, Task::DispatchBuffered { priority: other, .. } if *other < priority);
+            let at = list.tasks.iter().position(is_less).unwrap_or(list.tasks.len());
+            list.insert(at, Task::DispatchBuffered { priority, waiting, message, bytes });
+        });
+    }
+
+    /// Lists a request that was taken and not run as the oldest one.
+    #[cold]
+    pub(super) fn push_front(&self, work: Option<Task>) {
+        self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
+    }
+
+    /// Takes the next task. Also returns whether more are listed.
+    pub(super) fn next(&self) -> (Option<Task>, bool) {
+        self.update(|list| (list.remove(0), !list.tasks.is_empty()))
+    }
+
+    fn take_first(&self, wanted: impl Fn(&Task) -> bool) -> Option<Task> {
+        self.update(|list| list.tasks.iter().position(wanted).and_then(|index| list.remove(index)))
+    }
+
+    /// Takes the oldest request.
+    pub(super) fn take_request(&self) -> Option<Task> {
+        self.take_first(Task::is_request)
+    }
+
+    /// Takes the oldest task that is no request.
+    pub(super) fn take_read(&self) -> Option<Task> {
+        self.take_first(|work| !work.is_request())
+    }
+
+    /// Returns true if a request is listed.
+    pub(super) fn has_request(&self) -> bool {
+        self.has_any() && self.list.lock().tasks.iter().any(Task::is_request)
+    }
+
+    /// Returns the number of buffered requests, and their size in bytes.
+    pub(super) fn buffered(&self) -> (u32, u64) {
+        let list = self.list.lock();
+        (list.buffered, list.buffered_bytes)
+    }
+
+    /// Takes all tasks and accepts no more. A collocated call that waits for a dropped task learns
+    /// of the end by the drop.
+    pub(super) fn stop(&self) -> VecDeque<Task> {
+        self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(bytes: usize) -> Task {
+        Task::RunLocal(ParkedRequest { bytes, resume: Box::new(|_| {}) })
+    }
+
+    #[test]
+    fn handed_over_requests_are_bounded_by_number_and_bytes() {
+        let list = ReadyList::new();
+        assert!(list.hand_over(held(90), 100) && list.hand_over(held(10), 100));
+        assert!(!list.hand_over(held(1), 100));
+        assert!(list.next().0.is_some() && list.hand_over(held(90), 100));
+        assert!((2..MAX_HANDED_OVER).all(|_| list.hand_over(held(0), 100)));
+        assert!(!list.hand_over(held(0), 100));
+        assert_eq!(list.stop().len(), MAX_HANDED_OVER);
+        assert!(!list.hand_over(held(0), 100) && !list.has_any());
+        list.push(held(0));
+        assert!(!list.has_any(), "nobody would come for it");
+    }
+}

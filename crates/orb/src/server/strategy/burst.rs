@@ -1,0 +1,261 @@
+//! Burst mode: under a flood of short messages on one connection, one thread serves the lane
+//! instead of waking a thread for each message.
+//!
+//! Leaders and followers wake a thread for every arrival: the kernel wakes a waiting thread even
+//! while another one reads the connection, and a thread that leaves input behind lists it for the
+//! next thread. During a burst one thread, the *runner*, does all work of the lane. A second one,
+//! the *supervisor*, checks every [`TICK`] whether the burst is still worthwhile. The others sleep
+//! where no arrival wakes them. The supervisor ends the burst when the runner stays in one upcall
+//! or no longer keeps up; then all threads wait for work again. So no request waits for an upcall
+//! longer than three ticks. Lanes of real-time pools have no burst mode.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use corelane_sys::burst::{BurstRoles, NO_BURST};
+
+use crate::orb::Core;
+use crate::server::connection::Connection;
+use crate::server::lane::{Lane, Task, handle_of, token_of};
+use crate::server::worker::Worker;
+
+/// Interval of the supervisor's checks.
+const TICK: Duration = Duration::from_millis(1);
+/// Messages in a tick below which a busy runner is too slow: 5 us each is what waking a thread
+/// costs.
+const MIN_MESSAGES_PER_TICK: u32 = 200;
+/// Ticks without work that end a burst.
+const MAX_IDLE_TICKS: u32 = 10;
+/// Backlogged reads (another message was behind) after which a thread requests a burst.
+const MIN_THRESHOLD: u32 = 64;
+/// The highest threshold. It grows by [`THRESHOLD_FACTOR`] with each burst that ends at its first
+/// check.
+const MAX_THRESHOLD: u32 = 1 << 16;
+const THRESHOLD_FACTOR: u32 = 4;
+
+/// The burst mode of a lane.
+#[derive(Debug)]
+pub(super) struct BurstMode {
+    /// Runner, supervisor and sleepers; the subject is the connection's token.
+    roles: BurstRoles,
+    /// Messages that the runner has served; written by the runner alone.
+    served: AtomicU32,
+    /// Messages of other connections among `served`; written by the runner alone.
+    served_for_others: AtomicU32,
+    /// True while the runner has nothing to do; written by the runner alone.
+    is_runner_idle: AtomicBool,
+    /// Number of backlogged reads after which a thread requests a burst; written by the supervisor.
+    threshold: AtomicU32,
+}
+
+impl BurstMode {
+    pub(super) fn new() -> Self {
+        BurstMode {
+            roles: BurstRoles::new(),
+            served: AtomicU32::new(0),
+            served_for_others: AtomicU32::new(0),
+            is_runner_idle: AtomicBool::new(false),
+            threshold: AtomicU32::new(MIN_THRESHOLD),
+        }
+    }
+
+    /// Wakes all sleepers: the lane stops.
+    #[cold]
+    pub(super) fn end(&self) {
+        self.roles.shut_down();
+    }
+
+    /// Sleeps while a supervised burst lasts, then supervises the requested one. Returns the token
+    /// of the connection whose burst the calling thread has supervised.
+    fn stand_aside(&self) -> Option<u64> {
+        let mut statistics = BurstStatistics::default();
+        self.roles.wait_out_burst(TICK, || {
+            let counts = (self.served.load(Ordering::Relaxed), self.served_for_others.load(Ordering::Relaxed));
+            statistics.record_tick(counts.0, counts.1, self.is_runner_idle.load(Ordering::Acquire));
+            if !statistics.is_worthwhile() {
+                let before = self.threshold.load(Ordering::Relaxed);
+                let threshold = if statistics.ticks > MAX_IDLE_TICKS {
+                    MIN_THRESHOLD
+                } else {
+                    before.saturating_mul(THRESHOLD_FACTOR).min(MAX_THRESHOLD)
+                };
+                self.threshold.store(threshold, Ordering::Relaxed);
+            }
+            statistics.is_worthwhile()
+        })
+    }
+}
+
+/// The supervisor's counts.
+#[derive(Debug, Default)]
+struct BurstStatistics {
+    served: u32,
+    others: u32,
+    ticks: u32,
+    idle_ticks: u32,
+    slow_ticks: u32,
+    /// True if too many messages were of other connections, which other threads could serve.
+    has_other_connections: bool,
+}
+
+impl BurstStatistics {
+    /// Records a tick, at which the counts are these.
+    fn record_tick(&mut self, served: u32, others: u32, is_runner_idle: bool) {
+        let (new, foreign) = (served.wrapping_sub(self.served), others.wrapping_sub(self.others));
+        let first = self.ticks == 0;
+        (self.served, self.others, self.ticks) = (served, others, self.ticks.saturating_add(1));
+        if first {
+            // The counts include earlier bursts.
+            return;
+        }
+        self.idle_ticks = if is_runner_idle && new == 0 { self.idle_ticks + 1 } else { 0 };
+        self.slow_ticks = if !is_runner_idle && new < MIN_MESSAGES_PER_TICK { self.slow_ticks + 1 } else { 0 };
+        self.has_other_connections = foreign > new / 8;
+    }
+
+    fn is_worthwhile(&self) -> bool {
+        self.idle_ticks < MAX_IDLE_TICKS && self.slow_ticks < 2 && !self.has_other_connections
+    }
+}
+
+/// The role of a thread in its lane's burst mode.
+#[derive(Debug)]
+pub(crate) struct BurstRole {
+    /// Token of the connection whose burst the thread runs.
+    runs_for: u64,
+    /// Number of messages that the thread has read with another one behind, outside a burst.
+    backlogged_reads: u32,
+}
+
+impl Default for BurstRole {
+    fn default() -> Self {
+        BurstRole { runs_for: NO_BURST, backlogged_reads: 0 }
+    }
+}
+
+impl BurstRole {
+    #[inline]
+    pub(super) fn is_runner(&self) -> bool {
+        self.runs_for != NO_BURST
+    }
+
+    /// The thread runs no burst.
+    #[inline]
+    pub(in crate::server) fn reset(&mut self) {
+        self.runs_for = NO_BURST;
+    }
+}
+
+impl BurstMode {
+    /// Returns true if the calling thread is to read the next message of the connection after the
+    /// upcall, and no other thread is offered it. Called if another message is behind the one that
+    /// was read.
+    #[cold]
+    pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection) -> bool {
+        let token = token_of(connection.handle);
+        if role.is_runner() {
+            return role.runs_for == token && self.roles.is_burst_for(token);
+        }
+        role.backlogged_reads += 1;
+        if role.backlogged_reads >= self.threshold.load(Ordering::Relaxed) && !self.roles.is_active() {
+            // The burst begins when another thread has time to supervise: the threads that are
+            // offered messages come by.
+            role.backlogged_reads = 0;
+            if self.roles.request(token) {
+                role.runs_for = token;
+            }
+        }
+        false
+    }
+
+    /// Counts a message that the runner has read.
+    #[cold]
+    pub(super) fn count_message(&self, role: &BurstRole, connection: &Connection) {
+        let count =
+            |counter: &AtomicU32| counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        count(&self.served);
+        if role.runs_for != token_of(connection.handle) {
+            count(&self.served_for_others);
+        }
+    }
+
+    /// Returns true if a burst is requested or runs.
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        self.roles.is_active()
+    }
+
+    /// Runs the burst that began in the calling thread's last task, or waits while another thread
+    /// runs one.
+    #[cold]
+    pub(super) fn join(&self, lane: &Lane, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
+        if !worker.burst_role.is_runner() {
+            if let Some(token) = self.stand_aside() {
+                // The runner may be in an upcall with messages of the connection behind it.
+                lane.push(Task::ReadBuffered(handle_of(token)));
+            }
+            return Ok(());
+        }
+        let token = worker.burst_role.runs_for;
+        if self.roles.is_requested_for(token) {
+            // No thread has had time to supervise it yet.
+            return Ok(());
+        }
+        while self.roles.is_burst_for(token) && !lane.is_stopping() {
+            // Listed and reported work take turns here too.
+            if let Some(work) = lane.next_task() {
+                lane.run_task(core, worker, work);
+            }
+            let timeout = lane.has_ready().then_some(Duration::ZERO);
+            self.is_runner_idle.store(timeout.is_none(), Ordering::Release);
+            let event = lane.next_event(timeout);
+            self.is_runner_idle.store(false, Ordering::Release);
+            if let Some(event) = event? {
+                lane.handle_event(core, worker, event);
+            }
+        }
+        worker.burst_role.reset();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statistics_after(ticks: &[(u32, u32, bool)]) -> BurstStatistics {
+        let mut statistics = BurstStatistics::default();
+        statistics.record_tick(7, 3, false);
+        let (mut served, mut others) = (7, 3);
+        for (new, foreign, is_runner_idle) in ticks {
+            (served, others) = (served + new, others + foreign);
+            statistics.record_tick(served, others, *is_runner_idle);
+        }
+        statistics
+    }
+
+    #[test]
+    fn burst_lasts_while_its_runner_keeps_up() {
+        assert!(
+            statistics_after(&[(1_000, 0, false), (300, 9, false), (3, 0, true), (0, 0, true), (900, 0, false)])
+                .is_worthwhile()
+        );
+    }
+
+    #[test]
+    fn burst_ends_when_its_runner_is_stuck_slow_idle_or_needed_elsewhere() {
+        assert!(
+            statistics_after(&[(500, 0, false), (0, 0, false)]).is_worthwhile(),
+            "a tick may fall on a runner that another thread preempted"
+        );
+        assert!(!statistics_after(&[(500, 0, false), (0, 0, false), (0, 0, false)]).is_worthwhile());
+        assert!(
+            !statistics_after(&[(MIN_MESSAGES_PER_TICK - 1, 0, false), (MIN_MESSAGES_PER_TICK - 1, 0, false)])
+                .is_worthwhile()
+        );
+        assert!(!statistics_after(&[(0, 0, true); MAX_IDLE_TICKS as usize]).is_worthwhile());
+        assert!(!statistics_after(&[(800, 200, false)]).is_worthwhile());
+    }
+}

@@ -1,0 +1,248 @@
+//! A queue in which owners take turns: each turn takes the oldest item of one owner. However many
+//! items one owner lists, another owner's first item waits for at most one of them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// An item of an owner.
+pub(in crate::server) trait QueueItem {
+    /// Returns the number of the owner's list, [`NO_LIST`] without items. Only the queue writes it,
+    /// and an owner is in one queue only.
+    fn owner_list(&self) -> &AtomicU32;
+    /// Returns the memory in bytes that the item holds.
+    fn bytes(&self) -> usize;
+}
+
+/// Instead of a list's number: the owner has no items.
+pub(in crate::server) const NO_LIST: u32 = u32::MAX;
+/// Number of items for which an empty list keeps room.
+const KEPT_CAPACITY: usize = 16;
+
+/// The items of one owner.
+#[derive(Debug)]
+struct OwnerList<T> {
+    items: VecDeque<T>,
+    bytes: usize,
+}
+
+/// The measure of an owner's share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Measure {
+    /// The number of items.
+    Items,
+    /// Their octets.
+    Bytes,
+}
+
+impl<T> OwnerList<T> {
+    fn size(&self, measure: Measure) -> usize {
+        match measure {
+            Measure::Items => self.items.len(),
+            Measure::Bytes => self.bytes,
+        }
+    }
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(in crate::server) struct FairQueue<T> {
+    lists: Vec<OwnerList<T>>,
+    /// Numbers of lists without items.
+    free: Vec<u32>,
+    /// Numbers of lists with items, the one whose turn is next in front.
+    ring: VecDeque<u32>,
+    len: usize,
+    bytes: usize,
+}
+
+impl<T> Default for FairQueue<T> {
+    fn default() -> Self {
+        FairQueue { lists: Vec::new(), free: Vec::new(), ring: VecDeque::new(), len: 0, bytes: 0 }
+    }
+}
+
+fn index(owner_list: u32) -> usize {
+    usize::try_from(owner_list).unwrap_or(usize::MAX)
+}
+
+impl<T: QueueItem> FairQueue<T> {
+    /// Returns the number of items.
+    pub(in crate::server) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Their octets.
+    pub(in crate::server) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Appends an item to its owner's others.
+    pub(in crate::server) fn push(&mut self, item: T) {
+        let bytes = item.bytes();
+        let mut owner_list = item.owner_list().load(Ordering::Relaxed);
+        if owner_list == NO_LIST {
+            owner_list = self.free.pop().unwrap_or_else(|| {
+                self.lists.push(OwnerList { items: VecDeque::new(), bytes: 0 });
+                u32::try_from(self.lists.len() - 1).unwrap_or(NO_LIST - 1)
+            });
+            item.owner_list().store(owner_list, Ordering::Relaxed);
+            self.ring.push_back(owner_list);
+        }
+        let Some(owner_list) = self.lists.get_mut(index(owner_list)) else { return };
+        owner_list.bytes += bytes;
+        owner_list.items.push_back(item);
+        self.bytes += bytes;
+        self.len += 1;
+    }
+
+    /// Takes the oldest item of the owner whose turn it is.
+    pub(in crate::server) fn pop(&mut self) -> Option<T> {
+        let number = self.ring.pop_front()?;
+        let owner_list = self.lists.get_mut(index(number))?;
+        let item = owner_list.items.pop_front()?;
+        let left = !owner_list.items.is_empty();
+        self.record_removal(number, &item);
+        if left {
+            self.ring.push_back(number);
+        }
+        Some(item)
+    }
+
+    /// Takes the last item of the owner that has most, if that is more than `owner` would have with
+    /// `more`.
+    #[cold]
+    pub(in crate::server) fn take_from_largest(
+        &mut self,
+        owner: &AtomicU32,
+        more: usize,
+        measure: Measure,
+    ) -> Option<T> {
+        let size = |owner_list: u32| self.lists.get(index(owner_list)).map_or(0, |owner_list| owner_list.size(measure));
+        let own = size(owner.load(Ordering::Relaxed)).saturating_add(more);
+        let largest = self
+            .ring
+            .iter()
+            .copied()
+            .max_by_key(|&owner_list| size(owner_list))
+            .filter(|&owner_list| size(owner_list) > own)?;
+        let owner_list = self.lists.get_mut(index(largest))?;
+        let item = owner_list.items.pop_back()?;
+        if owner_list.items.is_empty() {
+            self.ring.retain(|&owner_list| owner_list != largest);
+        }
+        self.record_removal(largest, &item);
+        Some(item)
+    }
+
+    /// Records that an item has left its list.
+    fn record_removal(&mut self, number: u32, item: &T) {
+        let bytes = item.bytes();
+        self.bytes -= bytes;
+        self.len -= 1;
+        let Some(owner_list) = self.lists.get_mut(index(number)) else { return };
+        owner_list.bytes -= bytes;
+        if owner_list.items.is_empty() {
+            item.owner_list().store(NO_LIST, Ordering::Relaxed);
+            self.free.push(number);
+            owner_list.items.shrink_to(KEPT_CAPACITY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Owner(char, AtomicU32);
+
+    #[derive(Debug)]
+    struct Item(Rc<Owner>, usize);
+
+    impl QueueItem for Item {
+        fn owner_list(&self) -> &AtomicU32 {
+            &self.0.1
+        }
+
+        fn bytes(&self) -> usize {
+            self.1
+        }
+    }
+
+    fn owners<const N: usize>(names: [char; N]) -> [Rc<Owner>; N] {
+        names.map(|name| Rc::new(Owner(name, AtomicU32::new(NO_LIST))))
+    }
+
+    fn rest(turns: &mut FairQueue<Item>) -> String {
+        std::iter::from_fn(|| turns.pop()).map(|item| item.0.0).collect()
+    }
+
+    #[test]
+    fn owners_take_turns_for_any_number_of_items() {
+        let [a, b, c] = owners(['a', 'b', 'c']);
+        let mut turns = FairQueue::default();
+        for (owner, items) in [(&a, 4), (&b, 2), (&c, 1)] {
+            (0..items).for_each(|at| turns.push(Item(Rc::clone(owner), at)));
+        }
+        assert_eq!((turns.len(), turns.bytes()), (7, 7));
+        assert_eq!(rest(&mut turns), "abcabaa");
+        assert_eq!((turns.len(), turns.bytes()), (0, 0));
+        // In their order: 0, 1, 2, 3.
+        (0..4).for_each(|at| turns.push(Item(Rc::clone(&a), at)));
+        assert_eq!(std::iter::from_fn(|| turns.pop()).map(|item| item.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    /// Two floods add items without end: between an item and its turn, each flood has one turn.
+    #[test]
+    fn item_waits_for_at_most_one_item_of_each_other_owner() {
+        let [good, first, second] = owners(['g', '1', '2']);
+        let mut turns = FairQueue::default();
+        let flood = |turns: &mut FairQueue<Item>, items| {
+            for _ in 0..items {
+                turns.push(Item(Rc::clone(&first), 1));
+                turns.push(Item(Rc::clone(&second), 1));
+            }
+        };
+        flood(&mut turns, 100);
+        for round in 0..50 {
+            turns.push(Item(Rc::clone(&good), 1));
+            let mut before = String::new();
+            loop {
+                let item = turns.pop().unwrap();
+                if item.0.0 == 'g' {
+                    break;
+                }
+                before.push(item.0.0);
+                flood(&mut turns, 2);
+            }
+            assert!(before.matches('1').count() <= 1 && before.matches('2').count() <= 1, "{round}: {before}");
+            flood(&mut turns, round % 3);
+        }
+    }
+
+    #[test]
+    fn item_is_taken_from_the_largest_owner_only_for_a_smaller_one() {
+        let [a, b, c] = owners(['a', 'b', 'c']);
+        let mut turns = FairQueue::default();
+        for (owner, bytes) in [(&a, 1), (&a, 1), (&a, 2), (&b, 50), (&b, 1)] {
+            turns.push(Item(Rc::clone(owner), bytes));
+        }
+        let mut take = |owner: &Owner, more, measure| {
+            turns.take_from_largest(&owner.1, more, measure).map(|item| (item.0.0, item.1))
+        };
+        assert_eq!(take(&c, 1, Measure::Items), Some(('a', 2)));
+        // Two and two: an owner that would have three has most, one that would have two has no
+        // less.
+        assert_eq!(take(&b, 1, Measure::Items), None);
+        assert_eq!(take(&c, 2, Measure::Items), None);
+        assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 1)));
+        assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 50)));
+        assert_eq!(take(&c, 10, Measure::Bytes), None);
+        assert_eq!((turns.len(), turns.bytes()), (2, 2));
+        turns.push(Item(Rc::clone(&b), 1));
+        assert_eq!(rest(&mut turns), "aba");
+        assert!([a, b, c].iter().all(|owner| owner.1.load(Ordering::Relaxed) == NO_LIST));
+    }
+}

@@ -1,0 +1,148 @@
+//! Half-sync/half-async: one thread reads requests into a bounded queue, and other threads run
+//! them.
+
+pub(in crate::server) mod fair_queue;
+pub(in crate::server) mod request_queue;
+
+use std::io;
+use std::sync::Arc;
+
+use corelane_sys::thread::JoinHandle;
+
+use super::{Architecture, Placement, Strategy, ThreadStarter};
+use crate::orb::Core;
+use crate::server::connection::{Connection, WaitingRequest};
+use crate::server::lane::Lane;
+use crate::server::nested_wait::{self, AwaitedReply};
+use crate::server::worker::{Message, Worker};
+use request_queue::{QueuedRequest, RequestQueue};
+
+/// Maximum number of messages of one connection that the reading thread takes in a row: connections
+/// take turns.
+const MAX_QUEUED_READS: usize = 16;
+
+/// The half-sync/half-async architecture.
+#[derive(Debug)]
+pub(crate) struct HalfSync {
+    /// Threads that run requests.
+    threads: usize,
+    queue: RequestQueue,
+}
+
+impl HalfSync {
+    pub(super) fn new(threads: usize, max_queued: usize, max_queued_bytes: usize) -> io::Result<Self> {
+        Ok(HalfSync { threads, queue: RequestQueue::new(max_queued, max_queued_bytes)? })
+    }
+
+    #[cfg(test)]
+    pub(super) fn queue(&self) -> &RequestQueue {
+        &self.queue
+    }
+
+    /// Puts a message into the queue, or rejects it with TRANSIENT.
+    fn enqueue(&self, lane: &Lane, core: &Core, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
+        let mut displaced = Vec::new();
+        if let Err(message) = self.queue.push(connection, message, &mut displaced) {
+            worker.reject_overloaded(core, connection, &message);
+        }
+        if !displaced.is_empty() {
+            reject_displaced(lane, core, worker, displaced);
+        }
+    }
+
+    fn run_until_arrival(
+        &self,
+        lane: &Lane,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        awaited: &AwaitedReply<'_>,
+    ) -> io::Result<()> {
+        // A reply that is there goes before another request: requests may come without end.
+        while !awaited.has_arrived()? {
+            match self.queue.try_pop() {
+                Some((waiting, message)) => lane.run_waiting(core, worker, waiting, message),
+                None => {
+                    awaited.wait_or_work(self.queue.readiness())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rejects requests that had to make room in the queue.
+#[cold]
+fn reject_displaced(lane: &Lane, core: &Core, worker: &mut Worker, displaced: Vec<QueuedRequest>) {
+    for (waiting, message) in displaced {
+        // The connection stays open until it has its answer.
+        if let Some(_guard) = lane.guard_connection(&waiting) {
+            worker.reject_overloaded(core, &waiting, &message);
+        }
+    }
+}
+
+/// The loop of a thread that runs queued requests.
+fn run_queue_thread(lane: &Arc<Lane>, core: &Arc<Core>) {
+    let Strategy::HalfSync(HalfSync { queue, .. }) = &lane.strategy else { return };
+    let mut worker = Worker::new();
+    nested_wait::enter(lane, core);
+    while let Some((waiting, message)) = queue.pop() {
+        lane.run_waiting(core, &mut worker, waiting, message);
+    }
+    nested_wait::leave();
+}
+
+impl Architecture for HalfSync {
+    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
+        threads.spawn('l', 1, |lane, core| lane.run(core))?;
+        threads.spawn('w', self.threads.max(1), run_queue_thread)
+    }
+
+    fn max_queued_of_connection(&self) -> usize {
+        self.queue.connection_share()
+    }
+
+    /// Queues the message. Not inlined: lanes without a queue do not run it.
+    #[inline(never)]
+    fn place_message(
+        &self,
+        lane: &Lane,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        detached: &mut Option<Message>,
+        more: bool,
+    ) -> Placement {
+        let message = detached.take().unwrap_or_else(|| worker.detach());
+        self.enqueue(lane, core, worker, connection, message);
+        Placement::Elsewhere { reads_on: more }
+    }
+
+    #[inline]
+    fn max_reads(&self) -> usize {
+        MAX_QUEUED_READS
+    }
+
+    fn requeue(&self, _: &Lane, waiting: WaitingRequest, message: Message) {
+        self.queue.requeue(waiting, message);
+    }
+
+    /// Runs requests of the queue; another thread reads.
+    fn wait_nested(
+        &self,
+        lane: &Lane,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        awaited: &AwaitedReply<'_>,
+    ) -> io::Result<()> {
+        self.queue.add_listener();
+        let waited = self.run_until_arrival(lane, core, worker, awaited);
+        self.queue.remove_listener();
+        waited
+    }
+
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        self.queue.stop();
+        Vec::new()
+    }
+}

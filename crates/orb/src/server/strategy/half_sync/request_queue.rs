@@ -1,0 +1,179 @@
+//! The queue between the thread that reads and the threads that run requests (paper 4 compares it).
+//! Connections take turns in it, so that a request waits for at most one of each other connection,
+//! however many these send.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use corelane_sys::counters;
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::lock::{Condvar, Mutex, Scope};
+
+use super::fair_queue::{FairQueue, Measure, QueueItem};
+use crate::server::admission::{self, RequestAdmission};
+use crate::server::connection::{Connection, WaitingRequest};
+use crate::server::worker::Message;
+
+/// A bounded queue of messages.
+#[derive(Debug)]
+pub(crate) struct RequestQueue {
+    state: Mutex<State>,
+    not_empty: Condvar,
+    /// Maximum number of messages, and their maximum size in bytes.
+    max_requests: usize,
+    max_bytes: usize,
+    /// Readable when a message is queued, for threads that serve while they wait for a reply.
+    readiness: EventFd,
+    listeners: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: FairQueue<QueuedRequest>,
+    stopped: bool,
+}
+
+/// A queued message.
+pub(in crate::server) type QueuedRequest = (WaitingRequest, Message);
+
+impl QueueItem for QueuedRequest {
+    fn owner_list(&self) -> &AtomicU32 {
+        &self.0.owner_list
+    }
+
+    fn bytes(&self) -> usize {
+        self.1.bytes()
+    }
+}
+
+impl State {
+    fn next(&mut self) -> Option<QueuedRequest> {
+        if self.stopped { None } else { self.requests.pop() }
+    }
+}
+
+impl RequestQueue {
+    pub(crate) fn new(max_requests: usize, bytes: usize) -> io::Result<Self> {
+        Ok(RequestQueue {
+            state: Mutex::new("request queue", Scope::Lane, State::default()),
+            not_empty: Condvar::new(),
+            max_requests,
+            max_bytes: bytes,
+            readiness: EventFd::new()?,
+            listeners: AtomicUsize::new(0),
+        })
+    }
+
+    /// Returns the number of messages that one connection may have in the queue.
+    pub(crate) fn connection_share(&self) -> usize {
+        admission::fair_share(self.max_requests)
+    }
+
+    /// Queues a message. If the queue is full, the message displaces the last ones of the
+    /// connection that has most in it, if its own connection has less. The caller rejects the
+    /// `displaced` ones. If its own connection has no less, the message is returned, to be
+    /// rejected.
+    pub(crate) fn push(
+        &self,
+        connection: &Arc<Connection>,
+        message: Message,
+        displaced: &mut Vec<QueuedRequest>,
+    ) -> Result<(), Message> {
+        let mut state = self.state.lock();
+        let more = message.bytes();
+        while let Some((measure, more)) = self.shortage(&state.requests, more) {
+            match state.requests.take_from_largest(&connection.owner_list, more, measure) {
+                Some(other) => displaced.push(other),
+                None => return Err(message),
+            }
+        }
+        state.requests.push((connection.add_queued_request(more), message));
+        drop(state);
+        corelane_sys::probe!("request queued");
+        counters::count_handoff();
+        self.not_empty.notify_one();
+        self.notify_listeners();
+        Ok(())
+    }
+
+    /// Returns the measure in which one more message of `bytes` exceeds the bounds, and the amount
+    /// that it needs.
+    fn shortage(&self, waiting: &FairQueue<QueuedRequest>, bytes: usize) -> Option<(Measure, usize)> {
+        if admission::admit_request(Some((waiting.len(), self.max_requests))) == RequestAdmission::Refuse {
+            return Some((Measure::Items, 1));
+        }
+        (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
+    }
+
+    /// Queues a message that had its turn, and its room, before.
+    #[cold]
+    pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
+        let mut state = self.state.lock();
+        state.requests.push((waiting, message));
+        drop(state);
+        self.not_empty.notify_one();
+        self.notify_listeners();
+    }
+
+    /// Returns a descriptor that becomes readable when there is a message, for threads between
+    /// [`add_listener`](Self::add_listener) and [`remove_listener`](Self::remove_listener).
+    pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
+        self.readiness.as_fd()
+    }
+
+    /// Registers the calling thread, which will wait for [`readiness`](Self::readiness). Messages
+    /// queued before are found by [`try_pop`](Self::try_pop) only.
+    pub(crate) fn add_listener(&self) {
+        self.listeners.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Removes the calling thread.
+    pub(crate) fn remove_listener(&self) {
+        self.listeners.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn notify_listeners(&self) {
+        if self.listeners.load(Ordering::SeqCst) > 0 {
+            self.readiness.notify();
+        }
+    }
+
+    /// Takes the next message, if there is one. Clears the readiness, and sets it again for other
+    /// listeners if more messages wait.
+    #[cold]
+    pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
+        self.readiness.drain();
+        let mut state = self.state.lock();
+        let next = state.next();
+        let more = !state.stopped && state.requests.len() > 0;
+        drop(state);
+        if more {
+            self.notify_listeners();
+        }
+        next
+    }
+
+    /// Waits for the next message and takes it; `None` after [`stop`](Self::stop).
+    pub(crate) fn pop(&self) -> Option<QueuedRequest> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some((waiting, message)) = state.next() {
+                drop(state);
+                corelane_sys::probe!("taken from the queue");
+                return Some((waiting, message));
+            }
+            state = self.not_empty.wait(state);
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.not_empty.notify_all();
+    }
+}

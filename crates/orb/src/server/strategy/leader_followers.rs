@@ -1,0 +1,83 @@
+//! Leader/followers: threads take turns at waiting, and a request runs in the thread that read it.
+
+use std::io;
+use std::sync::Arc;
+
+use corelane_sys::thread::JoinHandle;
+
+use super::burst::BurstMode;
+use super::{Architecture, Placement, ThreadStarter};
+use crate::orb::Core;
+use crate::server::connection::Connection;
+use crate::server::lane::Lane;
+use crate::server::worker::{Message, Worker};
+
+/// The leader/followers architecture.
+#[derive(Debug)]
+pub(crate) struct LeaderFollowers {
+    threads: usize,
+    /// Absent from lanes with one thread and from lanes of real-time pools.
+    burst_mode: Option<BurstMode>,
+}
+
+impl LeaderFollowers {
+    pub(super) fn new(threads: usize, best_effort: bool) -> Self {
+        LeaderFollowers { threads, burst_mode: (threads > 1 && best_effort).then(BurstMode::new) }
+    }
+}
+
+impl Architecture for LeaderFollowers {
+    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
+        threads.spawn('l', self.threads.max(1), |lane, core| lane.run(core))
+    }
+
+    #[inline]
+    fn place_message(
+        &self,
+        lane: &Lane,
+        _: &Arc<Core>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        _: &mut Option<Message>,
+        more: bool,
+    ) -> Placement {
+        if worker.burst_role.is_runner()
+            && let Some(burst_mode) = &self.burst_mode
+        {
+            burst_mode.count_message(&worker.burst_role, connection);
+        }
+        if !more {
+            return Placement::Here { reads_on: false };
+        }
+        let keeps_connection = self
+            .burst_mode
+            .as_ref()
+            .is_some_and(|burst_mode| burst_mode.keeps_connection(&mut worker.burst_role, connection));
+        if !keeps_connection {
+            lane.list_rest(connection.handle);
+        }
+        Placement::Here { reads_on: keeps_connection }
+    }
+
+    #[inline]
+    fn after_task(&self, lane: &Lane, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
+        let Some(burst_mode) = &self.burst_mode else { return Ok(()) };
+        if burst_mode.is_active() {
+            return burst_mode.join(lane, core, worker);
+        }
+        worker.burst_role.reset();
+        Ok(())
+    }
+
+    #[inline]
+    fn has_one_thread(&self) -> bool {
+        self.threads <= 1
+    }
+
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        if let Some(burst_mode) = &self.burst_mode {
+            burst_mode.end();
+        }
+        Vec::new()
+    }
+}

@@ -1,0 +1,478 @@
+//! Leader/followers with an overload thread. The overload thread reads while every other thread of
+//! the lane is busy, and only then. It never runs a servant. For each request it starts a dynamic
+//! thread, borrows a thread from a lower lane, buffers the request, or rejects it.
+//!
+//! The overload thread raises a borrowed thread to the lane's priority before it wakes it, so that
+//! no thread of a priority in between delays it. The borrowed thread runs one request and then
+//! restores its own priority. Lanes without dynamic threads, borrowing and buffering have no
+//! overload thread: their requests stay in the transport.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use corelane_sched::admission::{Situation, Verdict};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::idle_threads::{IdleSlot, IdleThreads, WakeResult};
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::poll;
+use corelane_sys::thread::{self, JoinHandle, Tid};
+
+use super::{Architecture, Placement, ThreadStarter};
+use crate::clock;
+use crate::event::Event;
+use crate::orb::Core;
+use crate::rt::pool::LaneRole;
+use crate::rt::thread_context;
+use crate::server::Run;
+use crate::server::connection::Connection;
+use crate::server::lane::{Lane, Task};
+use crate::server::request;
+use crate::server::worker::{Message, Worker};
+
+/// How long the overload thread leaves the core to a lower thread that is about to mark itself
+/// idle.
+const LENDER_WAIT: Duration = Duration::from_millis(1);
+
+/// The state that a lane shares with its overload thread.
+#[derive(Debug)]
+pub(crate) struct OverloadThread {
+    idle_threads: IdleThreads,
+    /// Wakes the overload thread: the last idle thread became busy, a thread became idle, or the
+    /// lane stops.
+    wake: EventFd,
+    /// The lane's threads that other lanes may claim.
+    lendable_threads: PiMutex<Vec<Arc<LendableThread>>>,
+    /// Static threads that have been idle once. Until all have, the lane is starting and does not
+    /// count as busy.
+    started_static: AtomicU32,
+    /// Dynamic threads that run.
+    dynamic_threads: AtomicU32,
+    /// Number of dynamic threads started so far, for their names.
+    dynamic_started: AtomicU32,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Lanes whose threads may be borrowed, the highest first, and lanes that may borrow from this
+    /// one.
+    lower: OnceLock<Vec<Weak<Lane>>>,
+    upper: OnceLock<Vec<Weak<Lane>>>,
+    /// The loops of the overload thread and of the lane's static threads, and the function that
+    /// admits a request. They are called only through these pointers, so that the linker drops them
+    /// from programs without RT thread pools.
+    run_overload: Run,
+    run_pool_thread: Run,
+    admit_request: fn(&Lane, &Arc<Core>, &mut Worker, &Arc<Connection>, Message),
+}
+
+/// A thread that waits where others can claim it.
+#[derive(Debug)]
+struct LendableThread {
+    slot: IdleSlot,
+    tid: Tid,
+    wake: EventFd,
+    /// The lane that has claimed the thread, and the task for it.
+    loan: PiMutex<Option<(Arc<Lane>, Option<Task>)>>,
+}
+
+impl OverloadThread {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(OverloadThread {
+            idle_threads: IdleThreads::new(),
+            wake: EventFd::new()?,
+            lendable_threads: PiMutex::new("threads of a lane", Scope::Lane, Vec::new()),
+            started_static: AtomicU32::new(0),
+            dynamic_threads: AtomicU32::new(0),
+            dynamic_started: AtomicU32::new(0),
+            threads: Mutex::new("dynamic threads", Scope::Lane, Vec::new()),
+            lower: OnceLock::new(),
+            upper: OnceLock::new(),
+            run_overload: |lane, core| lane.run_overload(core),
+            run_pool_thread: |lane, core| lane.run_pool_thread(core, false),
+            admit_request: Lane::admit_request,
+        })
+    }
+
+    /// Sets the lanes that lend to this one and those that borrow from it. Called once, before
+    /// threads run.
+    pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane>>, upper: Vec<Weak<Lane>>) {
+        let _ = (self.lower.set(lower), self.upper.set(upper));
+    }
+
+    fn is_lender(&self) -> bool {
+        self.upper.get().is_some_and(|upper| !upper.is_empty())
+    }
+
+    fn can_borrow(&self) -> bool {
+        let idle = |lane: &Weak<Lane>| {
+            lane.upgrade().is_some_and(|lane| lane.overload().is_some_and(|overload| overload.idle_threads.has_idle()))
+        };
+        self.lower.get().is_some_and(|lower| lower.iter().any(idle))
+    }
+
+    /// Wakes the overload threads that wait for an idle thread: this one has just become idle.
+    fn notify_idle(&self, own: bool) {
+        if own {
+            self.wake.notify();
+        }
+        for upper in self.upper.get().into_iter().flatten().filter_map(Weak::upgrade) {
+            if let Some(overload) = upper.overload()
+                && !overload.idle_threads.has_idle()
+            {
+                overload.wake.notify();
+            }
+        }
+    }
+}
+
+impl Architecture for OverloadThread {
+    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
+        let static_threads = threads.lane.role.as_ref().map_or(1, |role| role.static_threads);
+        threads.spawn('k', 1, self.run_overload)?;
+        threads.spawn('l', usize::try_from(static_threads).unwrap_or(usize::MAX), self.run_pool_thread)
+    }
+
+    #[inline]
+    fn place_message(
+        &self,
+        lane: &Lane,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        detached: &mut Option<Message>,
+        more: bool,
+    ) -> Placement {
+        if worker.is_overload_thread {
+            return self.place_overload(lane, core, worker, connection, detached, more);
+        }
+        if more {
+            lane.list_rest(connection.handle);
+        }
+        Placement::Here { reads_on: false }
+    }
+
+    /// Wakes the overload thread and the lendable threads; returns the dynamic threads.
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        self.wake.notify();
+        for lendable in &*self.lendable_threads.lock() {
+            lendable.wake.notify();
+        }
+        std::mem::take(&mut *self.threads.lock())
+    }
+}
+
+impl OverloadThread {
+    /// Buffers or rejects a message that the overload thread has read.
+    #[cold]
+    fn place_overload(
+        &self,
+        lane: &Lane,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        detached: &mut Option<Message>,
+        more: bool,
+    ) -> Placement {
+        if more {
+            // Left for the overload thread, if every thread is still busy then.
+            lane.push(Task::ReadBuffered(connection.handle));
+        }
+        let message = detached.take().unwrap_or_else(|| worker.detach());
+        (self.admit_request)(lane, core, worker, connection, message);
+        Placement::Elsewhere { reads_on: false }
+    }
+}
+
+impl Lane {
+    /// The loop of a thread of a lane that has an overload thread. A dynamic thread ends after its
+    /// idle time.
+    fn run_pool_thread(self: &Arc<Self>, core: &Arc<Core>, dynamic: bool) {
+        let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
+        let lendable = match EventFd::new() {
+            Ok(wake) => Arc::new(LendableThread {
+                slot: IdleSlot::new(),
+                tid: thread::current_tid(),
+                wake,
+                loan: PiMutex::new("loan", Scope::Lane, None),
+            }),
+            Err(error) => {
+                // This thread never becomes idle: the lane must not wait for it while starting.
+                overload.started_static.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
+                overload.wake.notify();
+                return self.report_thread_failure(core, &error);
+            }
+        };
+        overload.lendable_threads.lock().push(Arc::clone(&lendable));
+        crate::server::nested_wait::enter(self, core);
+        // Known before another lane can raise the thread, so that it can take its own priority
+        // back.
+        let _ = thread_context::current_scheduling();
+        if !dynamic {
+            overload.started_static.fetch_add(1, Ordering::AcqRel);
+        }
+        let mut worker = Worker::new();
+        while !self.is_stopping() {
+            match self.handle_next(core, &mut worker, overload, role, &lendable, dynamic) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.report_thread_failure(core, &error);
+                    break;
+                }
+            }
+        }
+        crate::server::nested_wait::leave();
+        overload.lendable_threads.lock().retain(|other| !Arc::ptr_eq(other, &lendable));
+        // The next thread finds the flag too.
+        self.wake();
+    }
+
+    /// Waits for one task and does it. Returns false when a dynamic thread has waited long enough.
+    fn handle_next(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        overload: &OverloadThread,
+        role: &LaneRole,
+        lendable: &LendableThread,
+        dynamic: bool,
+    ) -> io::Result<bool> {
+        if self.has_ready() {
+            self.step(core, worker, Some(Duration::ZERO))?;
+            return Ok(true);
+        }
+        overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
+        let mut until = dynamic.then(|| Monotonic::now() + role.idle_time);
+        if self.has_ready() || self.is_stopping() {
+            // A task was listed while the thread marked itself idle: it does not wait.
+            until = Some(Monotonic::now());
+        }
+        let is_lender = overload.is_lender();
+        let waited = if is_lender {
+            // Reported work is taken afterwards, by a thread that no other lane can claim any more.
+            poll::wait_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
+                if called {
+                    lendable.wake.drain();
+                }
+                None
+            })
+        } else {
+            self.next_event(until.map(Monotonic::remaining))
+        };
+        // Also if waiting failed: the thread is not idle any more.
+        match overload.idle_threads.mark_busy(&lendable.slot) {
+            WakeResult::Busy => {}
+            WakeResult::LastIdle => overload.wake.notify(),
+            WakeResult::Claimed => return self.run_loan(core, worker, lendable).map(|()| true),
+        }
+        let event = waited?;
+        let event = if is_lender { self.next_event(Some(Duration::ZERO))? } else { event };
+        match event {
+            Some(event) => self.handle_event(core, worker, event),
+            None if self.has_ready() => {}
+            None => return Ok(!dynamic || until.is_none_or(|until| !until.is_past())),
+        }
+        Ok(true)
+    }
+
+    /// Runs a request of the lane that has claimed the calling thread, at that lane's priority.
+    fn run_loan(&self, core: &Arc<Core>, worker: &mut Worker, lendable: &LendableThread) -> io::Result<()> {
+        let (lane, work) = loop {
+            if let Some(loan) = lendable.loan.lock().take() {
+                break loan;
+            }
+            if self.is_stopping() {
+                lendable.slot.release();
+                return Ok(());
+            }
+            // An error does not matter: the lane that has claimed the thread is about to set the
+            // task.
+            let _ = poll::wait_readable(lendable.wake.as_fd(), None);
+            lendable.wake.drain();
+        };
+        {
+            let _visit = thread_context::LaneVisit::begin(core.poa_table().stamp, &lane);
+            if let Some(work) = work {
+                lane.run_task(core, worker, work);
+            }
+        }
+        lendable.slot.release();
+        Ok(())
+    }
+
+    /// The overload thread's loop.
+    fn run_overload(self: &Arc<Self>, core: &Arc<Core>) {
+        let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
+        let mut worker = Worker::for_overload_thread();
+        while !self.is_stopping() {
+            overload.idle_threads.set_monitored(true);
+            let is_starting = overload.started_static.load(Ordering::Acquire) < role.static_threads;
+            if is_starting || overload.idle_threads.has_idle() {
+                overload.idle_threads.set_monitored(is_starting);
+                if self.has_ready() {
+                    self.wake_idle_thread();
+                }
+                if poll::wait_readable(overload.wake.as_fd(), None).is_err() {
+                    return;
+                }
+                overload.wake.drain();
+                continue;
+            }
+            if let Err(error) = self.handle_overload(core, &mut worker, overload, role) {
+                return self.report_thread_failure(core, &error);
+            }
+        }
+    }
+
+    /// One step of the overload thread while no thread is idle.
+    fn handle_overload(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        worker: &mut Worker,
+        overload: &OverloadThread,
+        role: &LaneRole,
+    ) -> io::Result<()> {
+        let now = self.situation(overload);
+        if self.ready.has_request() {
+            match role.rules.decide(now, 0) {
+                Verdict::Spawn => return self.spawn_dynamic(core, overload),
+                Verdict::Borrow => {
+                    if !self.borrow(overload) {
+                        // A lower thread counts as idle and has not marked itself so yet: it needs
+                        // the core for that.
+                        poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
+                        overload.wake.drain();
+                    }
+                    return Ok(());
+                }
+                Verdict::Buffer | Verdict::Refuse => {}
+            }
+        }
+        if !role.rules.may_read(now) {
+            poll::wait_readable(overload.wake.as_fd(), None)?;
+            overload.wake.drain();
+            return Ok(());
+        }
+        if let Some(reading) = self.ready.take_read() {
+            self.run_task(core, worker, reading);
+            return Ok(());
+        }
+        let (wake, work) = poll::wait_either(overload.wake.as_fd(), self.readiness(), None)?;
+        if wake {
+            overload.wake.drain();
+        }
+        if work
+            && !overload.idle_threads.has_idle()
+            && let Some(event) = self.next_event(Some(Duration::ZERO))?
+        {
+            self.handle_event(core, worker, event);
+        }
+        Ok(())
+    }
+
+    fn situation(&self, overload: &OverloadThread) -> Situation {
+        let (waiting, waiting_octets) = self.ready.buffered();
+        Situation {
+            dynamic_threads: overload.dynamic_threads.load(Ordering::Acquire),
+            can_borrow: overload.can_borrow(),
+            waiting,
+            waiting_octets,
+        }
+    }
+
+    /// Buffers or rejects a request that the overload thread has read.
+    fn admit_request(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
+        let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
+        let octets = message.parts().1.len() as u64;
+        if role.rules.decide(self.situation(overload), octets) == Verdict::Refuse {
+            return worker.reject_overloaded(core, connection, &message);
+        }
+        // In a pool without lanes the request of the higher priority goes first.
+        let priority = if role.is_lane {
+            0
+        } else {
+            request::effective_priority(core, connection, &message).unwrap_or(role.priority.get())
+        };
+        self.ready.buffer(priority, connection.add_waiting_request(Duration::ZERO), message, octets);
+    }
+
+    /// Starts a dynamic thread for the oldest request.
+    fn spawn_dynamic(self: &Arc<Self>, core: &Arc<Core>, overload: &OverloadThread) -> io::Result<()> {
+        let Some(work) = self.ready.take_request() else { return Ok(()) };
+        let first = Arc::new(PiMutex::new("first request", Scope::Lane, Some(work)));
+        let given = Arc::clone(&first);
+        let run = move |lane: &Arc<Lane>, core: &Arc<Core>| {
+            if let Some(work) = { given.lock().take() } {
+                lane.run_task(core, &mut Worker::new(), work);
+            }
+            lane.run_pool_thread(core, true);
+            if let Some(overload) = lane.overload() {
+                overload.dynamic_threads.fetch_sub(1, Ordering::AcqRel);
+                overload.wake.notify();
+            }
+        };
+        let mut threads = overload.threads.lock();
+        if self.is_stopping() {
+            // The thread that stops the lane has taken the threads to join.
+            return Ok(());
+        }
+        overload.dynamic_threads.fetch_add(1, Ordering::AcqRel);
+        let name = format!("{}/d{}", self.config.name, overload.dynamic_started.fetch_add(1, Ordering::Relaxed));
+        match crate::server::spawn(self, core, name, run) {
+            Ok(thread) => {
+                threads.retain(|thread| !thread.is_finished());
+                threads.push(thread);
+            }
+            Err(error) => {
+                drop(threads);
+                overload.dynamic_threads.fetch_sub(1, Ordering::AcqRel);
+                core.events().report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
+                // The request waits for a thread that becomes idle.
+                let work = first.lock().take();
+                self.ready.push_front(work);
+                poll::wait_readable(overload.wake.as_fd(), None)?;
+                overload.wake.drain();
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims an idle thread of a lower lane for the oldest request here, if there still is one.
+    /// Returns false if no thread could be claimed.
+    fn borrow(self: &Arc<Self>, overload: &OverloadThread) -> bool {
+        let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
+        lower.any(|lower| self.borrow_from(&lower))
+    }
+
+    fn borrow_from(self: &Arc<Self>, lower: &Lane) -> bool {
+        let Some(lender) = lower.overload() else { return false };
+        let lendable_threads = lender.lendable_threads.lock();
+        if !self.ready.has_request() {
+            return true;
+        }
+        let claimed = lendable_threads
+            .iter()
+            .find_map(|lendable| Some((Arc::clone(lendable), lender.idle_threads.try_claim(&lendable.slot)?)));
+        drop(lendable_threads);
+        let Some((lendable, last)) = claimed else { return false };
+        // A thread of this lane may have taken the request in between: then the borrowed thread
+        // finds nothing to do.
+        let work = self.ready.take_request();
+        if let Some(native) = self.role.as_ref().and_then(|role| role.scheduling) {
+            // Before the thread is woken: otherwise it may have to wait for the core. If the system
+            // refuses, the thread runs as it is.
+            let _ = thread::set_scheduling(Some(lendable.tid), native);
+        }
+        *lendable.loan.lock() = Some((Arc::clone(self), work));
+        lendable.wake.notify();
+        if last {
+            lender.wake.notify();
+        }
+        true
+    }
+
+    fn report_thread_failure(&self, core: &Core, error: &io::Error) {
+        core.events().report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
+    }
+}

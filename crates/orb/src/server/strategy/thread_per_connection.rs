@@ -1,0 +1,156 @@
+//! Thread per connection: the lowest latency for few peers. Requests of one connection run one
+//! after the other. A connection that carries several at once moves to the lane's shared threads.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use corelane_net::Wait;
+use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::thread::{Builder, JoinHandle};
+
+use super::{Architecture, ThreadStarter};
+use crate::orb::Core;
+use crate::rt::thread_context;
+use crate::server::config::NestedWait;
+use crate::server::connection::Connection;
+use crate::server::lane::Lane;
+use crate::server::nested_wait::{self, SERVE_WHILE_WAITING};
+use crate::server::worker::{ReadResult, Worker};
+
+/// Shared threads of a lane: they accept, and serve connections without a thread of their own.
+const SHARED_THREADS: usize = 4;
+
+/// The thread-per-connection architecture.
+#[derive(Debug)]
+pub(crate) struct ThreadPerConnection {
+    /// Maximum number of connections with a thread of their own.
+    max_threads: usize,
+    threads: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
+}
+
+impl ThreadPerConnection {
+    pub(super) fn new(max_threads: usize) -> Self {
+        ThreadPerConnection { max_threads, threads: PiMutex::new("threads of connections", Scope::Lane, Vec::new()) }
+    }
+
+    /// Gives a connection a thread of its own. Returns false if there are too many, or none can be
+    /// started.
+    fn spawn_thread(&self, lane: &Lane, core: &Arc<Core>, connection: &Arc<Connection>) -> bool {
+        let mut threads = self.threads.lock();
+        threads.retain(|(thread, _)| !thread.is_finished());
+        let Some(lane) = lane.weak_self.upgrade() else { return false };
+        // Under the lock of the list: a thread that `stop` does not find must not be started.
+        if threads.len() >= self.max_threads || lane.is_stopping() {
+            return false;
+        }
+        // A peer that does not read may not hold its thread for ever.
+        if connection.stream.set_coarse_timeouts(Duration::ZERO, lane.config.connection_limits.write_timeout).is_err() {
+            return false;
+        }
+        let weak = Arc::downgrade(connection);
+        let builder = Builder::new()
+            .name(format!("{}/c{}", lane.config.name, connection.handle.0))
+            .stack_size(lane.config.thread_stack_size)
+            .prefault(core.config().locks_memory);
+        let (core, connection) = (Arc::clone(core), Arc::clone(connection));
+        let run = move || {
+            thread_context::enter_lane(core.poa_table().stamp, &lane, None);
+            run(&lane, &core, &connection);
+            // The descriptor is free only now.
+            drop(connection);
+            lane.accept_again();
+        };
+        match builder.spawn(run) {
+            Ok(thread) => threads.push((thread, weak)),
+            Err(_) => return false,
+        }
+        true
+    }
+}
+
+impl Architecture for ThreadPerConnection {
+    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
+        threads.spawn('l', SHARED_THREADS, |lane, core| lane.run(core))
+    }
+
+    fn serve_connection(&self, lane: &Lane, core: &Arc<Core>, connection: &Arc<Connection>) {
+        if !self.spawn_thread(lane, core, connection) {
+            lane.watch_connection(core, connection);
+        }
+    }
+
+    fn default_nested_wait(&self) -> NestedWait {
+        // Any number of callers can reach the few shared threads: if they blocked, soon none would
+        // be left.
+        SERVE_WHILE_WAITING
+    }
+
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let stopped = threads.into_iter().map(|(thread, connection)| {
+            // The thread may wait in a read or a write, which this ends.
+            if let Some(connection) = connection.upgrade() {
+                connection.close();
+            }
+            thread
+        });
+        stopped.collect()
+    }
+}
+
+/// Serves one connection until it ends or moves.
+fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
+    crate::current::set_owner(core.poa_table().stamp);
+    nested_wait::set_dedicated(lane, core, connection);
+    serve(lane, core, connection);
+    nested_wait::leave();
+}
+
+fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
+    let mut worker = Worker::new();
+    loop {
+        if connection.is_read_paused() {
+            // The shared threads are told when reading goes on.
+            return nested_wait::release_dedicated_connection();
+        }
+        let Some(mut turn) = connection.read_state.try_enter() else { return };
+        let (message, more) = match turn.with(|reading| worker.read(reading, connection, core, Wait::Block)) {
+            ReadResult::InPlace { more } => (None, more),
+            ReadResult::Message { message, more } => (Some(message), more),
+            ReadResult::Incomplete => continue,
+            ReadResult::AlreadyEnded => return,
+            ReadResult::EndOfStream => {
+                drop(turn);
+                return lane.handle_half_close(core, connection);
+            }
+            ReadResult::Fault(fault, told) => {
+                drop(turn);
+                return lane.handle_protocol_fault(core, connection, fault, &told);
+            }
+        };
+        drop(turn);
+        connection.record_message(lane.idle_tracker.now());
+        let Some(held) = lane.guard_connection(connection) else { return };
+        let wants_reply =
+            || message.as_ref().map_or_else(|| worker.in_place_wants_reply(), |message| message.wants_reply());
+        let moves = more && wants_reply();
+        if moves {
+            nested_wait::release_dedicated_connection();
+        }
+        // If a thread of a higher priority may have to answer, no thread holds the output lock
+        // while it waits for the peer.
+        let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
+        let goes_on = match message {
+            None => worker.dispatch_in_place(core, connection, wait),
+            Some(message) => worker.dispatch(core, connection, message, wait, Duration::ZERO),
+        };
+        drop(held);
+        if !goes_on {
+            return lane.retire_connection(core, connection.handle);
+        }
+        if !nested_wait::is_dedicated() || lane.is_closing() {
+            return;
+        }
+    }
+}

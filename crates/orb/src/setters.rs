@@ -1,0 +1,18 @@
+//! A macro for chaining setters, so that configuration structs can gain fields without breaking
+//! callers.
+
+/// Generates one consuming setter for each listed field of a configuration struct.
+macro_rules! setters {
+    ($config:ident { $($field:ident: $kind:ty),* $(,)? }) => {
+        impl $config {
+            $(
+                #[doc = concat!("Sets [`", stringify!($field), "`](field@Self::", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $kind) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,95 @@
+//! The path to the member of an argument or result that failed to encode or decode, for exceptions.
+
+use corelane_wire::cdr::{PathRecorder, PathStep};
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use crate::exception::SystemException;
+
+/// Functions with which generated code adds each member's name to an error. They do nothing without
+/// an error.
+#[derive(Debug)]
+pub struct At;
+
+impl At {
+    /// Adds the name of a member, parameter or result to an error.
+    ///
+    /// # Errors
+    /// The errors of `result`.
+    #[inline]
+    pub fn member<T>(
+        result: Result<T, CdrError>,
+        name: &'static str,
+        coder: &mut impl PathRecorder,
+    ) -> Result<T, CdrError> {
+        if result.is_err() {
+            coder.record_step(PathStep::Member(name));
+        }
+        result
+    }
+
+    /// Adds the index of an element to an error.
+    ///
+    /// # Errors
+    /// The errors of `result`.
+    #[inline]
+    pub fn element<T>(result: Result<T, CdrError>, index: usize, coder: &mut impl PathRecorder) -> Result<T, CdrError> {
+        if result.is_err() {
+            coder.record_step(PathStep::Element(index));
+        }
+        result
+    }
+
+    /// Converts the error of an argument that a server reads.
+    ///
+    /// # Errors
+    /// The errors of `result`, with the path and the byte position.
+    #[inline]
+    pub fn argument<T>(
+        result: Result<T, CdrError>,
+        name: &'static str,
+        d: &mut Decoder<'_>,
+    ) -> Result<T, SystemException> {
+        result.map_err(|error| unreadable_argument(error, name, d))
+    }
+
+    /// Converts the error of a result, or of a returned argument, that a server writes.
+    ///
+    /// # Errors
+    /// The errors of `result`, with the path.
+    #[inline]
+    pub fn result<T>(
+        result: Result<T, CdrError>,
+        name: &'static str,
+        e: &mut Encoder<'_>,
+    ) -> Result<T, SystemException> {
+        result.map_err(|error| unwritable_result(error, name, e))
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn unreadable_argument(error: CdrError, name: &'static str, d: &mut Decoder<'_>) -> SystemException {
+    d.record_step(PathStep::Member(name));
+    let place = place("argument ", d);
+    SystemException::from(error).because(format!("{}{place}, at octet {} of the request", error.text(), d.offset()))
+}
+
+#[cold]
+#[inline(never)]
+fn unwritable_result(error: CdrError, name: &'static str, e: &mut Encoder<'_>) -> SystemException {
+    e.record_step(PathStep::Member(name));
+    unwritable(error, "", e)
+}
+
+/// Makes the exception for a value that cannot be written. `what` precedes its path.
+#[cold]
+pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> SystemException {
+    let place = place(what, e);
+    SystemException::from(error).because(format!("{}{place}", error.text()))
+}
+
+/// Returns `, in ` and the path, if there is one.
+#[cold]
+pub(crate) fn place(what: &str, coder: &impl PathRecorder) -> String {
+    coder.value_path().map_or_else(String::new, |trail| format!(", in {what}{trail}"))
+}

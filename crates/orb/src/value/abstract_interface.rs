@@ -1,0 +1,91 @@
+//! Abstract interfaces: an object or a value, decided by the sender.
+
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use super::ValueRef;
+use super::codec::{read_value, write_value};
+use super::object::ValueKind;
+use crate::object::{Reference, read_reference, write_reference};
+
+/// An instance of an abstract interface: a reference `R` to an object, or a value that supports the
+/// interface. Nil is `None` of `Option<Abstract<R, I>>`.
+pub enum Abstract<R, I: ?Sized> {
+    /// An object, sent as a reference.
+    Object(R),
+    /// A value, sent as a copy.
+    Value(ValueRef<I>),
+}
+
+impl<R: std::fmt::Debug, I: ?Sized> std::fmt::Debug for Abstract<R, I> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Abstract::Object(object) => object.fmt(f),
+            Abstract::Value(value) => value.fmt(f),
+        }
+    }
+}
+
+impl<R: Clone, I: ?Sized> Clone for Abstract<R, I> {
+    fn clone(&self) -> Self {
+        match self {
+            Abstract::Object(object) => Abstract::Object(object.clone()),
+            Abstract::Value(value) => Abstract::Value(value.clone()),
+        }
+    }
+}
+
+impl<R: PartialEq, I: ?Sized> PartialEq for Abstract<R, I> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Abstract::Object(one), Abstract::Object(two)) => one == two,
+            (Abstract::Value(one), Abstract::Value(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+impl<R: Eq, I: ?Sized> Eq for Abstract<R, I> {}
+
+impl<R: std::hash::Hash, I: ?Sized> std::hash::Hash for Abstract<R, I> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        match self {
+            Abstract::Object(object) => object.hash(state),
+            Abstract::Value(value) => value.hash(state),
+        }
+    }
+}
+
+/// For generated code: writes an object, a value or nil.
+///
+/// # Errors
+/// Errors of writing the object or value.
+pub fn write_abstract<R: Reference, I: ?Sized>(
+    e: &mut Encoder<'_>,
+    either: Option<&Abstract<R, I>>,
+) -> Result<(), CdrError> {
+    match either {
+        Some(Abstract::Object(object)) => {
+            e.write_bool(true);
+            write_reference(e, Some(object))
+        }
+        Some(Abstract::Value(value)) => {
+            e.write_bool(false);
+            write_value(e, Some(value))
+        }
+        None => {
+            e.write_bool(false);
+            e.write_null_value();
+            Ok(())
+        }
+    }
+}
+
+/// For generated code: reads an object, a value or nil.
+///
+/// # Errors
+/// Errors of reading the object or value.
+pub fn read_abstract<R: Reference, I: ValueKind + ?Sized>(
+    d: &mut Decoder<'_>,
+) -> Result<Option<Abstract<R, I>>, CdrError> {
+    if d.read_bool()? { Ok(read_reference(d)?.map(Abstract::Object)) } else { Ok(read_value(d)?.map(Abstract::Value)) }
+}

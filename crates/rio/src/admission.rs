@@ -1,0 +1,482 @@
+//! Admission of streams: a stream is admitted only if all earlier promises can still be kept.
+//!
+//! Each stream is a periodic task, whose cost is a period's packets times the cost of a packet.
+//! Four bounds must hold with the new stream:
+//!
+//! 1. on its core every stream and every task of dispatch meets its deadline (exact response times,
+//!    `corelane_sched`);
+//! 2. the streams of a core leave best effort its minimum of the processor;
+//! 3. all streams together, with framing, leave best effort its minimum of the link;
+//! 4. the memory of all streams fits.
+//!
+//! A refusal names the bound, the excess, and the largest number of packets that would fit.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use corelane_sched::analysis::response_time::response_time;
+use corelane_sched::task::{Nanos, Timing, TimingError, Utilization};
+
+use crate::budget::{Budget, BudgetError};
+use crate::rate::PacketRate;
+use crate::steering::StreamId;
+
+/// Bytes that Ethernet adds to a packet on the link: preamble 8, header 14, check sequence 4, gap
+/// 12.
+pub const ETHERNET_OVERHEAD: u64 = 38;
+/// Size in bytes of the shortest packet that Ethernet sends without padding.
+pub const MIN_ETHERNET_PAYLOAD: u64 = 46;
+/// Size in bytes of the shortest TCP packet: an IPv4 and a TCP header.
+pub const MIN_PACKET: u32 = 40;
+
+/// The share that a link and every core keep for best effort, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Minimum {
+    /// Share of the link.
+    pub link: u16,
+    /// Share of each core.
+    pub processor: u16,
+}
+
+/// The processor time of protocol processing, as measured on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketCost {
+    /// Time for each period: waking up and going to sleep.
+    pub wake_up: Nanos,
+    /// Time for each packet.
+    pub packet: Nanos,
+    /// Time for each 1,024 bytes of packets.
+    pub kibibyte: Nanos,
+}
+
+/// The resources that streams share.
+#[derive(Clone, Debug)]
+pub struct Resources {
+    /// Rate of the link in bits per second.
+    pub link_bits_per_second: u64,
+    /// Number of VLAN tags in each frame.
+    pub vlan_tags: u8,
+    /// Cost of protocol processing.
+    pub cost: PacketCost,
+    /// Memory for all streams together, in bytes.
+    pub memory: u64,
+    /// Share kept for best effort.
+    pub minimum: Minimum,
+    /// Tasks of dispatch on each core, with the native priorities of their threads.
+    pub dispatch: BTreeMap<u32, Vec<(u8, Timing)>>,
+}
+
+/// The load of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// A budget in each period.
+    Periodic {
+        /// The budget.
+        budget: Budget,
+        /// Latest time after the start of a period at which its packets are processed.
+        deadline: Nanos,
+    },
+    /// Packets in the receive context, which interrupts every thread of the core.
+    Capped(PacketRate),
+}
+
+/// A stream that requests admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamRequest {
+    /// The stream.
+    pub stream: StreamId,
+    /// Core of its protocol thread, or of its receive queue for [`Load::Capped`].
+    pub core: u32,
+    /// Native priority of its protocol thread; ignored for [`Load::Capped`].
+    pub priority: u8,
+    /// Its load.
+    pub load: Load,
+    /// Size in bytes of its largest packet, with IP and TCP headers. A number below [`MIN_PACKET`]
+    /// counts as that.
+    pub max_packet: u32,
+    /// Longest time for which lower-priority work, such as a softirq, keeps its thread from
+    /// running.
+    pub blocking: Nanos,
+    /// Maximum memory in bytes that it holds
+    /// ([`MemoryBound::total`](crate::memory::MemoryBound::total)).
+    pub memory: u64,
+}
+
+/// A task in a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskName {
+    /// The protocol thread of a stream.
+    Stream(StreamId),
+    /// A task of dispatch, by its index on the core.
+    Dispatch(usize),
+}
+
+impl fmt::Display for TaskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stream(stream) => write!(f, "stream {}", stream.0),
+            Self::Dispatch(place) => write!(f, "dispatch task {place}"),
+        }
+    }
+}
+
+/// The bound that a stream violates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bound {
+    /// The budget is invalid.
+    Budget(BudgetError),
+    /// The period's packets cannot be processed by the deadline even alone, or another time is out
+    /// of range.
+    Timing(TimingError),
+    /// The stream is admitted already.
+    Duplicate,
+    /// A task would miss its deadline.
+    ResponseTime {
+        /// The task.
+        task: TaskName,
+        /// Its worst-case response time with the stream; `None` if unbounded.
+        response: Option<Nanos>,
+        /// Its deadline.
+        deadline: Nanos,
+    },
+    /// The core would not have its minimum for best effort.
+    Processor {
+        /// The core.
+        core: u32,
+        /// Utilization that its tasks need.
+        needed: Utilization,
+        /// Utilization that its tasks may use.
+        available: Utilization,
+    },
+    /// The link would not have its minimum for best effort.
+    Link {
+        /// Bits per second of all streams, with framing.
+        needed: u64,
+        /// Bits per second that streams may use.
+        available: u64,
+    },
+    /// The memory is insufficient.
+    Memory {
+        /// Bytes that all streams need.
+        needed: u64,
+        /// Bytes that streams may use.
+        available: u64,
+    },
+}
+
+/// A refused stream. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The first violated bound, in the order of [`Bound`].
+    pub bound: Bound,
+    /// The largest number of packets in each period with which the stream would be admitted, all
+    /// else unchanged. Packets in each second for [`Load::Capped`]; `None` if there is none.
+    pub would_fit: Option<u32>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bound {
+            Bound::Budget(error) => error.fmt(f)?,
+            Bound::Timing(error) => error.fmt(f)?,
+            Bound::Duplicate => f.write_str("the stream is admitted already")?,
+            Bound::ResponseTime { task, response: Some(response), deadline } => {
+                let late = response.saturating_sub(deadline);
+                write!(f, "{task} would be done {response} ns after it begins, {late} ns after its deadline")?;
+            }
+            Bound::ResponseTime { task, response: None, deadline } => {
+                write!(f, "{task} would have no bound; its deadline is {deadline} ns")?;
+            }
+            Bound::Processor { core, needed, available } => {
+                let over = needed.minus(available);
+                write!(f, "core {core} would be used to {needed} by streams and dispatch, {over} over {available}")?;
+            }
+            Bound::Link { needed, available } => {
+                let over = needed.saturating_sub(available);
+                write!(f, "the link would carry {needed} bit/s of streams, {over} over {available}")?;
+            }
+            Bound::Memory { needed, available } => {
+                let over = needed.saturating_sub(available);
+                write!(f, "streams would hold {needed} bytes, {over} over {available}")?;
+            }
+        }
+        match self.would_fit {
+            Some(packets) => write!(f, "; {packets} packets would fit"),
+            None => f.write_str("; no number of packets would fit"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The books of admission.
+///
+/// # Examples
+/// ```
+/// # use std::collections::BTreeMap;
+/// use corelane_rio::admission::{Admission, Load, Minimum, PacketCost, Resources, StreamRequest};
+/// use corelane_rio::budget::Budget;
+/// use corelane_rio::steering::StreamId;
+///
+/// let mut admission = Admission::new(Resources {
+///     link_bits_per_second: 155_000_000,
+///     vlan_tags: 0,
+///     cost: PacketCost { wake_up: 10_000, packet: 5_000, kibibyte: 500 },
+///     memory: 16 << 20,
+///     minimum: Minimum { link: 200, processor: 100 },
+///     dispatch: BTreeMap::new(),
+/// });
+/// let stream = |number, packets| StreamRequest {
+///     stream: StreamId(number),
+///     core: 0,
+///     priority: 50,
+///     load: Load::Periodic { budget: Budget::of_packets(packets, 10_000_000), deadline: 10_000_000 },
+///     max_packet: 1_500,
+///     blocking: 0,
+///     memory: 1 << 20,
+/// };
+/// assert!(admission.admit(stream(1, 45)).is_ok());
+/// let refusal = admission.admit(stream(2, 60)).unwrap_err();
+/// assert_eq!(refusal.would_fit, Some(55));
+/// assert!(admission.admit(stream(2, 55)).is_ok());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Admission {
+    resources: Resources,
+    admitted: Vec<StreamRequest>,
+}
+
+impl Admission {
+    /// Creates an admission without streams.
+    #[must_use]
+    pub fn new(resources: Resources) -> Self {
+        Self { resources, admitted: Vec::new() }
+    }
+
+    /// Returns the admitted streams.
+    #[must_use]
+    pub fn admitted(&self) -> &[StreamRequest] {
+        &self.admitted
+    }
+
+    /// Admits a stream if every bound holds with it.
+    ///
+    /// # Errors
+    /// [`Refusal`] with the bound and the number of packets that would fit.
+    pub fn admit(&mut self, request: StreamRequest) -> Result<(), Refusal> {
+        if let Err(bound) = self.check(&request) {
+            return Err(Refusal { bound, would_fit: self.would_fit(&request) });
+        }
+        self.admitted.push(request);
+        Ok(())
+    }
+
+    /// Removes a stream. Returns true if it was admitted.
+    pub fn remove(&mut self, stream: StreamId) -> bool {
+        let before = self.admitted.len();
+        self.admitted.retain(|request| request.stream != stream);
+        self.admitted.len() < before
+    }
+
+    /// Checks every bound for the admitted streams and `request`.
+    ///
+    /// # Errors
+    /// The first violated bound.
+    pub fn check(&self, request: &StreamRequest) -> Result<(), Bound> {
+        if self.admitted.iter().any(|admitted| admitted.stream == request.stream) {
+            return Err(Bound::Duplicate);
+        }
+        if let Load::Periodic { budget, .. } = request.load {
+            budget.check().map_err(Bound::Budget)?;
+        }
+        let timing = self.resources.timing(request);
+        if let Load::Periodic { .. } = request.load {
+            timing.check().map_err(Bound::Timing)?;
+        }
+        self.check_deadlines(request)?;
+        self.check_processor(request)?;
+        self.check_link(request)?;
+        self.check_memory(request)
+    }
+
+    fn streams<'a>(&'a self, request: &'a StreamRequest) -> impl Iterator<Item = &'a StreamRequest> {
+        self.admitted.iter().chain([request])
+    }
+
+    /// Returns the tasks of a core as (priority, task, timing). The receive context has the highest
+    /// priority.
+    fn tasks(&self, request: &StreamRequest) -> Vec<(u16, TaskName, Timing)> {
+        let dispatch = self.resources.dispatch.get(&request.core).map_or(&[][..], Vec::as_slice);
+        let dispatch = dispatch.iter().enumerate();
+        let dispatch =
+            dispatch.map(|(place, (priority, timing))| (u16::from(*priority), TaskName::Dispatch(place), *timing));
+        let streams = self.streams(request).filter(|stream| stream.core == request.core).map(|stream| {
+            let priority = match stream.load {
+                Load::Periodic { .. } => u16::from(stream.priority),
+                Load::Capped(_) => u16::MAX,
+            };
+            (priority, TaskName::Stream(stream.stream), self.resources.timing(stream))
+        });
+        streams.chain(dispatch).collect()
+    }
+
+    fn check_deadlines(&self, request: &StreamRequest) -> Result<(), Bound> {
+        let tasks = self.tasks(request);
+        for (place, (priority, task, timing)) in tasks.iter().enumerate() {
+            if *priority == u16::MAX {
+                // Only the link waits for the receive context.
+                continue;
+            }
+            let above = tasks.iter().enumerate().filter(|(other, (above, ..))| *other != place && above >= priority);
+            let interfering: Vec<Timing> = above.map(|(_, (_, _, timing))| *timing).collect();
+            let response = response_time(timing, &interfering);
+            if !response.is_some_and(|response| response.meets(timing)) {
+                let response = response.map(|response| response.from_arrival);
+                return Err(Bound::ResponseTime { task: *task, response, deadline: timing.deadline });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_processor(&self, request: &StreamRequest) -> Result<(), Bound> {
+        let tasks = self.tasks(request);
+        let needed = Utilization::total(tasks.iter().map(|(.., timing)| timing));
+        let minimum = u64::from(self.resources.minimum.processor) * (Utilization::ONE.0 / 1_000);
+        let available = Utilization::ONE.minus(Utilization(minimum));
+        if needed > available {
+            return Err(Bound::Processor { core: request.core, needed, available });
+        }
+        Ok(())
+    }
+
+    fn check_link(&self, request: &StreamRequest) -> Result<(), Bound> {
+        let resources = &self.resources;
+        let rates = self.streams(request).map(|stream| resources.bits_per_second(stream));
+        let needed = rates.fold(0, u64::saturating_add);
+        let share = 1_000_u128.saturating_sub(resources.minimum.link.into());
+        let available = u128::from(resources.link_bits_per_second) * share / 1_000;
+        let available = u64::try_from(available).unwrap_or(u64::MAX);
+        if needed > available {
+            return Err(Bound::Link { needed, available });
+        }
+        Ok(())
+    }
+
+    fn check_memory(&self, request: &StreamRequest) -> Result<(), Bound> {
+        let needed = self.streams(request).map(|stream| stream.memory).fold(0, u64::saturating_add);
+        let available = self.resources.memory;
+        if needed > available {
+            return Err(Bound::Memory { needed, available });
+        }
+        Ok(())
+    }
+
+    /// Finds the largest number of packets with which every bound holds. Binary search: each bound
+    /// gets tighter with more packets.
+    fn would_fit(&self, request: &StreamRequest) -> Option<u32> {
+        let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
+        let (mut low, mut high) = (1, request.packets());
+        if !fits(low) {
+            return None;
+        }
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if fits(middle) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        Some(low)
+    }
+}
+
+impl StreamRequest {
+    /// Returns the size in bytes of the largest packet that the stream can have.
+    fn largest_packet(&self) -> u64 {
+        self.max_packet.max(MIN_PACKET).into()
+    }
+
+    /// Returns the maximum number of packets in a period, or in a second for [`Load::Capped`].
+    fn packets(&self) -> u32 {
+        match self.load {
+            Load::Periodic { budget, .. } => max_packets(&budget),
+            Load::Capped(rate) => u32::try_from(1_000_000_000 / rate.interval()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Returns the stream with this number of packets in each period or second; `None` for 0.
+    fn with_packets(&self, packets: u32) -> Option<Self> {
+        let packets = std::num::NonZeroU32::new(packets)?;
+        let load = match self.load {
+            Load::Periodic { budget, deadline } => {
+                Load::Periodic { budget: Budget { packets: Some(packets.get()), ..budget }, deadline }
+            }
+            Load::Capped(rate) => Load::Capped(PacketRate::new(packets, rate.burst())),
+        };
+        Some(Self { load, ..*self })
+    }
+}
+
+/// Returns the maximum number of packets in a period. Without a bound in packets, all may be as
+/// short as TCP permits.
+fn max_packets(budget: &Budget) -> u32 {
+    let shortest = budget.bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(MIN_PACKET.into()));
+    budget.packets.unwrap_or(u32::MAX).min(u32::try_from(shortest).unwrap_or(u32::MAX))
+}
+
+impl Resources {
+    /// Returns the task for a stream's protocol processing. Times that overflow saturate; no
+    /// analysis accepts them.
+    fn timing(&self, stream: &StreamRequest) -> Timing {
+        match stream.load {
+            Load::Periodic { budget, deadline } => {
+                let packets = u64::from(max_packets(&budget));
+                let bytes = max_bytes(&budget, stream.largest_packet());
+                let execution = self.cost.wake_up.saturating_add(self.processing(packets, bytes));
+                Timing::new(execution, budget.period).with_deadline(deadline).with_blocking(stream.blocking)
+            }
+            Load::Capped(rate) => {
+                let execution = self.processing(1, stream.largest_packet());
+                Timing::new(execution, rate.interval()).with_jitter(rate.tolerance())
+            }
+        }
+    }
+
+    fn processing(&self, packets: u64, bytes: u64) -> Nanos {
+        let of_bytes = bytes.div_ceil(1024).saturating_mul(self.cost.kibibyte);
+        packets.saturating_mul(self.cost.packet).saturating_add(of_bytes)
+    }
+
+    /// Returns the bits per second that a stream occupies on the link, with framing, rounded up.
+    fn bits_per_second(&self, stream: &StreamRequest) -> u64 {
+        let largest = stream.largest_packet();
+        let (packets, bytes, period) = match stream.load {
+            Load::Periodic { budget, .. } => {
+                // The excess of the last packet is a debt of the next period, which then sends
+                // less.
+                (u64::from(max_packets(&budget)), budget.bytes.unwrap_or(u64::MAX), budget.period)
+            }
+            Load::Capped(rate) => (1, largest, rate.interval()),
+        };
+        let framing = ETHERNET_OVERHEAD + 4 * u64::from(self.vlan_tags);
+        // All packets but one may be the shortest beside a long one: each has its own padding.
+        let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD - u64::from(MIN_PACKET));
+        let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD)).min(bytes.saturating_add(padding));
+        let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);
+        let bits = (on_link * 8 * 1_000_000_000).div_ceil(u128::from(period.max(1)));
+        u64::try_from(bits).unwrap_or(u64::MAX)
+    }
+}
+
+/// Returns the maximum number of bytes in a period. The last packet may exceed a bound in bytes.
+fn max_bytes(budget: &Budget, largest_packet: u64) -> u64 {
+    let whole = u64::from(max_packets(budget)).saturating_mul(largest_packet);
+    let bounded = budget.bytes.map_or(u64::MAX, |bytes| bytes.saturating_add(largest_packet.saturating_sub(1)));
+    whole.min(bounded)
+}
+
+#[cfg(test)]
+#[path = "admission/tests.rs"]
+mod tests;

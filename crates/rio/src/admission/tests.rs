@@ -1,0 +1,219 @@
+//! Tests of admission: each bound separately, and properties of all together.
+
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: Nanos = 1_000_000;
+
+fn resources() -> Resources {
+    Resources {
+        link_bits_per_second: 1_000_000_000,
+        vlan_tags: 0,
+        cost: PacketCost { wake_up: 10_000, packet: 5_000, kibibyte: 1_000 },
+        memory: 10 << 20,
+        minimum: Minimum { link: 200, processor: 100 },
+        dispatch: BTreeMap::new(),
+    }
+}
+
+fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
+    StreamRequest {
+        stream: StreamId(stream),
+        core: 0,
+        priority: 50,
+        load: Load::Periodic { budget: Budget::of_packets(packets, period), deadline: period },
+        max_packet: 1_500,
+        blocking: 0,
+        memory: 1 << 20,
+    }
+}
+
+/// Checks that the offer of a refusal is admitted, and one packet more is refused.
+fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &Refusal) {
+    let offered = refusal.would_fit.expect("an offer");
+    let with = |packets| admission.check(&request.with_packets(packets).unwrap());
+    assert_eq!(with(offered), Ok(()), "{refusal}");
+    assert!(with(offered + 1).is_err(), "{refusal}");
+}
+
+#[test]
+fn a_stream_that_would_miss_its_deadline_is_refused() {
+    let mut admission = Admission::new(resources());
+    admission.admit(periodic(1, 100, 10 * MS)).unwrap();
+    // 10 us and 400 packets of 5 us and 1,500 bytes each.
+    let mut late = periodic(2, 400, 10 * MS);
+    if let Load::Periodic { deadline, .. } = &mut late.load {
+        *deadline = 3 * MS;
+    }
+    let refusal = admission.admit(late).unwrap_err();
+    let own = 10_000 + 400 * 5_000 + (400_u64 * 1_500).div_ceil(1024) * 1_000;
+    let other = 10_000 + 100 * 5_000 + (100_u64 * 1_500).div_ceil(1024) * 1_000;
+    let bound =
+        Bound::ResponseTime { task: TaskName::Stream(StreamId(2)), response: Some(own + other), deadline: 3 * MS };
+    assert_eq!(refusal.bound, bound);
+    assert!(refusal.to_string().contains("253000 ns after its deadline"), "{refusal}");
+    assert_offer_is_tight(&admission, &late, &refusal);
+}
+
+#[test]
+fn a_stream_that_would_delay_dispatch_is_refused() {
+    let dispatch = Timing::new(4 * MS, 10 * MS).with_deadline(5 * MS);
+    let mut admission = Admission::new(Resources { dispatch: [(0, vec![(40, dispatch)])].into(), ..resources() });
+    let request = periodic(1, 200, 10 * MS);
+    let refusal = admission.admit(request).unwrap_err();
+    let bound_is_of_dispatch = matches!(refusal.bound, Bound::ResponseTime { task: TaskName::Dispatch(0), deadline, .. } if deadline == 5 * MS);
+    assert!(bound_is_of_dispatch, "{refusal}");
+    assert_offer_is_tight(&admission, &request, &refusal);
+    // Below dispatch, or on another core, the stream delays nothing.
+    admission.admit(StreamRequest { priority: 30, ..request }).unwrap();
+    admission.admit(StreamRequest { stream: StreamId(2), core: 1, ..request }).unwrap();
+}
+
+#[test]
+fn best_effort_keeps_its_minimum_of_the_processor() {
+    let mut admission = Admission::new(Resources { minimum: Minimum { link: 0, processor: 500 }, ..resources() });
+    let request = periodic(1, 900, 10 * MS);
+    let refusal = admission.admit(request).unwrap_err();
+    let Bound::Processor { core: 0, needed, available } = refusal.bound else { panic!("{refusal}") };
+    assert_eq!(available, Utilization(500_000_000));
+    assert!(needed > available, "{refusal}");
+    assert_offer_is_tight(&admission, &request, &refusal);
+}
+
+#[test]
+fn best_effort_keeps_its_minimum_of_the_link() {
+    let mut admission = Admission::new(Resources { link_bits_per_second: 10_000_000, vlan_tags: 1, ..resources() });
+    let request = periodic(1, 7, 10 * MS);
+    let refusal = admission.admit(request).unwrap_err();
+    // Seven packets of 1,500 bytes with 42 bytes of framing, in 10 ms.
+    assert_eq!(refusal.bound, Bound::Link { needed: 7 * 1_542 * 8 * 100, available: 8_000_000 });
+    assert_eq!(refusal.would_fit, Some(6));
+    assert_eq!(
+        refusal.to_string(),
+        "the link would carry 8635200 bit/s of streams, 635200 over 8000000; 6 packets would fit"
+    );
+}
+
+#[test]
+fn short_packets_are_padded_on_the_link() {
+    let request = StreamRequest { max_packet: 40, ..periodic(1, 1, MS) };
+    assert_eq!(resources().bits_per_second(&request), (46 + 38) * 8 * 1_000);
+    // Under a bound in bytes alone, every packet may be as short as possible.
+    let load = Load::Periodic { budget: Budget::of_bytes(4_000, MS), deadline: MS };
+    assert_eq!(resources().bits_per_second(&StreamRequest { load, ..request }), 100 * (46 + 38) * 8 * 1_000);
+}
+
+#[test]
+fn short_packets_beside_long_ones_are_padded_on_the_link() {
+    // 99 packets of 40 bytes and one of 1,040: 5,000 bytes. Each short one has 6 bytes of padding.
+    let budget = Budget { period: MS, packets: Some(100), bytes: Some(5_000) };
+    let request = StreamRequest { load: Load::Periodic { budget, deadline: MS }, ..periodic(1, 1, MS) };
+    let on_link = 99 * (46 + 38) + 1_040 + 38;
+    let found = resources().bits_per_second(&request);
+    assert!(found >= on_link * 8 * 1_000, "{found}");
+    assert!(found <= (on_link + 6) * 8 * 1_000, "{found}");
+}
+
+#[test]
+fn a_packet_has_its_headers_whatever_the_request_says() {
+    let of_bytes = Load::Periodic { budget: Budget::of_bytes(40_000, MS), deadline: MS };
+    let capped = Load::Capped(PacketRate::new(NonZeroU32::MIN, NonZeroU32::MIN));
+    for load in [periodic(1, 100, MS).load, of_bytes, capped] {
+        let [none, shortest] = [0, 40].map(|max_packet| StreamRequest { max_packet, load, ..periodic(1, 1, MS) });
+        assert_eq!(resources().timing(&none), resources().timing(&shortest), "{load:?}");
+        assert_eq!(resources().bits_per_second(&none), resources().bits_per_second(&shortest), "{load:?}");
+    }
+}
+
+#[test]
+fn memory_that_does_not_suffice_is_named() {
+    let mut admission = Admission::new(resources());
+    admission.admit(periodic(1, 1, 10 * MS)).unwrap();
+    let refusal = admission.admit(StreamRequest { memory: 10 << 20, ..periodic(2, 1, 10 * MS) }).unwrap_err();
+    assert_eq!(refusal, Refusal { bound: Bound::Memory { needed: 11 << 20, available: 10 << 20 }, would_fit: None });
+    assert!(refusal.to_string().contains("1048576 over 10485760"), "{refusal}");
+}
+
+#[test]
+fn a_stream_is_admitted_once_and_can_be_given_up() {
+    let mut admission = Admission::new(resources());
+    admission.admit(periodic(1, 1, 10 * MS)).unwrap();
+    assert_eq!(admission.admit(periodic(1, 1, 10 * MS)).unwrap_err().bound, Bound::Duplicate);
+    assert!(admission.remove(StreamId(1)) && !admission.remove(StreamId(1)));
+    assert!(admission.admitted().is_empty());
+}
+
+#[test]
+fn a_cap_in_the_receive_context_delays_every_thread() {
+    let rate = |pps| PacketRate::new(NonZeroU32::new(pps).unwrap(), NonZeroU32::new(16).unwrap());
+    let capped = |pps| StreamRequest { load: Load::Capped(rate(pps)), ..periodic(1, 1, MS) };
+    let mut admission = Admission::new(resources());
+    admission.admit(StreamRequest { priority: 99, ..periodic(2, 20, MS) }).unwrap();
+    let refusal = admission.admit(capped(120_000)).unwrap_err();
+    assert!(matches!(refusal.bound, Bound::ResponseTime { task: TaskName::Stream(StreamId(2)), .. }), "{refusal}");
+    assert_offer_is_tight(&admission, &capped(120_000), &refusal);
+}
+
+#[test]
+fn budgets_and_times_out_of_range_are_refused_by_their_field() {
+    let mut admission = Admission::new(resources());
+    let refusal = admission.admit(periodic(1, 0, MS)).unwrap_err();
+    assert!(matches!(refusal.bound, Bound::Budget(BudgetError::Amount { .. })), "{refusal}");
+    let refusal = admission.admit(periodic(1, 1, 1)).unwrap_err();
+    assert_eq!((refusal.bound, refusal.would_fit), (Bound::Budget(BudgetError::Period(1)), None));
+    let refusal = admission.admit(periodic(1, u32::MAX, MS)).unwrap_err();
+    assert!(matches!(refusal.bound, Bound::Timing(_)) && refusal.would_fit.is_some(), "{refusal}");
+}
+
+prop_compose! {
+    fn any_request()(
+        stream in 1_u16..12,
+        core in 0_u32..2,
+        priority in 1_u8..99,
+        packets in 1_u32..300,
+        period in prop::sample::select(vec![MS, 2 * MS, 5 * MS, 10 * MS, 40 * MS]),
+        bytes in prop::option::of(1_500_u64..400_000),
+        cap in prop::option::weighted(0.2, 1_u32..100_000),
+        max_packet in 40_u32..9_000,
+        memory in 0_u64..3 << 20,
+    ) -> StreamRequest {
+        let budget = Budget { period, packets: Some(packets), bytes };
+        let burst = NonZeroU32::new(8).unwrap();
+        let cap = cap.and_then(NonZeroU32::new).map(|pps| Load::Capped(PacketRate::new(pps, burst)));
+        let load = cap.unwrap_or(Load::Periodic { budget, deadline: period });
+        StreamRequest { stream: StreamId(stream), core, priority, load, max_packet, blocking: 0, memory }
+    }
+}
+
+proptest! {
+    /// Promises are kept, and every offer is the largest possible.
+    #[test]
+    fn promises_hold_and_offers_are_tight(requests in prop::collection::vec(any_request(), 1..20)) {
+        let mut admission = Admission::new(resources());
+        for request in requests {
+            if let Err(refusal) = admission.admit(request)
+                && refusal.would_fit.is_some()
+            {
+                assert_offer_is_tight(&admission, &request, &refusal);
+            }
+            for admitted in admission.admitted().to_vec() {
+                let mut others = admission.clone();
+                others.remove(admitted.stream);
+                prop_assert_eq!(others.check(&admitted), Ok(()));
+            }
+        }
+    }
+
+    /// A refused stream is also refused after more streams are admitted.
+    #[test]
+    fn another_stream_never_makes_room(one in any_request(), other in any_request(), third in any_request()) {
+        let mut few = Admission::new(resources());
+        let _ = few.admit(one);
+        let mut more = few.clone();
+        let _ = more.admit(other);
+        prop_assert!(few.check(&third).is_ok() || more.check(&third).is_err());
+    }
+}

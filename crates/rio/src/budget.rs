@@ -1,0 +1,467 @@
+//! Budgets: how many packets and bytes of a stream are processed in each period.
+//!
+//! Periods do not drift: period n begins n periods after the origin, however late the thread wakes.
+//! An unused budget expires at the end of its period. The last packet of a period may exceed the
+//! remaining bytes; the next period pays the excess. A stream that always has packets therefore
+//! gets exactly its bytes in the long run, and is never ahead by more than one packet.
+
+use std::fmt;
+
+use corelane_sched::task::{MAX_PERIOD, MIN_PERIOD, Nanos};
+
+use crate::rate::PacketRate;
+
+/// The packets and bytes that a stream may process in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Length of a period.
+    pub period: Nanos,
+    /// Number of packets in each period; `None` is no bound.
+    pub packets: Option<u32>,
+    /// Number of bytes of IP packets in each period; `None` is no bound.
+    pub bytes: Option<u64>,
+}
+
+impl Budget {
+    /// Creates a budget of packets in each period.
+    #[must_use]
+    pub const fn of_packets(packets: u32, period: Nanos) -> Self {
+        Self { period, packets: Some(packets), bytes: None }
+    }
+
+    /// Creates a budget of bytes in each period.
+    #[must_use]
+    pub const fn of_bytes(bytes: u64, period: Nanos) -> Self {
+        Self { period, packets: None, bytes: Some(bytes) }
+    }
+
+    /// Creates a budget for best effort: `thousandths` of a link with `bits_per_second`.
+    #[must_use]
+    pub fn of_share(thousandths: u32, bits_per_second: u64, period: Nanos) -> Self {
+        let bits = u128::from(bits_per_second) * u128::from(thousandths) / 1_000;
+        let bytes = bits.saturating_mul(period.into()) / (8 * 1_000_000_000);
+        Self::of_bytes(u64::try_from(bytes).unwrap_or(u64::MAX), period)
+    }
+
+    /// Checks that the budget has a bound, and a period that a thread can keep.
+    ///
+    /// # Errors
+    /// [`BudgetError`] with the field that is out of range.
+    pub fn check(&self) -> Result<(), BudgetError> {
+        if !(MIN_PERIOD..=MAX_PERIOD).contains(&self.period) {
+            return Err(BudgetError::Period(self.period));
+        }
+        let is_bounded = self.packets.is_some() || self.bytes.is_some();
+        let is_empty = self.packets == Some(0) || self.bytes == Some(0);
+        if !is_bounded || is_empty || self.bytes.is_some_and(|bytes| bytes > MAX_BYTES) {
+            return Err(BudgetError::Amount { packets: self.packets, bytes: self.bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Maximum bytes in a period: those of a link of 1 Tbit/s in an hour.
+pub const MAX_BYTES: u64 = 450_000_000_000_000;
+
+/// The reason why a budget is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetError {
+    /// The period is out of range.
+    Period(Nanos),
+    /// There is no bound, or one is 0 or larger than [`MAX_BYTES`].
+    Amount {
+        /// The bound in packets.
+        packets: Option<u32>,
+        /// The bound in bytes.
+        bytes: Option<u64>,
+    },
+}
+
+impl fmt::Display for BudgetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Period(period) => {
+                write!(f, "the period is {period} ns; it must be {MIN_PERIOD} to {MAX_PERIOD} ns")
+            }
+            Self::Amount { packets, bytes } => write!(
+                f,
+                "the budget is {packets:?} packets and {bytes:?} bytes in a period; one of them must be given, packets \
+                 from 1, bytes from 1 to {MAX_BYTES}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BudgetError {}
+
+/// The time at which an unused budget expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// When no packet waits; the thread then sleeps until the next period.
+    Polling,
+    /// At the end of the period; a packet that arrives later in the period is processed at once.
+    Deferrable,
+}
+
+/// The consumption of a budget over time.
+///
+/// The caller asks [`take`](Self::take) for each packet, with the current time.
+#[derive(Clone, Debug)]
+pub struct BudgetState {
+    budget: Budget,
+    service: Service,
+    origin: Nanos,
+    /// Number of the current period.
+    period: u64,
+    packets_left: u32,
+    /// Bytes left in the current period; a negative number is a debt.
+    bytes_left: i64,
+    skipped_periods: u64,
+}
+
+impl BudgetState {
+    /// Starts the first period at `origin`.
+    ///
+    /// # Errors
+    /// As for [`Budget::check`].
+    pub fn new(budget: Budget, service: Service, origin: Nanos) -> Result<Self, BudgetError> {
+        budget.check()?;
+        let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_periods: 0 };
+        state.refill(1);
+        Ok(state)
+    }
+
+    /// Returns the budget.
+    #[must_use]
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Grants a packet of `bytes` bytes, or refuses it until
+    /// [`next_period_at`](Self::next_period_at).
+    pub fn take(&mut self, bytes: u32, now: Nanos) -> bool {
+        self.advance(now);
+        if !self.has_budget() || now < self.origin {
+            return false;
+        }
+        if self.budget.packets.is_some() {
+            self.packets_left -= 1;
+        }
+        if self.budget.bytes.is_some() {
+            self.bytes_left -= i64::from(bytes);
+        }
+        true
+    }
+
+    /// Records that no packet waits. Under [`Service::Polling`] the rest of this period's budget
+    /// expires.
+    pub fn find_empty(&mut self, now: Nanos) {
+        self.advance(now);
+        if self.service == Service::Polling && now >= self.origin {
+            self.packets_left = 0;
+            self.bytes_left = self.bytes_left.min(0);
+        }
+    }
+
+    /// Returns the start of the next period.
+    #[must_use]
+    pub fn next_period_at(&self) -> Nanos {
+        self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
+    }
+
+    /// Returns the number of periods in which the thread never asked, because it was late by more
+    /// than a period.
+    #[must_use]
+    pub fn skipped_periods(&self) -> u64 {
+        self.skipped_periods
+    }
+
+    /// Returns the packets and bytes left in the current period; `None` without that bound.
+    #[must_use]
+    pub fn left(&self) -> (Option<u32>, Option<u64>) {
+        let bytes = self.budget.bytes.map(|_| u64::try_from(self.bytes_left).unwrap_or(0));
+        (self.budget.packets.map(|_| self.packets_left), bytes)
+    }
+
+    fn has_budget(&self) -> bool {
+        let has_packets = self.budget.packets.is_none() || self.packets_left > 0;
+        let has_bytes = self.budget.bytes.is_none() || self.bytes_left > 0;
+        has_packets && has_bytes
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        let period = now.saturating_sub(self.origin) / self.budget.period;
+        let begun = period.saturating_sub(self.period);
+        if begun > 0 {
+            self.skipped_periods = self.skipped_periods.saturating_add(begun - 1);
+            self.period = period;
+            self.refill(begun);
+        }
+    }
+
+    /// Starts the last of `periods` new periods. Each of them pays part of a debt; an unused budget
+    /// does not accumulate.
+    fn refill(&mut self, periods: u64) {
+        self.packets_left = self.budget.packets.unwrap_or(0);
+        let bytes = i64::try_from(self.budget.bytes.unwrap_or(0)).unwrap_or(i64::MAX);
+        let periods = i64::try_from(periods).unwrap_or(i64::MAX);
+        let paid = self.bytes_left.min(0).saturating_add(bytes.saturating_mul(periods));
+        self.bytes_left = paid.min(bytes);
+    }
+}
+
+/// The class of a stream, which determines when its packets are processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// In the receive context up to a cap in packets per second; packets above it like
+    /// [`Priority`](Self::Priority).
+    LowLatency(PacketRate),
+    /// At the start of each period, as much as the budget permits.
+    Guaranteed(Budget),
+    /// As soon as packets arrive, at the priority of the stream's thread.
+    Priority,
+    /// As soon as packets arrive, in the ordinary class, up to a ceiling.
+    BestEffort(Option<Budget>),
+}
+
+/// The next step of a stream's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Process the packet at the head of the queue.
+    Process,
+    /// Sleep until this time, even if packets arrive.
+    SleepUntil(Nanos),
+    /// Sleep until a packet arrives.
+    Wait,
+}
+
+/// The scheduler of a stream's thread, which decides its next step.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    budget: Option<BudgetState>,
+    sleeps_by_period: bool,
+}
+
+impl Turn {
+    /// Starts the first period at `origin`.
+    ///
+    /// # Errors
+    /// As for [`Budget::check`].
+    pub fn new(class: Class, origin: Nanos) -> Result<Self, BudgetError> {
+        let (budget, service) = match class {
+            Class::Guaranteed(budget) => (Some(budget), Service::Polling),
+            Class::BestEffort(ceiling) => (ceiling, Service::Deferrable),
+            Class::LowLatency(_) | Class::Priority => (None, Service::Deferrable),
+        };
+        let budget = budget.map(|budget| BudgetState::new(budget, service, origin)).transpose()?;
+        Ok(Self { sleeps_by_period: service == Service::Polling, budget })
+    }
+
+    /// Decides the next step. `head` is the size in bytes of the packet at the head of the queue,
+    /// `None` if the queue is empty.
+    pub fn next(&mut self, head: Option<u32>, now: Nanos) -> Step {
+        let Some(budget) = &mut self.budget else {
+            return if head.is_some() { Step::Process } else { Step::Wait };
+        };
+        match head {
+            Some(bytes) if budget.take(bytes, now) => Step::Process,
+            None if !self.sleeps_by_period => Step::Wait,
+            None => {
+                budget.find_empty(now);
+                Step::SleepUntil(budget.next_period_at())
+            }
+            Some(_) if now < budget.origin => Step::SleepUntil(budget.origin),
+            Some(_) => Step::SleepUntil(budget.next_period_at()),
+        }
+    }
+
+    /// Returns the budget, if the class has one.
+    #[must_use]
+    pub fn budget(&self) -> Option<&BudgetState> {
+        self.budget.as_ref()
+    }
+}
+
+/// Orders streams by the priority of their threads, highest first. Compares the lane's priority,
+/// then the period (shorter first, rate-monotonic), then the index. Low latency and priority
+/// streams come before the guaranteed ones of their lane's priority. Best effort comes last.
+#[must_use]
+pub fn processing_order(streams: &[(u8, Class)]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..streams.len()).collect();
+    order.sort_by_key(|&place| {
+        let (priority, class) = streams[place];
+        let (is_best_effort, period) = match class {
+            Class::LowLatency(_) | Class::Priority => (false, 0),
+            Class::Guaranteed(budget) => (false, budget.period),
+            Class::BestEffort(_) => (true, 0),
+        };
+        (is_best_effort, u8::MAX - priority, period)
+    });
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn a_polling_budget_lapses_when_no_packet_waits() {
+        let mut turn = Turn::new(Class::Guaranteed(Budget::of_packets(2, 10 * MS)), 0).unwrap();
+        assert_eq!(turn.next(Some(100), 0), Step::Process);
+        assert_eq!(turn.next(None, 1), Step::SleepUntil(10 * MS));
+        assert_eq!(turn.next(Some(100), 2), Step::SleepUntil(10 * MS));
+        assert_eq!(turn.next(Some(100), 13 * MS), Step::Process);
+        assert_eq!(turn.next(Some(100), 13 * MS), Step::Process);
+        // The late wake-up does not move the next period.
+        assert_eq!(turn.next(Some(100), 13 * MS), Step::SleepUntil(20 * MS));
+    }
+
+    #[test]
+    fn a_polling_budget_of_bytes_lapses_too() {
+        let mut turn = Turn::new(Class::Guaranteed(Budget::of_bytes(500, 10 * MS)), 0).unwrap();
+        assert_eq!(turn.next(None, 1), Step::SleepUntil(10 * MS));
+        assert_eq!(turn.next(Some(100), 2), Step::SleepUntil(10 * MS));
+    }
+
+    #[test]
+    fn best_effort_waits_for_packets_and_sleeps_at_its_ceiling() {
+        let mut turn = Turn::new(Class::BestEffort(Some(Budget::of_bytes(1_000, MS))), 5 * MS).unwrap();
+        assert_eq!(turn.next(Some(900), 4 * MS), Step::SleepUntil(5 * MS));
+        assert_eq!(turn.next(None, 5 * MS), Step::Wait);
+        assert_eq!(turn.next(Some(900), 5 * MS + 1), Step::Process);
+        assert_eq!(turn.next(Some(900), 5 * MS + 1), Step::Process);
+        assert_eq!(turn.next(Some(900), 5 * MS + 2), Step::SleepUntil(6 * MS));
+        // The debt of 800 bytes is paid; 200 bytes are left.
+        assert_eq!(turn.next(Some(900), 6 * MS), Step::Process);
+        assert_eq!(turn.next(Some(900), 6 * MS), Step::SleepUntil(7 * MS));
+    }
+
+    #[test]
+    fn streams_without_budget_never_sleep_while_packets_wait() {
+        for class in [Class::Priority, Class::BestEffort(None)] {
+            let mut turn = Turn::new(class, u64::MAX).unwrap();
+            assert_eq!((turn.next(Some(1), 0), turn.next(None, 0)), (Step::Process, Step::Wait));
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_link_is_a_budget_of_bytes() {
+        assert_eq!(Budget::of_share(400, 155_000_000, 10 * MS), Budget::of_bytes(77_500, 10 * MS));
+        assert_eq!(Budget::of_share(u32::MAX, u64::MAX, u64::MAX).check(), Err(BudgetError::Period(u64::MAX)));
+    }
+
+    #[test]
+    fn budgets_that_no_thread_can_keep_are_refused() {
+        let packets = |packets, period| Budget::of_packets(packets, period).check().is_ok();
+        assert!(packets(1, MIN_PERIOD) && packets(u32::MAX, MAX_PERIOD));
+        assert!(!packets(1, MIN_PERIOD - 1) && !packets(1, MAX_PERIOD + 1) && !packets(0, MS));
+        assert!(Budget { period: MS, packets: None, bytes: None }.check().is_err());
+        assert!(Budget::of_bytes(MAX_BYTES + 1, MS).check().is_err());
+    }
+
+    #[test]
+    fn streams_are_ordered_by_lane_and_then_by_rate() {
+        let guaranteed = |period| Class::Guaranteed(Budget::of_packets(1, period));
+        let streams = [
+            (1, Class::BestEffort(None)),
+            (50, guaranteed(20 * MS)),
+            (50, guaranteed(10 * MS)),
+            (60, guaranteed(40 * MS)),
+            (50, Class::Priority),
+        ];
+        assert_eq!(processing_order(&streams), [3, 4, 2, 1, 0]);
+    }
+
+    prop_compose! {
+        fn any_budget()(
+            period in MIN_PERIOD..20 * MS,
+            packets in prop::option::of(1_u32..20),
+            bytes in 1_u64..30_000,
+            has_bytes: bool,
+        ) -> Budget {
+            Budget { period, packets, bytes: (has_bytes || packets.is_none()).then_some(bytes) }
+        }
+    }
+
+    proptest! {
+        /// However the budget is asked for, no run of periods grants more than its budgets and one
+        /// packet.
+        #[test]
+        fn no_run_of_periods_exceeds_its_budget(
+            budget in any_budget(),
+            asks in prop::collection::vec((0_u64..3 * MS, 1_u32..9_000), 1..300),
+        ) {
+            let mut state = BudgetState::new(budget, Service::Deferrable, 0).unwrap();
+            let (mut now, mut grants) = (0, Vec::new());
+            for (gap, bytes) in asks {
+                now += gap;
+                if state.take(bytes, now) {
+                    grants.push((now / budget.period, bytes));
+                }
+            }
+            for (first, &(from, _)) in grants.iter().enumerate() {
+                let (mut packets, mut sum, mut largest) = (0_u64, 0, 0);
+                for &(period, bytes) in &grants[first..] {
+                    let periods = period - from + 1;
+                    (packets, sum, largest) = (packets + 1, sum + u64::from(bytes), largest.max(bytes));
+                    if let Some(most) = budget.packets {
+                        prop_assert!(packets <= u64::from(most) * periods);
+                    }
+                    if let Some(most) = budget.bytes {
+                        prop_assert!(sum < most * periods + u64::from(largest));
+                    }
+                }
+            }
+        }
+
+        /// A thread that always has packets and asks in every period, however late, gets its whole
+        /// budget.
+        #[test]
+        fn a_stream_with_packets_gets_its_whole_budget(
+            budget in any_budget(),
+            late in prop::collection::vec(0_u64..1_000, 5..60),
+            sizes in prop::collection::vec(1_u32..9_000, 1..20),
+        ) {
+            let mut turn = Turn::new(Class::Guaranteed(budget), 0).unwrap();
+            let (mut packets, mut bytes) = (0_u64, 0_u64);
+            let mut sizes = sizes.iter().cycle();
+            let mut head = *sizes.next().unwrap();
+            let periods = late.len() as u64;
+            for (period, late) in late.iter().enumerate() {
+                let now = period as u64 * budget.period + late * budget.period / 1_000;
+                while turn.next(Some(head), now) == Step::Process {
+                    (packets, bytes) = (packets + 1, bytes + u64::from(head));
+                    head = *sizes.next().unwrap();
+                }
+                prop_assert_eq!(turn.budget().unwrap().next_period_at(), (period as u64 + 1) * budget.period);
+            }
+            prop_assert_eq!(turn.budget().unwrap().skipped_periods(), 0);
+            let is_full = |got: u64, each: u64| got >= each * periods;
+            let has_packets = budget.packets.is_some_and(|each| is_full(packets, each.into()));
+            let has_bytes = budget.bytes.is_some_and(|each| is_full(bytes, each));
+            if budget.packets.is_none() || budget.bytes.is_none() {
+                prop_assert!(has_packets || has_bytes, "{} packets, {} bytes in {} periods", packets, bytes, periods);
+            }
+        }
+
+        /// A thread that is late by whole periods gets one period's budget, without the missed
+        /// ones.
+        #[test]
+        fn missed_periods_are_counted_and_not_made_up(budget in any_budget(), missed in 1_u64..1_000) {
+            let mut state = BudgetState::new(budget, Service::Deferrable, 0).unwrap();
+            let now = (missed + 1) * budget.period;
+            let mut bytes = 0;
+            let mut packets = 0;
+            while state.take(1, now) {
+                (bytes, packets) = (bytes + 1, packets + 1);
+            }
+            prop_assert_eq!(state.skipped_periods(), missed);
+            prop_assert!(budget.packets.is_none_or(|most| packets <= most));
+            prop_assert!(budget.bytes.is_none_or(|most| bytes <= most));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Real-time I/O: packets keep their priority from the network driver to the lane and back.
+//!
+//! Without this crate a lane's priority begins in `epoll_wait`; before that, packets wait in order
+//! of arrival. This crate sorts frames in the driver, so that each stream has its own queue,
+//! protocol thread and budget. (Kuhns, Schmidt and Levine, "The Design and Performance of a
+//! Real-time I/O Subsystem", RTAS 1999.)
+//!
+//! | module | content | pure |
+//! |---|---|---|
+//! | [`admission`] | which streams get their guarantees beside dispatch and best effort | yes |
+//! | [`budget`] | how many packets and bytes of a stream are processed in each period | yes |
+//! | [`frame`] | which frames may belong to a stream: Ethernet, VLAN, IPv4, IPv6, TCP | yes |
+//! | [`memory`] | the maximum number of bytes that a stream holds | yes |
+//! | [`rung`] | which features are in use, and how they change while the system runs | yes |
+//! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
+//!
+//! Pure modules have no clock, thread, socket or descriptor: time and bytes are arguments.
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    clippy::cast_lossless
+)]
+
+pub mod admission;
+pub mod budget;
+pub mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
+pub mod memory;
+mod rate;
+pub mod rung;
+#[cfg(test)]
+mod simulation;
+pub mod steering;

@@ -1,0 +1,229 @@
+//! The maximum memory of a stream, fixed before it begins.
+//!
+//! The figures are upper bounds of what Linux uses. It doubles socket buffer sizes (socket(7)),
+//! checks a buffer's limit before it adds a packet and not after, and rounds rings up to pages.
+
+use std::fmt;
+
+const PAGE: u64 = 4096;
+/// Size in bytes of a descriptor in an AF_XDP receive ring.
+const RECEIVE_DESCRIPTOR: u64 = 16;
+/// Size in bytes of an address in an AF_XDP fill ring.
+const FILL_DESCRIPTOR: u64 = 8;
+/// Upper bound in bytes of a ring's producer, consumer and flags.
+const RING_HEADER: u64 = 512;
+/// Upper bound in bytes of the kernel's overhead for a packet in a socket buffer: descriptor and
+/// list of fragments.
+const PACKET_OVERHEAD: u64 = 1024;
+/// Upper bound in bytes of an entry in the connection table, with key, value and links.
+const CONNECTION_ENTRY: u64 = 128;
+
+/// The buffers of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Number of receive queues of the interface; the stream has a ring on each.
+    pub queues: u16,
+    /// Number of frames in each receive ring, a power of two.
+    pub ring_frames: u32,
+    /// Size in bytes of a frame in the rings, 2048 or 4096.
+    pub frame_size: u32,
+    /// Maximum number of frames that wait for the stream's kernel thread, if it has one.
+    pub thread_queue_frames: u32,
+    /// Maximum number of connections of the stream.
+    pub max_connections: u32,
+    /// `SO_RCVBUF` of each connection in bytes.
+    pub receive_buffer: u32,
+    /// `SO_SNDBUF` of each connection in bytes.
+    pub send_buffer: u32,
+    /// Size in bytes of the largest packet: the MTU, or 65,535 if the kernel merges segments.
+    pub max_packet: u32,
+}
+
+/// The maximum number of bytes that a stream holds, by place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryBound {
+    /// Frames of the receive rings.
+    pub frames: u64,
+    /// Descriptors of the receive rings, and the stream's share of the fill ring.
+    pub rings: u64,
+    /// Frames that wait for a kernel thread.
+    pub thread_queue: u64,
+    /// Buffers of the connections' sockets.
+    pub sockets: u64,
+    /// Entries of the connection table.
+    pub tables: u64,
+}
+
+impl MemoryBound {
+    /// Returns the sum of all places.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let Self { frames, rings, thread_queue, sockets, tables } = *self;
+        [rings, thread_queue, sockets, tables].into_iter().fold(frames, u64::saturating_add)
+    }
+}
+
+impl fmt::Display for MemoryBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, rings, thread_queue, sockets, tables } = self;
+        write!(
+            f,
+            "{} bytes: frames {frames}, rings {rings}, kernel thread's queue {thread_queue}, sockets {sockets}, tables \
+             {tables}",
+            self.total()
+        )
+    }
+}
+
+/// The reason why the kernel would refuse buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuffersError {
+    /// The number of frames in a ring is not a power of two.
+    RingFrames(u32),
+    /// The size of a frame is neither 2048 nor 4096 bytes.
+    FrameSize(u32),
+    /// There is no receive queue.
+    Queues,
+}
+
+impl fmt::Display for BuffersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RingFrames(frames) => write!(f, "a ring of {frames} frames: it must be a power of two"),
+            Self::FrameSize(size) => write!(f, "frames of {size} bytes: they must be 2048 or 4096"),
+            Self::Queues => f.write_str("a stream without a receive queue"),
+        }
+    }
+}
+
+impl std::error::Error for BuffersError {}
+
+impl Buffers {
+    /// Checks the kernel's requirements for rings.
+    ///
+    /// # Errors
+    /// [`BuffersError`] for the first wrong field.
+    pub fn check(&self) -> Result<(), BuffersError> {
+        if self.queues == 0 {
+            return Err(BuffersError::Queues);
+        }
+        if !self.ring_frames.is_power_of_two() {
+            return Err(BuffersError::RingFrames(self.ring_frames));
+        }
+        if ![2048, 4096].contains(&self.frame_size) {
+            return Err(BuffersError::FrameSize(self.frame_size));
+        }
+        Ok(())
+    }
+
+    /// Returns the maximum memory of the stream.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    pub fn bound(&self) -> Result<MemoryBound, BuffersError> {
+        self.check()?;
+        let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
+        let [thread_queue_frames, connections] = [self.thread_queue_frames, self.max_connections].map(u64::from);
+        let largest = u64::from(self.max_packet) + PACKET_OVERHEAD;
+        let ring = (RING_HEADER + ring_frames * RECEIVE_DESCRIPTOR).next_multiple_of(PAGE);
+        // The next power of two doubles the sum of the receive rings at most (`fill_ring_frames`).
+        let fill_share = (RING_HEADER + 2 * ring_frames * FILL_DESCRIPTOR).next_multiple_of(PAGE);
+        let socket = 2 * (u64::from(self.receive_buffer) + u64::from(self.send_buffer)) + 2 * largest;
+        Ok(MemoryBound {
+            frames: queues * ring_frames * u64::from(self.frame_size),
+            rings: queues * (ring + fill_share),
+            thread_queue: u64::saturating_mul(thread_queue_frames, largest.next_multiple_of(PAGE)),
+            sockets: connections.saturating_mul(socket),
+            tables: connections * CONNECTION_ENTRY,
+        })
+    }
+}
+
+/// Returns the size of the fill ring that the streams of a receive queue share. It is the smallest
+/// power of two larger than the sum of their receive rings.
+///
+/// With fewer frames, a stream whose thread is stalled would hold frames that others need. `None`
+/// if the size exceeds 2^31 frames.
+#[must_use]
+pub fn fill_ring_frames(ring_frames: impl IntoIterator<Item = u32>) -> Option<u32> {
+    let sum = ring_frames.into_iter().try_fold(0_u32, u32::checked_add)?;
+    sum.checked_add(1)?.checked_next_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BUFFERS: Buffers = Buffers {
+        queues: 2,
+        ring_frames: 256,
+        frame_size: 2048,
+        thread_queue_frames: 0,
+        max_connections: 3,
+        receive_buffer: 262_144,
+        send_buffer: 131_072,
+        max_packet: 1500,
+    };
+
+    #[test]
+    fn the_bound_is_the_sum_of_its_places() {
+        let bound = BUFFERS.bound().unwrap();
+        assert_eq!(bound.frames, 2 * 256 * 2048);
+        assert_eq!(bound.rings, 2 * (8192 + 8192));
+        assert_eq!(bound.sockets, 3 * (2 * 393_216 + 2 * 2524));
+        assert_eq!(bound.total(), bound.frames + bound.rings + bound.sockets + bound.tables);
+        assert!(bound.to_string().starts_with(&format!("{} bytes", bound.total())));
+    }
+
+    #[test]
+    fn rings_that_the_kernel_refuses_have_no_bound() {
+        assert_eq!(Buffers { ring_frames: 0, ..BUFFERS }.bound(), Err(BuffersError::RingFrames(0)));
+        assert_eq!(Buffers { ring_frames: 255, ..BUFFERS }.bound(), Err(BuffersError::RingFrames(255)));
+        assert_eq!(Buffers { frame_size: 1500, ..BUFFERS }.bound(), Err(BuffersError::FrameSize(1500)));
+        assert_eq!(Buffers { queues: 0, ..BUFFERS }.bound(), Err(BuffersError::Queues));
+    }
+
+    #[test]
+    fn the_largest_numbers_do_not_overflow() {
+        let largest = Buffers {
+            queues: u16::MAX,
+            ring_frames: 1 << 31,
+            frame_size: 4096,
+            thread_queue_frames: u32::MAX,
+            max_connections: u32::MAX,
+            receive_buffer: u32::MAX,
+            send_buffer: u32::MAX,
+            max_packet: u32::MAX,
+        };
+        assert_eq!(largest.bound().unwrap().total(), u64::MAX);
+    }
+
+    proptest! {
+        /// The streams of a receive queue share one fill ring.
+        #[test]
+        fn the_bounds_of_all_streams_hold_their_rings(exponents in prop::collection::vec(0_u32..16, 1..20)) {
+            let rings: Vec<u32> = exponents.into_iter().map(|exponent| 1 << exponent).collect();
+            let pages = |descriptors: u64, size: u64| (RING_HEADER + descriptors * size).next_multiple_of(PAGE);
+            let fill = pages(fill_ring_frames(rings.clone()).unwrap().into(), FILL_DESCRIPTOR);
+            let receive: u64 = rings.iter().map(|frames| pages((*frames).into(), RECEIVE_DESCRIPTOR)).sum();
+            let bounds = rings.iter().map(|&ring_frames| Buffers { queues: 1, ring_frames, ..BUFFERS }.bound().unwrap());
+            prop_assert!(bounds.map(|bound| bound.rings).sum::<u64>() >= receive + fill);
+        }
+
+        #[test]
+        fn the_fill_ring_is_larger_than_all_receive_rings(rings in prop::collection::vec(0_u32..1 << 20, 0..100)) {
+            let sum: u32 = rings.iter().sum();
+            let fill = fill_ring_frames(rings).unwrap();
+            prop_assert!(fill > sum && fill.is_power_of_two() && fill / 2 <= sum);
+        }
+    }
+
+    #[test]
+    fn a_fill_ring_that_cannot_be_is_none() {
+        assert_eq!(fill_ring_frames([u32::MAX]), None);
+        assert_eq!(fill_ring_frames([1 << 31, 1 << 31]), None);
+        assert_eq!(fill_ring_frames([1 << 31]), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! A cap in packets per second with one number of state and no division.
+
+use std::num::NonZeroU32;
+
+use corelane_sched::task::Nanos;
+
+/// A cap in packets per second with a burst (the generic cell rate algorithm of ITU-T I.371).
+///
+/// In any time span `t` it grants at most `burst + t / interval` packets, rounded up. The XDP
+/// program implements it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRate {
+    interval: Nanos,
+    tolerance: Nanos,
+    burst: NonZeroU32,
+}
+
+impl PacketRate {
+    /// Creates a cap of `packets_per_second`, with `burst` packets at once after a pause.
+    #[must_use]
+    pub fn new(packets_per_second: NonZeroU32, burst: NonZeroU32) -> Self {
+        let interval = 1_000_000_000_u64.div_ceil(u64::from(packets_per_second.get()));
+        Self { interval, tolerance: interval * u64::from(burst.get() - 1), burst }
+    }
+
+    /// Returns the time between two packets at the cap.
+    #[must_use]
+    pub const fn interval(&self) -> Nanos {
+        self.interval
+    }
+
+    /// Returns the time by which packets may arrive early: that of a burst without its first
+    /// packet.
+    #[must_use]
+    pub const fn tolerance(&self) -> Nanos {
+        self.tolerance
+    }
+
+    /// Returns the maximum number of packets that are granted together after a pause.
+    #[must_use]
+    pub const fn burst(&self) -> NonZeroU32 {
+        self.burst
+    }
+
+    /// Grants or refuses a packet. `state` is the time at which the next packet is due; it starts
+    /// at 0.
+    pub fn grant(&self, state: &mut Nanos, now: Nanos) -> bool {
+        let due_at = (*state).max(now);
+        if due_at - now > self.tolerance {
+            return false;
+        }
+        *state = due_at.saturating_add(self.interval);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rate(packets_per_second: u32, burst: u32) -> PacketRate {
+        PacketRate::new(NonZeroU32::new(packets_per_second).unwrap(), NonZeroU32::new(burst).unwrap())
+    }
+
+    #[test]
+    fn a_burst_is_granted_and_then_one_packet_each_interval() {
+        let rate = rate(1_000, 3);
+        assert_eq!((rate.interval(), rate.burst().get()), (1_000_000, 3));
+        let mut state = 0;
+        let mut granted = |now| rate.grant(&mut state, now);
+        assert_eq!(
+            [0, 0, 0, 0, 999_999, 1_000_000, 1_000_000].map(&mut granted),
+            [true, true, true, false, false, true, false]
+        );
+    }
+
+    #[test]
+    fn the_end_of_the_clock_does_not_overflow() {
+        let rate = rate(1, u32::MAX);
+        let mut state = u64::MAX;
+        assert!(rate.grant(&mut state, u64::MAX));
+        assert_eq!(state, u64::MAX);
+    }
+
+    proptest! {
+        /// Between any two grants, inclusive, lie at most the burst and the packets that the time
+        /// permits.
+        #[test]
+        fn no_span_of_time_gets_more_than_the_cap(
+            pps in 1_u32..2_000_000,
+            burst in 1_u32..20,
+            gaps in prop::collection::vec(0_u64..3_000_000, 1..60),
+        ) {
+            let rate = rate(pps, burst);
+            let (mut state, mut now, mut grants) = (0, 0, Vec::new());
+            for gap in gaps {
+                now += gap;
+                if rate.grant(&mut state, now) {
+                    grants.push(now);
+                }
+            }
+            for (first, &from) in grants.iter().enumerate() {
+                for (count, &to) in grants[first..].iter().enumerate() {
+                    let most = u64::from(rate.burst().get()) + (to - from) / rate.interval();
+                    prop_assert!((count as u64) < most, "{} grants in {} ns", count + 1, to - from);
+                }
+            }
+        }
+
+        /// A sender that stays below the cap is never refused.
+        #[test]
+        fn packets_at_the_cap_are_all_granted(pps in 1_u32..2_000_000, early in 0_u64..1_000, count in 1_u64..50) {
+            let rate = rate(pps, 2);
+            let (mut state, early) = (0, early.min(rate.interval() - 1));
+            for packet in 0..count {
+                // Every second packet is early by less than an interval.
+                let now = (packet + 1) * rate.interval() - (packet % 2) * early;
+                prop_assert!(rate.grant(&mut state, now));
+            }
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Rungs: sets of features in use, and changes of the set while the system runs.
+//!
+//! Every rung has the same sockets. A change moves frames from one queue to another and never
+//! affects a connection: TCP retransmits what is lost during the change. [`Ladder`] decides the
+//! steps; its caller executes them.
+//!
+//! ```text
+//! rung         steps, in the order in which they are done
+//! 0 plain      -
+//! 1 sockets    SocketOptions
+//! 2 steered    Journal, ThreadedNapi, TransmitClasses
+//! 3 streams    Rings, Threads, Connections, Program
+//! ```
+//! Invariant: steps are undone in reverse order. The program therefore sends frames to rings only
+//! while the rings, their threads and the tables of connections are in place. The journal outlives
+//! the settings that it restores.
+
+use std::fmt;
+
+use corelane_sched::task::Nanos;
+
+/// A set of features that are used together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rung {
+    /// Plain TCP.
+    #[default]
+    Plain,
+    /// Budgets and options of sockets. Needs no capability.
+    Sockets,
+    /// The kernel's receive threads and transmit queues have priorities.
+    Steered,
+    /// The driver sorts frames by stream.
+    Streams,
+}
+
+impl Rung {
+    /// Every rung, the lowest first.
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Sockets, Self::Steered, Self::Streams];
+
+    /// Returns the rung below; the lowest returns itself.
+    #[must_use]
+    pub const fn below(self) -> Self {
+        match self {
+            Self::Plain | Self::Sockets => Self::Plain,
+            Self::Steered => Self::Sockets,
+            Self::Streams => Self::Steered,
+        }
+    }
+
+    /// Returns the number of steps in place on this rung.
+    const fn steps(self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Sockets => 1,
+            Self::Steered => 4,
+            Self::Streams => 8,
+        }
+    }
+
+    /// Returns the highest rung whose steps are all among the first `done`.
+    fn reached(done: usize) -> Self {
+        Self::ALL.into_iter().rev().find(|rung| rung.steps() <= done).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Sockets => "sockets",
+            Self::Steered => "steered",
+            Self::Streams => "streams",
+        })
+    }
+}
+
+/// A step between two rungs. Undoing it restores the earlier state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// Sets budgets, buffers, pacing and priorities of the sockets.
+    SocketOptions,
+    /// Writes the interface's settings to a file, so that the next start restores them after a
+    /// crash.
+    Journal,
+    /// Moves receive processing into kernel threads with priority and core.
+    ThreadedNapi,
+    /// Creates transmit classes (HTB) by stream.
+    TransmitClasses,
+    /// Creates frames, AF_XDP sockets and the TUN device. Undoing it waits for frames that the
+    /// kernel still holds.
+    Rings,
+    /// Starts protocol threads. Undoing it first writes the frames waiting in the rings to the TUN
+    /// device.
+    Threads,
+    /// Fills the tables of ports and connections.
+    Connections,
+    /// Attaches the steering program to the interface.
+    Program,
+}
+
+impl Step {
+    /// Every step, in the order in which they are done.
+    pub const ALL: [Self; 8] = [
+        Self::SocketOptions,
+        Self::Journal,
+        Self::ThreadedNapi,
+        Self::TransmitClasses,
+        Self::Rings,
+        Self::Threads,
+        Self::Connections,
+        Self::Program,
+    ];
+
+    /// Returns the lowest rung that needs the step.
+    #[must_use]
+    pub fn rung(self) -> Rung {
+        let place = Self::ALL.iter().position(|step| *step == self).unwrap_or_default();
+        Rung::ALL.into_iter().find(|rung| rung.steps() > place).unwrap_or_default()
+    }
+}
+
+/// The process capabilities that features need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
+pub struct Capabilities {
+    /// `CAP_NET_ADMIN`.
+    pub net_admin: bool,
+    /// `CAP_BPF`.
+    pub bpf: bool,
+    /// `CAP_NET_RAW`.
+    pub net_raw: bool,
+    /// `CAP_SYS_NICE`.
+    pub sys_nice: bool,
+}
+
+impl Capabilities {
+    /// Every capability that rung 3 needs.
+    pub const ALL: Self = Self { net_admin: true, bpf: true, net_raw: true, sys_nice: true };
+
+    /// Returns the first capability that `rung` needs and the process lacks.
+    #[must_use]
+    pub fn missing_for(&self, rung: Rung) -> Option<&'static str> {
+        let steered = [(self.net_admin, "CAP_NET_ADMIN"), (self.sys_nice, "CAP_SYS_NICE")];
+        let streams = [(self.bpf, "CAP_BPF"), (self.net_raw, "CAP_NET_RAW")];
+        let needed = match rung {
+            Rung::Plain | Rung::Sockets => &[][..],
+            Rung::Steered => &steered[..],
+            Rung::Streams => &[steered, streams].concat()[..],
+        };
+        needed.iter().find(|(has, _)| !has).map(|(_, name)| *name)
+    }
+}
+
+/// The state of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interface {
+    /// There is no such interface.
+    Absent,
+    /// The link is down.
+    Down,
+    /// The link is up.
+    Up,
+}
+
+/// The program on the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// No program.
+    Free,
+    /// The steering program of this process.
+    Ours,
+    /// A program of another owner, which is left alone.
+    Foreign,
+}
+
+/// The result of probing the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// Capabilities of the process.
+    pub capabilities: Capabilities,
+    /// State of the interface.
+    pub interface: Interface,
+    /// Program on the interface.
+    pub hook: Hook,
+}
+
+/// The reason why the rung is not higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Limit {
+    /// The configuration asks for no higher rung.
+    Wanted,
+    /// The machine has not been probed yet.
+    NotProbed,
+    /// The process lacks this capability.
+    Capability(&'static str),
+    /// There is no such interface.
+    InterfaceAbsent,
+    /// The link is down.
+    LinkDown,
+    /// Another program is on the interface.
+    HookTaken,
+    /// The steering program was detached from outside.
+    ProgramLost,
+    /// This step failed; it is retried later.
+    StepFailed(Step),
+}
+
+/// Time spans of a [`Ladder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Time between two probes. A loss is noticed within it.
+    pub probe_interval: Nanos,
+    /// Time until the first retry of a failed step.
+    pub first_retry: Nanos,
+    /// Maximum time until a retry. Each failure doubles the time up to this.
+    pub max_retry: Nanos,
+}
+
+impl Default for Pace {
+    /// Probes every 250 ms, so that a loss is noticed and left behind within a second. Retries
+    /// after 250 ms to 30 s.
+    fn default() -> Self {
+        Self { probe_interval: 250_000_000, first_retry: 250_000_000, max_retry: 30_000_000_000 }
+    }
+}
+
+/// An action for the caller. Each is answered with an [`Event`] before the next is polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Probe the machine and answer with [`Event::Probed`].
+    Probe,
+    /// Execute a step and answer with [`Event::Done`], [`Event::Skipped`] or [`Event::Failed`].
+    Do(Step),
+    /// Undo a step and answer with [`Event::Done`] or [`Event::Failed`].
+    Undo(Step),
+}
+
+/// An answer to an [`Action`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The result of a probe.
+    Probed(Facts),
+    /// The step was done or undone.
+    Done,
+    /// The step was left out, for example to keep another owner's queueing discipline. The rung is
+    /// reached without it.
+    Skipped,
+    /// The step was not done and left nothing behind. Or it could not be undone, because what it
+    /// had changed is gone.
+    Failed,
+}
+
+/// A change of rung, for events and the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The rung before.
+    pub from: Rung,
+    /// The rung now.
+    pub to: Rung,
+    /// The reason why the rung is not higher.
+    pub limit: Limit,
+}
+
+/// The state machine that selects and changes rungs.
+///
+/// The caller asks [`poll`](Self::poll) for actions and answers each with [`handle`](Self::handle).
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    pace: Pace,
+    wanted: Rung,
+    facts: Option<Facts>,
+    /// Number of steps in place. These are the first ones of [`Step::ALL`], without those skipped.
+    done: usize,
+    /// Bit set of the skipped steps, by their index in [`Step::ALL`].
+    skipped: u8,
+    running: Option<Action>,
+    probe_at: Nanos,
+    /// True if the program was detached from outside and its step has not been undone yet.
+    is_program_lost: bool,
+    /// The last failure; its rung is not retried before `retry_at`.
+    failure: Option<Failure>,
+    /// Time until the retry after the next failure.
+    retry: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Failure {
+    rung: Rung,
+    limit: Limit,
+    retry_at: Nanos,
+}
+
+impl Ladder {
+    /// Creates a ladder on the rung plain, which climbs up to `wanted` as far as the machine
+    /// permits.
+    #[must_use]
+    pub fn new(wanted: Rung, pace: Pace, now: Nanos) -> Self {
+        Self {
+            pace,
+            wanted,
+            facts: None,
+            done: 0,
+            skipped: 0,
+            running: None,
+            probe_at: now,
+            is_program_lost: false,
+            failure: None,
+            retry: pace.first_retry,
+        }
+    }
+
+    /// Sets the rung that the configuration asks for. [`Rung::Plain`] undoes everything, as at
+    /// shutdown.
+    pub fn want(&mut self, wanted: Rung) {
+        self.wanted = wanted;
+    }
+
+    /// Returns the rung that is in use.
+    #[must_use]
+    pub fn rung(&self) -> Rung {
+        let rung = Rung::reached(self.done);
+        if self.is_program_lost { rung.min(Rung::Steered) } else { rung }
+    }
+
+    /// Returns true if the step is in place.
+    #[must_use]
+    pub fn has(&self, step: Step) -> bool {
+        let place = Step::ALL.iter().position(|other| *other == step).unwrap_or(usize::MAX);
+        place < self.done && self.skipped >> place & 1 == 0
+    }
+
+    /// Returns the highest rung that is tried now, and the reason why it is not higher.
+    #[must_use]
+    pub fn target(&self, now: Nanos) -> (Rung, Limit) {
+        let Some(facts) = self.facts else { return (Rung::Plain.min(self.wanted), Limit::NotProbed) };
+        let mut target = (self.wanted, Limit::Wanted);
+        let mut limit = |rung: Rung, reason: Limit| {
+            if rung < target.0 {
+                target = (rung, reason);
+            }
+        };
+        for rung in [Rung::Streams, Rung::Steered] {
+            if let Some(name) = facts.capabilities.missing_for(rung) {
+                limit(rung.below(), Limit::Capability(name));
+            }
+        }
+        match facts.interface {
+            Interface::Absent => limit(Rung::Sockets, Limit::InterfaceAbsent),
+            Interface::Down => limit(Rung::Steered, Limit::LinkDown),
+            Interface::Up => {}
+        }
+        if facts.hook == Hook::Foreign {
+            limit(Rung::Steered, Limit::HookTaken);
+        }
+        if let Some(failure) = self.failure.filter(|failure| now < failure.retry_at) {
+            limit(failure.rung.below(), failure.limit);
+        }
+        target
+    }
+
+    /// Returns the next action. `None` while one is in progress, or until
+    /// [`next_at`](Self::next_at).
+    pub fn poll(&mut self, now: Nanos) -> Option<Action> {
+        if self.running.is_some() {
+            return None;
+        }
+        let action = self.next_action(now)?;
+        self.running = Some(action);
+        Some(action)
+    }
+
+    /// Returns the time after `now` at which [`poll`](Self::poll) has work even if no event comes.
+    #[must_use]
+    pub fn next_at(&self, now: Nanos) -> Nanos {
+        let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
+        retry_at.map_or(self.probe_at, |retry_at| retry_at.min(self.probe_at))
+    }
+
+    /// Takes the answer to the action in progress. Returns the change of rung, if there was one.
+    pub fn handle(&mut self, event: Event, now: Nanos) -> Option<Change> {
+        let before = self.rung();
+        match (self.running.take(), event) {
+            (Some(Action::Probe), Event::Probed(facts)) => self.take_facts(facts, now),
+            // A probe without an answer: the earlier facts hold until the next one.
+            (Some(Action::Probe), _) => self.probe_at = now.saturating_add(self.pace.probe_interval),
+            (Some(Action::Do(step)), Event::Failed) => self.fail(step.rung(), Limit::StepFailed(step), now),
+            (Some(Action::Do(_)), event) => self.climb(event == Event::Skipped),
+            (Some(Action::Undo(step)), _) => {
+                self.done = self.done.saturating_sub(1);
+                self.is_program_lost &= step != Step::Program;
+            }
+            (None, _) => {}
+        }
+        let to = self.rung();
+        (to != before).then(|| Change { from: before, to, limit: self.target(now).1 })
+    }
+
+    fn next_action(&self, now: Nanos) -> Option<Action> {
+        if now >= self.probe_at {
+            return Some(Action::Probe);
+        }
+        let target = self.target(now).0.steps();
+        if self.done > target || self.is_program_lost {
+            let place = self.done.checked_sub(1)?;
+            // A skipped step has nothing to undo, but undoing every step keeps the count simple.
+            return Step::ALL.get(place).copied().map(Action::Undo);
+        }
+        if self.done < target { Step::ALL.get(self.done).copied().map(Action::Do) } else { None }
+    }
+
+    fn take_facts(&mut self, facts: Facts, now: Nanos) {
+        self.probe_at = now.saturating_add(self.pace.probe_interval);
+        self.facts = Some(facts);
+        if self.has(Step::Program) && facts.hook != Hook::Ours && !self.is_program_lost {
+            self.is_program_lost = true;
+            self.fail(Rung::Streams, Limit::ProgramLost, now);
+        }
+    }
+
+    fn climb(&mut self, is_skipped: bool) {
+        let bit = 1_u8.checked_shl(u32::try_from(self.done).unwrap_or(u32::MAX)).unwrap_or(0);
+        self.skipped = if is_skipped { self.skipped | bit } else { self.skipped & !bit };
+        self.done += 1;
+        // The rung of the last failure, or a higher one, has been reached.
+        if self.failure.is_some_and(|failure| self.done >= failure.rung.steps()) {
+            self.failure = None;
+            self.retry = self.pace.first_retry;
+        }
+    }
+
+    fn fail(&mut self, rung: Rung, limit: Limit, now: Nanos) {
+        self.failure = Some(Failure { rung, limit, retry_at: now.saturating_add(self.retry) });
+        self.retry = self.retry.saturating_mul(2).min(self.pace.max_retry);
+    }
+}
+
+#[cfg(test)]
+#[path = "rung/tests.rs"]
+mod tests;

@@ -1,0 +1,299 @@
+//! Tests of the ladder: single scenarios, and every order of events.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::*;
+
+const TICK: Nanos = 250_000_000;
+const PACE: Pace = Pace { probe_interval: TICK, first_retry: TICK, max_retry: 2 * TICK };
+const GOOD: Facts = Facts { capabilities: Capabilities::ALL, interface: Interface::Up, hook: Hook::Free };
+
+/// The machine under the ladder: its steps in place, and the result of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    in_place: Vec<Step>,
+    facts: Facts,
+}
+
+impl World {
+    fn new(facts: Facts) -> Self {
+        Self { in_place: Vec::new(), facts }
+    }
+
+    fn probe(&self) -> Facts {
+        let is_attached = self.in_place.contains(&Step::Program) && self.facts.hook == Hook::Free;
+        Facts { hook: if is_attached { Hook::Ours } else { self.facts.hook }, ..self.facts }
+    }
+
+    /// Begins an action and checks the order of the steps.
+    fn begin(&self, action: Action) {
+        match action {
+            Action::Probe => {}
+            Action::Do(step) => {
+                let later = self.in_place.iter().find(|other| **other >= step);
+                assert_eq!(later, None, "{step:?} is done, but a later step is in place");
+                if step == Step::Program {
+                    for needed in [Step::Rings, Step::Threads, Step::Connections] {
+                        assert!(self.in_place.contains(&needed), "frames would be sent where none takes them");
+                    }
+                }
+            }
+            Action::Undo(step) => {
+                let later = self.in_place.iter().find(|other| **other > step);
+                assert_eq!(later, None, "{step:?} is undone, but a later step is in place");
+            }
+        }
+    }
+
+    fn end(&mut self, action: Action, event: Event) {
+        match (action, event) {
+            (Action::Do(step), Event::Done) => self.in_place.push(step),
+            (Action::Undo(step), _) => self.in_place.retain(|other| *other != step),
+            _ => {}
+        }
+    }
+
+    fn answer(&self, action: Action) -> Event {
+        match action {
+            Action::Probe => Event::Probed(self.probe()),
+            _ => Event::Done,
+        }
+    }
+}
+
+/// Runs the ladder and the world for `time`; every step succeeds.
+fn run(ladder: &mut Ladder, world: &mut World, now: &mut Nanos, time: Nanos) -> Vec<Change> {
+    let (until, mut changes) = (*now + time, Vec::new());
+    for _ in 0..10_000 {
+        if let Some(action) = ladder.poll(*now) {
+            world.begin(action);
+            let event = world.answer(action);
+            world.end(action, event);
+            changes.extend(ladder.handle(event, *now));
+        } else if *now >= until {
+            return changes;
+        } else {
+            let next = ladder.next_at(*now);
+            assert!(next > *now, "the caller would not sleep: {ladder:?}");
+            *now = next.min(until);
+        }
+    }
+    panic!("the ladder does not come to rest: {ladder:?}");
+}
+
+#[test]
+fn it_climbs_to_the_top_in_order() {
+    let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0);
+    let changes = run(&mut ladder, &mut world, &mut now, TICK / 2);
+    assert_eq!(
+        changes.iter().map(|change| change.to).collect::<Vec<_>>(),
+        [Rung::Sockets, Rung::Steered, Rung::Streams]
+    );
+    assert_eq!(world.in_place, Step::ALL);
+    assert_eq!(ladder.target(now), (Rung::Streams, Limit::Wanted));
+}
+
+#[test]
+fn each_missing_capability_has_its_rung() {
+    let lacking = |change: fn(&mut Capabilities)| {
+        let mut facts = GOOD;
+        change(&mut facts.capabilities);
+        let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(facts), 0);
+        run(&mut ladder, &mut world, &mut now, 4 * TICK);
+        (ladder.rung(), ladder.target(now).1)
+    };
+    assert_eq!(lacking(|has| has.bpf = false), (Rung::Steered, Limit::Capability("CAP_BPF")));
+    assert_eq!(lacking(|has| has.net_raw = false), (Rung::Steered, Limit::Capability("CAP_NET_RAW")));
+    assert_eq!(lacking(|has| has.sys_nice = false), (Rung::Sockets, Limit::Capability("CAP_SYS_NICE")));
+    assert_eq!(lacking(|has| *has = Capabilities::default()), (Rung::Sockets, Limit::Capability("CAP_NET_ADMIN")));
+}
+
+/// Each fault takes the rung down within a second, and its end restores the rung.
+#[test]
+fn a_loss_is_left_behind_within_a_second_and_made_up() {
+    let pace = Pace::default();
+    let troubles = [
+        (Facts { interface: Interface::Absent, ..GOOD }, Rung::Sockets, Limit::InterfaceAbsent),
+        (Facts { interface: Interface::Down, ..GOOD }, Rung::Steered, Limit::LinkDown),
+        (Facts { hook: Hook::Foreign, ..GOOD }, Rung::Steered, Limit::HookTaken),
+    ];
+    for (trouble, rung, limit) in troubles {
+        let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, pace, 0), World::new(GOOD), 0);
+        run(&mut ladder, &mut world, &mut now, 1_000_000_000);
+        assert_eq!(ladder.rung(), Rung::Streams);
+        world.facts = trouble;
+        let changes = run(&mut ladder, &mut world, &mut now, 1_000_000_000);
+        assert_eq!((ladder.rung(), world.in_place.len()), (rung, rung.steps()), "{trouble:?}");
+        assert_eq!(changes.first().map(|change| change.limit), Some(limit), "{changes:?}");
+        world.facts = GOOD;
+        run(&mut ladder, &mut world, &mut now, 1_000_000_000);
+        assert_eq!(ladder.rung(), Rung::Streams, "{trouble:?}");
+    }
+}
+
+#[test]
+fn a_step_that_fails_is_tried_again_ever_more_rarely() {
+    let pace = Pace { max_retry: 8 * TICK, ..PACE };
+    let (mut ladder, world, mut now) = (Ladder::new(Rung::Streams, pace, 0), World::new(GOOD), 0);
+    let mut tries = Vec::new();
+    while tries.len() < 7 {
+        match ladder.poll(now) {
+            Some(action @ Action::Do(Step::ThreadedNapi)) => {
+                tries.push(now / TICK);
+                assert_eq!(ladder.running, Some(action));
+                ladder.handle(Event::Failed, now);
+                assert_eq!(ladder.target(now), (Rung::Sockets, Limit::StepFailed(Step::ThreadedNapi)));
+            }
+            Some(action) => {
+                ladder.handle(world.answer(action), now);
+            }
+            None => now = ladder.next_at(now),
+        }
+    }
+    let gaps: Vec<u64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(gaps, [1, 2, 4, 8, 8, 8]);
+}
+
+#[test]
+fn a_step_that_is_left_out_does_not_hold_the_rung_back() {
+    let (mut ladder, world, now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0);
+    while let Some(action) = ladder.poll(now) {
+        let event = if action == Action::Do(Step::TransmitClasses) { Event::Skipped } else { world.answer(action) };
+        ladder.handle(event, now);
+    }
+    assert_eq!((ladder.rung(), ladder.has(Step::TransmitClasses)), (Rung::Streams, false));
+    assert!(Step::ALL.into_iter().all(|step| ladder.has(step) || step == Step::TransmitClasses));
+}
+
+#[test]
+fn shutdown_undoes_everything_in_the_reverse_order() {
+    let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0);
+    run(&mut ladder, &mut world, &mut now, TICK / 2);
+    ladder.want(Rung::Plain);
+    let mut undone = Vec::new();
+    while let Some(action) = ladder.poll(now) {
+        world.begin(action);
+        world.end(action, Event::Done);
+        if let Action::Undo(step) = action {
+            undone.push(step);
+        }
+        ladder.handle(world.answer(action), now);
+    }
+    assert_eq!(undone, Step::ALL.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(ladder.rung(), Rung::Plain);
+}
+
+/// The state that determines the future of the ladder and its world. Times are relative to now.
+type Key =
+    ((Rung, Option<Facts>, usize, u8, Option<Action>, bool), (Nanos, Option<(Rung, Limit, Nanos)>, Nanos), World);
+
+fn key(ladder: &Ladder, world: &World, now: Nanos) -> Key {
+    let failure = ladder.failure.map(|failure| (failure.rung, failure.limit, failure.retry_at.saturating_sub(now)));
+    let state = (ladder.wanted, ladder.facts, ladder.done, ladder.skipped, ladder.running, ladder.is_program_lost);
+    (state, (ladder.probe_at.saturating_sub(now), failure, ladder.retry), world.clone())
+}
+
+/// Explores every order of events, visiting each reachable state once. Events are answers of each
+/// kind, faults that begin and end at any time, changes of the configuration, and passing time.
+#[test]
+fn every_order_of_events_keeps_the_order_of_steps() {
+    let worlds = [
+        GOOD,
+        Facts { hook: Hook::Foreign, ..GOOD },
+        Facts { interface: Interface::Down, ..GOOD },
+        Facts { interface: Interface::Absent, ..GOOD },
+        Facts { capabilities: Capabilities { bpf: false, ..Capabilities::ALL }, ..GOOD },
+    ];
+    let mut open = VecDeque::from([(Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0)]);
+    let mut seen: HashSet<Key> = HashSet::new();
+    let mut most: HashMap<Rung, usize> = HashMap::new();
+    while let Some((ladder, world, now)) = open.pop_front() {
+        if !seen.insert(key(&ladder, &world, now)) {
+            continue;
+        }
+        assert!(seen.len() < 2_000_000, "too many states");
+        *most.entry(ladder.rung()).or_default() += 1;
+        check_state(&ladder, &world);
+        for facts in worlds {
+            // A program of another owner replaces ours, which is then detached.
+            let mut world = World { facts, ..world.clone() };
+            if facts.hook == Hook::Foreign || facts.interface == Interface::Absent {
+                world.in_place.retain(|step| *step != Step::Program);
+            }
+            open.push_back((ladder.clone(), world, now));
+        }
+        for wanted in [Rung::Plain, Rung::Streams] {
+            let mut ladder = ladder.clone();
+            ladder.want(wanted);
+            open.push_back((ladder, world.clone(), now));
+        }
+        open.push_back((ladder.clone(), world.clone(), now + TICK));
+        let mut polled = ladder;
+        if let Some(action) = polled.running.or_else(|| polled.poll(now)) {
+            world.begin(action);
+            let answers = match action {
+                Action::Probe => vec![Event::Probed(world.probe()), Event::Failed],
+                Action::Do(Step::TransmitClasses) => vec![Event::Done, Event::Skipped, Event::Failed],
+                Action::Do(_) | Action::Undo(_) => vec![Event::Done, Event::Failed],
+            };
+            open.push_back((polled.clone(), world.clone(), now));
+            for event in answers {
+                let (mut ladder, mut world) = (polled.clone(), world.clone());
+                world.end(action, event);
+                let before = ladder.rung();
+                let change = ladder.handle(event, now);
+                assert_eq!(change.map_or(before, |change| change.to), ladder.rung());
+                open.push_back((ladder, world, now));
+            }
+        }
+    }
+    assert!(Rung::ALL.iter().all(|rung| most.contains_key(rung)), "{most:?}");
+    println!("{} states: {most:?}", seen.len());
+}
+
+/// Checks that the ladder knows which steps are in place.
+fn check_state(ladder: &Ladder, world: &World) {
+    let known: Vec<Step> = Step::ALL.into_iter().filter(|step| ladder.has(*step)).collect();
+    let in_place = world.in_place.iter().filter(|step| **step != Step::Program);
+    assert!(in_place.eq(known.iter().filter(|step| **step != Step::Program)), "{ladder:?} {world:?}");
+}
+
+fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap()
+}
+
+/// Starts from states in the middle of changes: after the faults end, the ladder reaches the wanted
+/// rung.
+#[test]
+fn the_wanted_rung_is_reached_once_the_troubles_end() {
+    let mut state = 1_u64;
+    let mut random = |limit: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let [first, second, third, fourth, ..] = state.to_be_bytes();
+        u32::from_be_bytes([first, second, third, fourth]) % limit
+    };
+    for _ in 0..2_000 {
+        let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, Pace::default(), 0), World::new(GOOD), 0);
+        for _ in 0..random(200) {
+            match random(8) {
+                0 => world.facts.interface = [Interface::Up, Interface::Down, Interface::Absent][index(random(3))],
+                1 => world.facts.hook = [Hook::Free, Hook::Foreign][index(random(2))],
+                2 => now += u64::from(random(750)) * (TICK / 250),
+                3 => ladder.want(Rung::ALL[index(random(4))]),
+                _ => {
+                    if let Some(action) = ladder.poll(now) {
+                        world.begin(action);
+                        let is_failure = action != Action::Probe && random(5) == 0;
+                        let event = if is_failure { Event::Failed } else { world.answer(action) };
+                        world.end(action, event);
+                        ladder.handle(event, now);
+                    }
+                }
+            }
+        }
+        world.facts = GOOD;
+        ladder.want(Rung::Streams);
+        run(&mut ladder, &mut world, &mut now, 2 * Pace::default().max_retry);
+        assert_eq!((ladder.rung(), world.in_place.as_slice()), (Rung::Streams, Step::ALL.as_slice()));
+    }
+}

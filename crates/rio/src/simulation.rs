@@ -1,0 +1,478 @@
+//! A simulation of senders, a network that loses and reorders frames, and one core that processes
+//! them, in virtual time.
+//!
+//! The steering tables, the turns of the protocol threads and the ladder are those of this crate.
+//! The clock, the network, TCP (segments, cumulative acknowledgements, a retransmission timer) and
+//! the kernel's queues are simulated. A seed determines everything.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::net::SocketAddr;
+
+use corelane_sched::task::Nanos;
+
+use crate::budget::{Budget, Class, Step, Turn, processing_order};
+use crate::frame::{ConnectionKey, build};
+use crate::rung::{self, Action, Capabilities, Event, Facts, Hook, Interface, Ladder, Pace, Rung};
+use crate::steering::{Delivery, Layout, PortRule, Route, Steering, StreamEntry, StreamId};
+
+const US: Nanos = 1_000;
+const MS: Nanos = 1_000_000;
+/// Processor time of a packet.
+const COST: Nanos = 20 * US;
+const RETRANSMISSION: Nanos = 60 * MS;
+/// Maximum number of segments in flight on a connection.
+const WINDOW: u64 = 32;
+const PAYLOAD: usize = 100;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// A TCP connection with both ends.
+#[derive(Default)]
+struct Connection {
+    frame: Vec<u8>,
+    stream: Owner,
+    /// Number of segments to send; `u64::MAX` is no end.
+    total: u64,
+    sent: u64,
+    acknowledged: u64,
+    received: BTreeSet<u64>,
+    /// Number of segments that the receiver has delivered in order.
+    delivered: u64,
+    timer_at: Nanos,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Owner(u16);
+
+/// A frame in flight or in a queue, by connection and segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Segment {
+    connection: usize,
+    number: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Arrival {
+    Segment(Segment),
+    Acknowledgement {
+        connection: usize,
+        up_to: u64,
+    },
+    Timer {
+        connection: usize,
+    },
+    /// The core has processed a packet of this stream.
+    Processed(Segment),
+    Wake,
+}
+
+/// Loss in thousandths, and times.
+#[derive(Clone, Copy, Default)]
+struct Network {
+    loss: u64,
+    delay: Nanos,
+    /// Maximum additional delay of a frame, so that frames overtake each other.
+    jitter: Nanos,
+}
+
+struct Simulation {
+    now: Nanos,
+    random: Random,
+    network: Network,
+    events: BinaryHeap<Reverse<(Nanos, u64, Arrival)>>,
+    scheduled: u64,
+    connections: Vec<Connection>,
+    steering: Steering,
+    is_attached: bool,
+    is_link_up: bool,
+    /// Waiting segments of each stream.
+    queues: Vec<VecDeque<Segment>>,
+    turns: Vec<Turn>,
+    has_threads: bool,
+    order: Vec<usize>,
+    is_core_busy: bool,
+    max_queue: usize,
+    dropped: Vec<u64>,
+    processed: Vec<u64>,
+    /// Number of segments processed in each period of 10 ms, for each connection.
+    by_period: Vec<Vec<u64>>,
+}
+
+impl Simulation {
+    /// Creates a simulation whose streams 1 and up have the budgets `lanes`; stream 0 is best
+    /// effort.
+    fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
+        let streams = u16::try_from(lanes.len() + 1).unwrap();
+        let mut steering = Steering::new(Layout { streams, queues: 1, max_connections: 64 });
+        for stream in (0..streams).map(StreamId) {
+            steering.set_stream(stream, StreamEntry { delivery: Delivery::Ring, in_context: None }).unwrap();
+            steering.set_ring(stream, 0, true).unwrap();
+            steering.set_port(2809 + stream.0, Some(PortRule::Accepted)).unwrap();
+        }
+        let lanes = lanes.iter().map(|budget| Class::Guaranteed(*budget));
+        let classes: Vec<Class> = [Class::BestEffort(best_effort)].into_iter().chain(lanes).collect();
+        let priorities: Vec<(u8, Class)> = classes.iter().map(|class| (50, *class)).collect();
+        let count = classes.len();
+        Self {
+            now: 0,
+            random: Random(seed),
+            network,
+            events: BinaryHeap::new(),
+            scheduled: 0,
+            connections: Vec::new(),
+            steering,
+            is_attached: true,
+            is_link_up: true,
+            queues: vec![VecDeque::new(); count],
+            turns: classes.into_iter().map(|class| Turn::new(class, 0).unwrap()).collect(),
+            has_threads: true,
+            order: processing_order(&priorities),
+            is_core_busy: false,
+            max_queue: 256,
+            dropped: vec![0; count],
+            processed: vec![0; count],
+            by_period: Vec::new(),
+        }
+    }
+
+    /// Adds a connection to the lane's port. One that is not accepted is a spoofed peer, whose
+    /// frames are best effort.
+    fn connect(&mut self, stream: u16, total: u64, is_accepted: bool) -> usize {
+        let number = u16::try_from(self.connections.len()).unwrap();
+        let remote = SocketAddr::from(([10, 0, 0, 1], 1000 + number));
+        let local = SocketAddr::from(([10, 0, 0, 2], 2809 + stream));
+        if is_accepted && stream > 0 {
+            self.steering.add_connection(ConnectionKey::new(remote, local).unwrap(), StreamId(stream)).unwrap();
+        }
+        let frame = build::tcp(remote, local, 0, PAYLOAD);
+        let stream = Owner(if is_accepted { stream } else { 0 });
+        self.connections.push(Connection { frame, stream, total, ..Connection::default() });
+        let connection = self.connections.len() - 1;
+        self.schedule(self.now, Arrival::Timer { connection });
+        connection
+    }
+
+    fn schedule(&mut self, at: Nanos, arrival: Arrival) {
+        self.scheduled += 1;
+        self.events.push(Reverse((at, self.scheduled, arrival)));
+    }
+
+    fn run_until(&mut self, until: Nanos) {
+        while let Some(Reverse((at, _, arrival))) = self.events.peek().copied() {
+            if at > until {
+                break;
+            }
+            self.events.pop();
+            self.now = self.now.max(at);
+            self.take(arrival);
+            self.dispatch();
+        }
+        self.now = until;
+    }
+
+    fn take(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Segment(segment) => self.receive(segment),
+            Arrival::Processed(segment) => {
+                self.is_core_busy = false;
+                self.deliver(segment);
+            }
+            Arrival::Acknowledgement { connection, up_to } => {
+                let state = &mut self.connections[connection];
+                if up_to > state.acknowledged {
+                    state.acknowledged = up_to;
+                    state.sent = state.sent.max(up_to);
+                    state.timer_at = self.now + RETRANSMISSION;
+                }
+                self.send(connection);
+            }
+            Arrival::Timer { connection } => self.expire(connection),
+            Arrival::Wake => {}
+        }
+    }
+
+    /// Sends the segments that the window permits.
+    fn send(&mut self, connection: usize) {
+        loop {
+            let state = &mut self.connections[connection];
+            let end = state.total.min(state.acknowledged + WINDOW);
+            if state.sent >= end {
+                return;
+            }
+            let number = state.sent;
+            state.sent += 1;
+            self.transmit(Arrival::Segment(Segment { connection, number }));
+        }
+    }
+
+    /// Goes back to the first unacknowledged segment if there was no progress for the
+    /// retransmission time.
+    fn expire(&mut self, connection: usize) {
+        let state = &mut self.connections[connection];
+        if state.acknowledged == state.total {
+            return;
+        }
+        if state.timer_at <= self.now {
+            state.sent = state.acknowledged;
+            state.timer_at = self.now + RETRANSMISSION;
+        }
+        let timer_at = state.timer_at;
+        self.schedule(timer_at, Arrival::Timer { connection });
+        self.send(connection);
+    }
+
+    fn transmit(&mut self, arrival: Arrival) {
+        let Network { loss, delay, jitter } = self.network;
+        if self.random.below(1_000) < loss || !self.is_link_up {
+            return;
+        }
+        let at = self.now + delay + self.random.below(jitter + 1);
+        self.schedule(at, arrival);
+    }
+
+    /// Takes a frame that arrives at the interface.
+    fn receive(&mut self, segment: Segment) {
+        let owner = self.connections[segment.connection].stream.0;
+        let route = if self.is_attached {
+            let frame = &self.connections[segment.connection].frame;
+            self.steering.steer(frame, 0, self.now)
+        } else {
+            Route::Pass
+        };
+        match route {
+            Route::Pass => self.deliver(segment),
+            Route::Ring { slot } => {
+                assert_eq!(slot, u32::from(owner), "a frame in the queue of another stream");
+                assert!(self.has_threads, "a frame in a ring that no thread serves");
+                let queue = &mut self.queues[usize::from(owner)];
+                if queue.len() < self.max_queue {
+                    queue.push_back(segment);
+                } else {
+                    self.dropped[usize::from(owner)] += 1;
+                }
+            }
+            Route::Thread { .. } => panic!("no stream has a kernel thread here"),
+        }
+    }
+
+    /// Takes a segment into TCP and acknowledges what is complete.
+    fn deliver(&mut self, segment: Segment) {
+        let state = &mut self.connections[segment.connection];
+        self.processed[usize::from(state.stream.0)] += 1;
+        let period = usize::try_from(self.now / (10 * MS)).unwrap();
+        self.by_period.resize_with(self.by_period.len().max(period + 1), Vec::new);
+        let counts = &mut self.by_period[period];
+        counts.resize(counts.len().max(segment.connection + 1), 0);
+        counts[segment.connection] += 1;
+        if segment.number >= state.delivered {
+            state.received.insert(segment.number);
+        }
+        while state.received.remove(&state.delivered) {
+            state.delivered += 1;
+        }
+        let up_to = state.delivered;
+        self.transmit(Arrival::Acknowledgement { connection: segment.connection, up_to });
+    }
+
+    /// Gives the core to the first thread, in the order of priorities, that has a packet and a
+    /// budget.
+    fn dispatch(&mut self) {
+        if self.is_core_busy || !self.has_threads {
+            return;
+        }
+        for stream in self.order.clone() {
+            let head = self.queues[stream].front().map(|_| u32::try_from(PAYLOAD + 40).unwrap());
+            match self.turns[stream].next(head, self.now) {
+                Step::Process => {
+                    let segment = self.queues[stream].pop_front().unwrap();
+                    self.is_core_busy = true;
+                    return self.schedule(self.now + COST, Arrival::Processed(segment));
+                }
+                Step::SleepUntil(at) if head.is_some() => self.schedule(at, Arrival::Wake),
+                Step::SleepUntil(_) | Step::Wait => {}
+            }
+        }
+    }
+
+    /// Processes the segments waiting in the rings, as the threads do before they end.
+    fn drain(&mut self) {
+        for stream in 0..self.queues.len() {
+            while let Some(segment) = self.queues[stream].pop_front() {
+                self.deliver(segment);
+            }
+        }
+    }
+
+    /// Returns the number of segments of a connection that were processed in each of these periods
+    /// of 10 ms.
+    fn periods(&self, connection: usize, periods: std::ops::Range<usize>) -> Vec<u64> {
+        let count = |period: &Vec<u64>| period.get(connection).copied().unwrap_or(0);
+        self.by_period[periods].iter().map(count).collect()
+    }
+}
+
+const NEAR: Network = Network { loss: 0, delay: 50 * US, jitter: 0 };
+
+fn guarantees() -> [Budget; 3] {
+    [80, 40, 20].map(|packets| Budget::of_packets(packets, 10 * MS))
+}
+
+/// The core can process 500 packets in 10 ms. Best effort starts first and has no limit.
+#[test]
+fn guaranteed_streams_get_what_they_asked_for_and_best_effort_the_rest() {
+    let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
+    for _ in 0..6 {
+        simulation.connect(0, u64::MAX, true);
+    }
+    simulation.run_until(5 * MS);
+    let lanes = [1, 2, 3].map(|stream| {
+        // Several connections are used, so that the window of one does not limit the stream.
+        [0; 3].map(|_| simulation.connect(stream, u64::MAX, true))
+    });
+    simulation.run_until(200 * MS);
+    for (connections, packets) in lanes.iter().zip([80, 40, 20]) {
+        let each = connections.map(|connection| simulation.periods(connection, 2..20));
+        let sums: Vec<u64> = (0..18).map(|period| each.iter().map(|counts| counts[period]).sum()).collect();
+        assert_eq!(sums, vec![packets; 18]);
+    }
+    let best_effort: u64 = (0..6).map(|connection| simulation.periods(connection, 2..20).iter().sum::<u64>()).sum();
+    assert!((355 * 18..=361 * 18).contains(&best_effort), "{best_effort} packets of best effort");
+}
+
+#[test]
+fn best_effort_stays_below_its_ceiling() {
+    let ceiling = Budget::of_packets(200, 10 * MS);
+    let mut simulation = Simulation::new(1, NEAR, Some(ceiling), &[]);
+    for _ in 0..6 {
+        simulation.connect(0, u64::MAX, true);
+    }
+    simulation.run_until(100 * MS);
+    let sums: Vec<u64> = (1..10)
+        .map(|period| (0..6).map(|connection| simulation.periods(connection, period..period + 1)[0]).sum())
+        .collect();
+    // The last packet of a period may end in the next one.
+    assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
+}
+
+/// Peers that were never accepted send to a lane's port as fast as the network permits.
+#[test]
+fn a_flood_at_a_lanes_port_takes_nothing_from_the_lane() {
+    let rate = |flood: usize| {
+        let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
+        let lane = [0; 3].map(|_| simulation.connect(1, u64::MAX, true));
+        for _ in 0..flood {
+            simulation.connect(1, u64::MAX, false);
+        }
+        simulation.run_until(100 * MS);
+        let each = lane.map(|connection| simulation.periods(connection, 1..10));
+        let sums: Vec<u64> = (0..9).map(|period| each.iter().map(|counts| counts[period]).sum()).collect();
+        (sums, simulation.dropped[1], simulation.dropped[0])
+    };
+    assert_eq!(rate(0), (vec![80; 9], 0, 0));
+    let (sums, lane_drops, best_effort_drops) = rate(20);
+    assert_eq!((sums, lane_drops), (vec![80; 9], 0));
+    assert!(best_effort_drops > 0, "the flood does not fill the queue of best effort");
+}
+
+#[test]
+fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
+    let lanes = [Budget::of_packets(1, 10 * MS), Budget::of_packets(80, 10 * MS)];
+    let mut simulation = Simulation::new(1, NEAR, None, &lanes);
+    simulation.max_queue = 100;
+    for _ in 0..4 {
+        simulation.connect(1, u64::MAX, true);
+    }
+    let other = simulation.connect(2, 500, true);
+    simulation.run_until(200 * MS);
+    assert!(simulation.dropped[1] > 0);
+    assert_eq!((simulation.dropped[0], simulation.dropped[2]), (0, 0));
+    assert_eq!(simulation.connections[other].delivered, 500);
+}
+
+/// Executes the ladder's steps on the simulated interface.
+fn act(simulation: &mut Simulation, action: Action, facts: &Facts) -> Event {
+    match action {
+        Action::Probe => {
+            let hook = if simulation.is_attached { Hook::Ours } else { facts.hook };
+            return Event::Probed(Facts { hook, ..*facts });
+        }
+        Action::Do(rung::Step::Program) => simulation.is_attached = true,
+        Action::Undo(rung::Step::Program) => simulation.is_attached = false,
+        Action::Do(rung::Step::Threads) => simulation.has_threads = true,
+        Action::Undo(rung::Step::Threads) => {
+            simulation.drain();
+            simulation.has_threads = false;
+        }
+        Action::Undo(rung::Step::Rings) => {
+            assert!(simulation.queues.iter().all(VecDeque::is_empty), "frames in rings that go away");
+        }
+        Action::Do(_) | Action::Undo(_) => {}
+    }
+    Event::Done
+}
+
+/// Connections send while the rung changes repeatedly, the link fails, and frames are lost and
+/// reordered. Every segment arrives, in order, and no frame is in the queue of another stream.
+#[test]
+fn connections_survive_every_change_of_rung() {
+    let mut rungs = BTreeSet::new();
+    for seed in 1..=60 {
+        let network = Network { loss: 30, delay: 200 * US, jitter: 2 * MS };
+        let mut simulation = Simulation::new(seed, network, None, &guarantees());
+        (simulation.is_attached, simulation.has_threads) = (false, false);
+        let connections: Vec<usize> =
+            [0, 1, 1, 2, 3].map(|stream| simulation.connect(stream, 600, true)).into_iter().collect();
+        let pace = Pace { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
+        let mut ladder = Ladder::new(Rung::Streams, pace, 0);
+        let mut facts = Facts { capabilities: Capabilities::ALL, interface: Interface::Up, hook: Hook::Free };
+        let mut random = Random(seed);
+        for round in 0..2_000 {
+            if round < 1_000 {
+                change_something(&mut random, &mut simulation, &mut ladder, &mut facts);
+            } else {
+                (facts.interface, facts.hook, simulation.is_link_up) = (Interface::Up, Hook::Free, true);
+            }
+            if let Some(action) = ladder.poll(simulation.now) {
+                let event = act(&mut simulation, action, &facts);
+                ladder.handle(event, simulation.now);
+            }
+            rungs.insert(ladder.rung());
+            let step = simulation.now + random.below(2 * MS);
+            simulation.run_until(step);
+            if connections.iter().all(|connection| simulation.connections[*connection].delivered == 600)
+                && round > 1_000
+            {
+                break;
+            }
+        }
+        for connection in connections {
+            assert_eq!(simulation.connections[connection].delivered, 600, "seed {seed}, connection {connection}");
+        }
+    }
+    assert_eq!(rungs.into_iter().collect::<Vec<_>>(), Rung::ALL);
+}
+
+fn change_something(random: &mut Random, simulation: &mut Simulation, ladder: &mut Ladder, facts: &mut Facts) {
+    match random.below(40) {
+        0 => {
+            facts.interface = if random.below(2) == 0 { Interface::Down } else { Interface::Up };
+            simulation.is_link_up = facts.interface == Interface::Up;
+        }
+        1 => {
+            // Another program replaces ours.
+            facts.hook = Hook::Foreign;
+            simulation.is_attached = false;
+        }
+        2 => facts.hook = Hook::Free,
+        3 => ladder.want(if random.below(3) == 0 { Rung::Plain } else { Rung::Streams }),
+        _ => {}
+    }
+}

@@ -1,0 +1,174 @@
+//! Comparison of the program's instructions with the oracle, frame by frame.
+
+use corelane_sys::bpf::{Program, XdpAction};
+
+use super::interpreter::{Fault, Interpreter, Table};
+use super::{Route, Steering, StreamCounts, StreamEntry, StreamId, assemble, symbol};
+use crate::frame::ConnectionKey;
+
+/// Two instances of the same tables: the oracle, and the program with its maps.
+pub(crate) struct Pair {
+    oracle: Steering,
+    program: Program,
+    tables: Vec<Table>,
+}
+
+impl Pair {
+    /// Copies the oracle's tables into maps.
+    pub(crate) fn new(oracle: Steering) -> Self {
+        let program = assemble(oracle.layout()).expect("the program can be assembled");
+        let tables = tables(&oracle);
+        Self { oracle, program, tables }
+    }
+
+    /// Steers a frame both ways.
+    ///
+    /// # Panics
+    /// If the program violates a rule of the verifier, or differs from the oracle.
+    pub(crate) fn steer(&mut self, frame: &[u8], queue: u32, now: u64) -> Route {
+        let expected = self.oracle.steer(frame, queue, now);
+        let outcome = Interpreter::new(&self.program, &mut self.tables, frame, queue, now).run();
+        let route = match outcome {
+            Ok((action, target)) => self.route(action, target),
+            Err(Fault(reason)) => panic!("the program {reason}, frame {frame:02x?}"),
+        };
+        assert_eq!(route, expected, "queue {queue}, time {now}, frame {frame:02x?}");
+        route
+    }
+
+    /// Compares the counts of every stream.
+    ///
+    /// # Panics
+    /// If they differ.
+    pub(crate) fn compare_counts(&self) {
+        let streams = self.oracle.layout().streams;
+        for stream in (0..streams).map(StreamId) {
+            let [in_context, queued, missed] = self.counts(stream.0);
+            assert_eq!(StreamCounts { in_context, queued, missed }, self.oracle.counts(stream), "{stream:?}");
+        }
+        assert_eq!(self.counts(streams)[0], self.oracle.passed());
+    }
+
+    fn counts(&self, index: u16) -> [u64; 3] {
+        let Some(Table::Array { values, .. }) = self.tables.get(symbol::COUNTS.0) else { return [0; 3] };
+        let place = usize::from(index) * StreamCounts::SIZE;
+        [0, 8, 16].map(|field| {
+            let bytes = values.get(place + field..).and_then(<[u8]>::first_chunk);
+            bytes.copied().map_or(u64::MAX, u64::from_ne_bytes)
+        })
+    }
+
+    fn route(&self, action: u64, target: Option<(usize, u32)>) -> Route {
+        let redirect = u64::from(XdpAction::REDIRECT.unsigned_abs());
+        match target {
+            Some((table, slot)) if action == redirect && table == symbol::RINGS.0 => Route::Ring { slot },
+            Some((table, processor)) if action == redirect => {
+                let first = self.tables.len() - usize::from(self.oracle.layout().streams);
+                let stream = u16::try_from(table - first).map_or(StreamId(u16::MAX), StreamId);
+                Route::Thread { stream, processor }
+            }
+            _ => {
+                assert_eq!(action, u64::from(XdpAction::PASS.unsigned_abs()), "an action that the program never takes");
+                Route::Pass
+            }
+        }
+    }
+}
+
+/// Returns the oracle's tables as the program's maps, in the order of their symbols. A CPUMAP for
+/// each stream follows.
+fn tables(oracle: &Steering) -> Vec<Table> {
+    let (parts, layout) = (oracle.parts(), oracle.layout());
+    let mut ports = vec![0; 4 << 16];
+    for (port, rule) in parts.ports {
+        let into = ports.iter_mut().skip(usize::from(*port) * 4);
+        into.zip(super::PortRule::encode(Some(*rule)).to_ne_bytes()).for_each(|(into, byte)| *into = byte);
+    }
+    let places = parts.connections.keys().enumerate().map(|(place, key)| (key.as_bytes().to_vec(), place)).collect();
+    let streams = parts.connections.values().flat_map(|stream| u32::from(stream.0).to_ne_bytes()).collect();
+    let array = |value_size, values| Table::Array { value_size, values };
+    let mut tables = vec![
+        array(4, ports),
+        Table::Hash { key_size: ConnectionKey::SIZE, value_size: 4, places, values: streams },
+        array(StreamEntry::SIZE, parts.streams.iter().flat_map(StreamEntry::encode).collect()),
+        array(8, parts.limits.iter().flat_map(|limit| limit.to_ne_bytes()).collect()),
+        array(StreamCounts::SIZE, vec![0; (usize::from(layout.streams) + 1) * StreamCounts::SIZE]),
+        Table::Targets(parts.rings.clone()),
+        Table::Tables((0..usize::from(layout.streams)).map(|stream| symbol::PROCESSORS.0 + 1 + stream).collect()),
+        array(4, parts.processors.iter().flat_map(|processor| processor.to_ne_bytes()).collect()),
+    ];
+    for stream in (0..layout.streams).map(StreamId) {
+        let of_stream = parts.threads.iter().filter(|(owner, _)| *owner == stream);
+        tables.push(Table::Targets(of_stream.map(|(_, processor)| *processor).collect()));
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::super::scenario::Scenario;
+    use super::super::{Delivery, Layout, PortRule, Verdict};
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn the_program_decides_as_its_specification(input in prop::collection::vec(any::<u8>(), 0..240)) {
+            let scenario = Scenario::read(&input, 2);
+            let mut pair = Pair::new(scenario.steering);
+            for arrival in &scenario.arrivals {
+                pair.steer(&arrival.frame, arrival.queue, arrival.now);
+            }
+            pair.compare_counts();
+        }
+
+        /// A frame without structure reaches no stream, unless it names one of its connections.
+        #[test]
+        fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
+            let mut oracle = Steering::new(Layout { streams: 2, queues: 2, max_connections: 1 });
+            oracle.set_port(2809, Some(PortRule::Accepted)).unwrap();
+            let ring = StreamEntry { delivery: Delivery::Ring, in_context: None };
+            oracle.set_stream(StreamId(1), ring).unwrap();
+            oracle.set_ring(StreamId(1), 0, true).unwrap();
+            prop_assert_eq!(Pair::new(oracle).steer(&frame, queue, 0), Route::Pass);
+        }
+    }
+
+    /// Guards the property above, which would prove nothing if all frames ended in one place.
+    #[test]
+    fn scenarios_reach_every_kind_of_route() {
+        let mut seen = BTreeSet::new();
+        let mut state = 1_u64;
+        for _ in 0..3_000 {
+            let mut random = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state.to_be_bytes()[0]
+            };
+            let input: Vec<u8> = (0..240).map(|_| random()).collect();
+            let scenario = Scenario::read(&input, 2);
+            let mut pair = Pair::new(scenario.steering);
+            for arrival in &scenario.arrivals {
+                let verdict = match pair.oracle.classify(&arrival.frame) {
+                    Verdict::Pass => "pass",
+                    Verdict::BestEffort => "best effort",
+                    Verdict::Port(_) => "port",
+                    Verdict::Connection(_) => "connection",
+                };
+                let route = match pair.steer(&arrival.frame, arrival.queue, arrival.now) {
+                    Route::Pass => "context",
+                    Route::Ring { .. } => "ring",
+                    Route::Thread { .. } => "thread",
+                };
+                seen.insert((verdict, route));
+            }
+        }
+        let ends = ["best effort", "port", "connection"];
+        let expected = ends.iter().flat_map(|verdict| ["context", "ring", "thread"].map(|route| (*verdict, route)));
+        assert_eq!(seen, expected.chain([("pass", "context")]).collect());
+    }
+}

@@ -1,0 +1,373 @@
+//! The steering program and its tables in the kernel.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use corelane_sys::bpf::{self, AssembleError, LoadError, LoadedProgram, Map, MapKind};
+
+use super::{Layout, PortRule, StreamCounts, StreamEntry, StreamId, TableError, assemble};
+use crate::frame::ConnectionKey;
+
+/// Number of entries in the port table: all ports.
+const PORTS: u32 = 1 << 16;
+/// Size in bytes of an index and of a 32-bit number.
+const WORD: usize = 4;
+/// Size in bytes of the state of a cap.
+const LIMIT_SIZE: usize = 8;
+
+/// A failure of the steering program or of its tables.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SteeringError {
+    /// The layout does not permit the change.
+    Table(TableError),
+    /// The kernel refuses a map or a change of one.
+    Map(io::Error),
+    /// The kernel refuses the program.
+    Program(LoadError),
+    /// The program cannot be assembled.
+    Assemble(AssembleError),
+}
+
+impl std::fmt::Display for SteeringError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Table(error) => error.fmt(f),
+            Self::Map(error) => write!(f, "steering table: {error}"),
+            Self::Program(error) => write!(f, "steering program: {error}"),
+            Self::Assemble(error) => write!(f, "steering program: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SteeringError {}
+
+impl From<TableError> for SteeringError {
+    fn from(error: TableError) -> Self {
+        Self::Table(error)
+    }
+}
+
+impl From<io::Error> for SteeringError {
+    fn from(error: io::Error) -> Self {
+        Self::Map(error)
+    }
+}
+
+impl From<LoadError> for SteeringError {
+    fn from(error: LoadError) -> Self {
+        Self::Program(error)
+    }
+}
+
+impl From<AssembleError> for SteeringError {
+    fn from(error: AssembleError) -> Self {
+        Self::Assemble(error)
+    }
+}
+
+/// The loaded steering program with its tables. The kernel releases them when this is dropped and
+/// the program is no longer on any interface.
+#[derive(Debug)]
+pub struct KernelSteering {
+    layout: Layout,
+    program: LoadedProgram,
+    ports: Map,
+    connections: Map,
+    streams: Map,
+    counts: Map,
+    rings: Map,
+    /// Array of the maps in `threads_of`, which the program reads.
+    _threads: Map,
+    /// CPUMAP of each stream, with at most one thread for each processor.
+    threads_of: Vec<Map>,
+    processors: Map,
+}
+
+impl KernelSteering {
+    /// Creates empty tables and loads the program. It runs once a link attaches it to an interface.
+    ///
+    /// # Errors
+    /// [`SteeringError::Map`] or [`SteeringError::Program`] if the kernel refuses.
+    pub fn load(layout: Layout) -> Result<Self, SteeringError> {
+        let (streams, slots) = (u32::from(layout.streams), layout.slots());
+        let array = |name, value_size, entries| Map::create(MapKind::Array, name, WORD, value_size, entries);
+        let ports = array("rio_ports", WORD, PORTS)?;
+        let entries = array("rio_streams", StreamEntry::SIZE, streams)?;
+        let limits = array("rio_limits", LIMIT_SIZE, slots)?;
+        let processors = array("rio_processors", WORD, slots)?;
+        let connections =
+            Map::create(MapKind::Hash, "rio_connections", ConnectionKey::SIZE, WORD, layout.max_connections.max(1))?;
+        let counts = Map::create(MapKind::PerCpuArray, "rio_counts", WORD, StreamCounts::SIZE, streams + 1)?;
+        let rings = Map::create(MapKind::XskMap, "rio_rings", WORD, WORD, slots)?;
+        let (threads, threads_of) = thread_maps(streams)?;
+        let maps = [&ports, &connections, &entries, &limits, &counts, &rings, &threads, &processors];
+        let program = bpf::load("rio_steering", &assemble(layout)?, &maps)?;
+        Ok(Self {
+            layout,
+            program,
+            ports,
+            connections,
+            streams: entries,
+            counts,
+            rings,
+            _threads: threads,
+            threads_of,
+            processors,
+        })
+    }
+
+    /// Returns the program, for attaching it.
+    #[must_use]
+    pub fn program(&self) -> &LoadedProgram {
+        &self.program
+    }
+
+    /// Sets or removes the rule of a local port.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    pub fn set_port(&self, port: u16, rule: Option<PortRule>) -> Result<(), SteeringError> {
+        if let Some(PortRule::All(stream)) = rule {
+            self.check(stream)?;
+        }
+        Ok(self.ports.update_index(u32::from(port), PortRule::encode(rule))?)
+    }
+
+    /// Adds a connection, or moves it to another stream.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream or a full table, or if the kernel refuses.
+    pub fn add_connection(&self, key: ConnectionKey, stream: StreamId) -> Result<(), SteeringError> {
+        self.check(stream)?;
+        let added = self.connections.update(key.as_bytes(), &u32::from(stream.0).to_ne_bytes());
+        added.map_err(|error| match error.kind() {
+            io::ErrorKind::ArgumentListTooLong => TableError::TooManyConnections(self.layout.max_connections).into(),
+            _ => error.into(),
+        })
+    }
+
+    /// Removes a connection. Returns true if it was there.
+    ///
+    /// # Errors
+    /// [`SteeringError`] if the kernel refuses.
+    pub fn remove_connection(&self, key: &ConnectionKey) -> Result<bool, SteeringError> {
+        Ok(self.connections.delete(key.as_bytes())?)
+    }
+
+    /// Sets the delivery of a stream's frames.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    pub fn set_stream(&self, stream: StreamId, entry: StreamEntry) -> Result<(), SteeringError> {
+        self.layout.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
+        Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
+    }
+
+    /// Puts an AF_XDP socket into a slot. The socket must be bound to the slot's receive queue;
+    /// otherwise the kernel drops the frames sent to it.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses.
+    pub fn set_ring(&self, stream: StreamId, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
+        let slot = self.layout.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
+        Ok(self.rings.update_index(slot, socket.as_raw_fd().cast_unsigned())?)
+    }
+
+    /// Starts a kernel thread for a stream on `processor`, with a queue of `queue_length` frames.
+    /// The thread runs in the ordinary class until its priority is set. It replaces an existing
+    /// thread, whose priority is lost.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses, for example because the
+    /// processor does not exist.
+    pub fn start_thread(&self, stream: StreamId, processor: u32, queue_length: u32) -> Result<(), SteeringError> {
+        let threads = self.threads_of.get(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
+        Ok(threads.update_index(processor, queue_length)?)
+    }
+
+    /// Stops a stream's kernel thread on `processor`, if there is one, once its queue is empty.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    pub fn stop_thread(&self, stream: StreamId, processor: u32) -> Result<(), SteeringError> {
+        let threads = self.threads_of.get(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
+        // The kernel reports a removed entry for every possible processor, even without a thread.
+        threads.delete(&processor.to_ne_bytes())?;
+        Ok(())
+    }
+
+    /// Directs the frames of a slot to the stream's kernel thread on `processor`.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses.
+    pub fn set_processor(&self, stream: StreamId, queue: u32, processor: u32) -> Result<(), SteeringError> {
+        let slot = self.layout.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
+        Ok(self.processors.update_index(slot, processor)?)
+    }
+
+    /// Returns the counts of a stream.
+    ///
+    /// # Errors
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    pub fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
+        self.layout.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
+        let sums = self.counts.sum(u32::from(stream.0))?;
+        let field = |place| sums.get(place).copied().unwrap_or(0);
+        Ok(StreamCounts { in_context: field(0), queued: field(1), missed: field(2) })
+    }
+
+    /// Returns the number of frames that passed to the receive context because of their kind.
+    ///
+    /// # Errors
+    /// [`SteeringError`] if the kernel refuses.
+    pub fn passed(&self) -> Result<u64, SteeringError> {
+        Ok(self.counts.sum(u32::from(self.layout.streams))?.first().copied().unwrap_or(0))
+    }
+
+    fn check(&self, stream: StreamId) -> Result<(), TableError> {
+        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.layout.streams;
+        is_known.then_some(()).ok_or(TableError::NoSuchStream(stream))
+    }
+}
+
+/// Creates a CPUMAP for each stream, and the array of them that the program reads.
+fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
+    let processors = bpf::possible_processors()?;
+    let processors = u32::try_from(processors).map_err(|_| io::ErrorKind::InvalidData)?;
+    let maps: Vec<Map> = (0..streams)
+        .map(|_| Map::create(MapKind::CpuMap, "rio_threads", WORD, WORD, processors))
+        .collect::<io::Result<_>>()?;
+    let first = maps.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let outer = Map::create_outer("rio_threads", first, streams)?;
+    for (stream, map) in (0..).zip(&maps) {
+        outer.update_map(stream, map)?;
+    }
+    Ok((outer, maps))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use corelane_sys::bpf::{TestRun, XdpAction, refusal};
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
+
+    use super::super::scenario::Scenario;
+    use super::super::{Delivery, PacketRate, Route, Steering};
+    use super::*;
+    use crate::frame::build;
+
+    const LAYOUT: Layout = Layout { streams: 3, queues: 2, max_connections: 2 };
+
+    /// Returns true, after printing the reason, if the kernel permits no test.
+    fn is_refused() -> bool {
+        let refusal = refusal();
+        refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
+        refusal.is_some()
+    }
+
+    fn action(steering: &KernelSteering, frame: &[u8]) -> i32 {
+        let TestRun { action, .. } = steering.program().test_run(frame, 1).unwrap();
+        action.0.cast_signed()
+    }
+
+    /// Loads a scenario into the kernel. Omits rings, because there is no AF_XDP socket, and caps,
+    /// because the kernel has its own clock.
+    fn load(scenario: &mut Scenario) -> KernelSteering {
+        let kernel = KernelSteering::load(scenario.steering.layout()).unwrap();
+        for (stream, entry) in &scenario.streams {
+            let entry = StreamEntry { in_context: None, ..*entry };
+            kernel.set_stream(*stream, entry).unwrap();
+            scenario.steering.set_stream(*stream, entry).unwrap();
+            for queue in 0..u32::from(scenario.steering.layout().queues) {
+                scenario.steering.set_ring(*stream, queue, false).unwrap();
+            }
+        }
+        for (port, rule) in &scenario.ports {
+            kernel.set_port(*port, Some(*rule)).unwrap();
+        }
+        for (key, stream) in &scenario.connections {
+            kernel.add_connection(*key, *stream).unwrap();
+        }
+        for (stream, queue, processor) in &scenario.threads {
+            kernel.start_thread(*stream, *processor, 64).unwrap();
+            kernel.set_processor(*stream, *queue, *processor).unwrap();
+        }
+        kernel
+    }
+
+    fn compare(bytes: &[u8]) {
+        let mut scenario = Scenario::read(bytes, 1);
+        let kernel = load(&mut scenario);
+        for arrival in &scenario.arrivals {
+            // The kernel makes frames of at least 14 bytes, and test runs use receive queue 0.
+            if arrival.frame.len() < 14 {
+                continue;
+            }
+            let expected = match scenario.steering.steer(&arrival.frame, 0, 0) {
+                Route::Pass => XdpAction::PASS,
+                Route::Ring { .. } | Route::Thread { .. } => XdpAction::REDIRECT,
+            };
+            assert_eq!(action(&kernel, &arrival.frame), expected, "frame {:02x?}", arrival.frame);
+        }
+        for stream in (0..scenario.steering.layout().streams).map(StreamId) {
+            assert_eq!(kernel.counts(stream).unwrap(), scenario.steering.counts(stream), "{stream:?}");
+        }
+        assert_eq!(kernel.passed().unwrap(), scenario.steering.passed());
+    }
+
+    #[test]
+    fn the_kernel_decides_as_the_specification() {
+        if is_refused() {
+            return;
+        }
+        let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+        let bytes = prop::collection::vec(any::<u8>(), 0..240);
+        let compared = TestRunner::new(config).run(&bytes, |bytes| {
+            compare(&bytes);
+            Ok(())
+        });
+        compared.unwrap();
+    }
+
+    #[test]
+    fn the_kernel_caps_packets_in_the_receive_context() {
+        if is_refused() {
+            return;
+        }
+        let kernel = KernelSteering::load(LAYOUT).unwrap();
+        let lane = StreamId(1);
+        let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
+        // One packet a second is the lowest cap.
+        let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
+        kernel.set_stream(lane, StreamEntry { delivery: Delivery::Thread, in_context: Some(rate) }).unwrap();
+        kernel.start_thread(lane, 0, 64).unwrap();
+        kernel.set_port(2809, Some(PortRule::All(lane))).unwrap();
+        kernel.program().test_run(&frame, 100_000).unwrap();
+        let counts = kernel.counts(lane).unwrap();
+        assert_eq!((counts.in_context + counts.queued, counts.missed), (100_000, 0));
+        assert!((1_000..100_000).contains(&counts.in_context), "{counts:?}");
+    }
+
+    #[test]
+    fn the_tables_in_the_kernel_refuse_as_their_specification() {
+        if is_refused() {
+            return;
+        }
+        let (kernel, mut oracle) = (KernelSteering::load(LAYOUT).unwrap(), Steering::new(LAYOUT));
+        let key = |port: u16| ConnectionKey::new(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 2809).into()).unwrap();
+        for (port, stream) in [(1, 1), (2, 0), (2, 3), (2, 2), (1, 2), (3, 1)] {
+            let ours = kernel.add_connection(key(port), StreamId(stream)).map_err(|error| error.to_string());
+            let expected = oracle.add_connection(key(port), StreamId(stream)).map_err(|error| error.to_string());
+            assert_eq!(ours, expected, "port {port}, stream {stream}");
+        }
+        assert_eq!(kernel.remove_connection(&key(2)).unwrap(), oracle.remove_connection(&key(2)));
+        assert_eq!(kernel.remove_connection(&key(2)).unwrap(), oracle.remove_connection(&key(2)));
+        assert!(kernel.set_processor(StreamId(1), 2, 0).is_err());
+        assert!(kernel.start_thread(StreamId(3), 0, 64).is_err());
+        assert!(kernel.start_thread(StreamId(1), u32::MAX, 64).is_err());
+        kernel.stop_thread(StreamId(1), 0).unwrap();
+    }
+}

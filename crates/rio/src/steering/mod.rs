@@ -1,0 +1,203 @@
+//! Steering: the stream that a frame belongs to, and the place where it waits for that stream's
+//! thread.
+//!
+//! | module | content |
+//! |---|---|
+//! | `tables` | [`Steering`], the tables and the decision in plain Rust: the oracle |
+//! | `program` | [`assemble`], the same decision as an XDP program |
+//! | `kernel` | [`KernelSteering`], the program and its tables in the kernel |
+//!
+//! The path of a frame, each step in constant time:
+//!
+//! ```text
+//! frame ─► parse ─► TCP? ─► port table ─► connection table ─► stream ─► cap of the receive context ─► in context
+//!            │        │no       │none          │none             │            └ over the cap ─► ring or kernel thread
+//!            ▼        └─────────┴──────────────┴──► stream 0: best effort ─► ring or kernel thread
+//!           pass: the kernel goes on in the receive context                    └ none ─► pass
+//! ```
+//!
+//! Stream 0 is best effort. A frame whose stream has no ring or thread on its receive queue counts
+//! as `missed` and goes to best effort: it is late but never lost.
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod check;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod interpreter;
+mod kernel;
+mod program;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod scenario;
+mod tables;
+
+use std::fmt;
+
+use corelane_sys::bpf::MapSymbol;
+
+pub use crate::rate::PacketRate;
+pub use kernel::{KernelSteering, SteeringError};
+pub use program::assemble;
+pub use tables::{Route, Steering, Verdict};
+
+/// A stream: the packets of one lane, or of one private connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u16);
+
+impl StreamId {
+    /// The stream of every frame without another stream.
+    pub const BEST_EFFORT: Self = Self(0);
+}
+
+/// The sizes of the tables, fixed when the program is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Number of streams, including best effort: one more than the highest [`StreamId`].
+    pub streams: u16,
+    /// Number of receive queues of the interface.
+    pub queues: u16,
+    /// Maximum number of accepted connections.
+    pub max_connections: u32,
+}
+
+impl Layout {
+    /// Returns the number of slots: one for each stream and receive queue.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        u32::from(self.streams) * u32::from(self.queues)
+    }
+
+    /// Returns the slot of a stream's frames from this receive queue. `None` if the layout has no
+    /// such stream or queue.
+    #[must_use]
+    pub fn slot(&self, stream: StreamId, queue: u32) -> Option<u32> {
+        let is_known = stream.0 < self.streams && queue < u32::from(self.queues);
+        is_known.then(|| u32::from(stream.0) * u32::from(self.queues) + queue)
+    }
+}
+
+/// A rule for the TCP segments to a local port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortRule {
+    /// A server's port. A segment of an accepted connection goes to that connection's stream; any
+    /// other one, such as a connection request, to best effort.
+    Accepted,
+    /// A client's port, set before the client connects. Every segment goes to this stream.
+    All(StreamId),
+}
+
+impl PortRule {
+    const ACCEPTED: u32 = u32::MAX;
+
+    /// Returns the rule's value in the kernel's table; 0 is no rule.
+    fn encode(rule: Option<Self>) -> u32 {
+        match rule {
+            None => 0,
+            Some(Self::Accepted) => Self::ACCEPTED,
+            Some(Self::All(stream)) => u32::from(stream.0) + 1,
+        }
+    }
+}
+
+/// The place where frames of a stream wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// Nowhere: frames go to best effort. Frames of best effort go to the kernel's receive context.
+    #[default]
+    Off,
+    /// The AF_XDP ring of the stream's slot.
+    Ring,
+    /// The queue of a kernel thread (CPUMAP) on the processor of the stream's slot.
+    Thread,
+}
+
+/// The delivery of a stream's frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamEntry {
+    /// The place where frames wait.
+    pub delivery: Delivery,
+    /// Low latency: the cap on packets that the kernel processes in the receive context; the rest
+    /// waits. It applies to each receive queue.
+    pub in_context: Option<PacketRate>,
+}
+
+impl StreamEntry {
+    /// Size in bytes of an entry in the kernel's table.
+    const SIZE: usize = 24;
+
+    /// Returns the entry in the kernel's table: delivery (4 bytes), zeros (4), interval (8),
+    /// tolerance (8). Interval 0 is no cap.
+    fn encode(&self) -> [u8; Self::SIZE] {
+        let delivery = match self.delivery {
+            Delivery::Off => 0_u32,
+            Delivery::Ring => program::RING,
+            Delivery::Thread => program::THREAD,
+        };
+        let (interval, tolerance) = self.in_context.map_or((0, 0), |rate| (rate.interval(), rate.tolerance()));
+        let mut bytes = [0; Self::SIZE];
+        let fields = delivery.to_ne_bytes().into_iter().chain([0; 4]);
+        let fields = fields.chain(interval.to_ne_bytes()).chain(tolerance.to_ne_bytes());
+        bytes.iter_mut().zip(fields).for_each(|(into, byte)| *into = byte);
+        bytes
+    }
+}
+
+/// The numbers of frames of one stream since the program was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Frames processed in the receive context under the stream's cap.
+    pub in_context: u64,
+    /// Frames put into a ring or a kernel thread's queue, which may still drop them when it is
+    /// full.
+    pub queued: u64,
+    /// Frames for which the stream had no ring or thread.
+    pub missed: u64,
+}
+
+impl StreamCounts {
+    /// Size in bytes of the counts in the kernel's table.
+    const SIZE: usize = 24;
+}
+
+/// The reason why the tables refuse a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableError {
+    /// The layout has no such stream, or best effort is not permitted here.
+    NoSuchStream(StreamId),
+    /// The layout has no such receive queue.
+    NoSuchQueue(u32),
+    /// The connection table is full.
+    TooManyConnections(u32),
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchStream(stream) => write!(f, "stream {} is not in the steering tables", stream.0),
+            Self::NoSuchQueue(queue) => write!(f, "receive queue {queue} is not in the steering tables"),
+            Self::TooManyConnections(most) => write!(f, "the steering tables hold {most} connections at most"),
+        }
+    }
+}
+
+impl std::error::Error for TableError {}
+
+/// The program's maps, in the order in which [`load`](corelane_sys::bpf::load) takes them.
+mod symbol {
+    use super::MapSymbol;
+
+    /// Array: port to rule.
+    pub(super) const PORTS: MapSymbol = MapSymbol(0);
+    /// Hash: connection to stream.
+    pub(super) const CONNECTIONS: MapSymbol = MapSymbol(1);
+    /// Array: stream to entry.
+    pub(super) const STREAMS: MapSymbol = MapSymbol(2);
+    /// Array: slot to the state of the cap.
+    pub(super) const LIMITS: MapSymbol = MapSymbol(3);
+    /// Per-processor array: stream to counts; after the last stream, the number of frames passed.
+    pub(super) const COUNTS: MapSymbol = MapSymbol(4);
+    /// AF_XDP sockets by slot.
+    pub(super) const RINGS: MapSymbol = MapSymbol(5);
+    /// Array of CPUMAPs by stream.
+    pub(super) const THREADS: MapSymbol = MapSymbol(6);
+    /// Array: slot to processor.
+    pub(super) const PROCESSORS: MapSymbol = MapSymbol(7);
+}

@@ -1,0 +1,344 @@
+//! The decision of [`Steering`](super::Steering) as an XDP program.
+//!
+//! The program has no loop, and adds only constants to pointers, so that the verifier accepts it
+//! without `CAP_PERFMON`. Lengths that a frame claims are compared as numbers with the frame's
+//! length. Constants are compared with fields in network order; only lengths and ports that become
+//! numbers are byte-swapped.
+//!
+//! Registers between the calls:
+//!
+//! ```text
+//! R5  length of the frame without its VLAN tags, until the first table is asked
+//! R6  context
+//! R7  frame, moved behind the VLAN tags; later the slot
+//! R8  end of the frame; later the stream's entry
+//! R9  a field; later the stream
+//! ```
+
+use corelane_sys::bpf::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use corelane_sys::bpf::{
+    Arithmetic, AssembleError, Assembler, Condition, Helper, Label, MapSymbol, Program, Width, XdpAction,
+};
+
+use super::{Layout, StreamId, symbol};
+use crate::frame::{
+    ETHERNET_HEADER, FRAGMENT_BITS, IPV4_HEADER, IPV4_WITHOUT_OPTIONS, IPV6_HEADER, MAX_VLAN_TAGS, NEIGHBOUR_DISCOVERY,
+    ON_LINK_HOP_LIMIT, TCP_HEADER, VLAN_TAG, ether_type, protocol,
+};
+
+/// Values of delivery in the stream table; 0 is off.
+pub(super) const RING: u32 = 1;
+pub(super) const THREAD: u32 = 2;
+
+/// Fields of the context, `struct xdp_md`.
+mod context {
+    pub(super) const DATA: i16 = 0;
+    pub(super) const DATA_END: i16 = 4;
+    pub(super) const RX_QUEUE: i16 = 16;
+}
+
+/// Fields of an entry of the stream table (`StreamEntry::encode`).
+mod entry {
+    pub(super) const DELIVERY: i16 = 0;
+    pub(super) const INTERVAL: i16 = 8;
+    pub(super) const TOLERANCE: i16 = 16;
+}
+
+/// Fields of the counts (`StreamCounts`). The first field after the last stream counts frames
+/// passed.
+mod count {
+    pub(super) const IN_CONTEXT: i16 = 0;
+    pub(super) const QUEUED: i16 = 8;
+    pub(super) const MISSED: i16 = 16;
+    pub(super) const PASSED: i16 = 0;
+}
+
+/// Offsets on the stack, relative to R10.
+mod stack {
+    /// Key of the connection, 40 bytes.
+    pub(super) const KEY: i16 = -40;
+    /// Key of 4 bytes for lookups in arrays.
+    pub(super) const INDEX: i16 = -44;
+    pub(super) const NOW: i16 = -56;
+}
+
+/// Offsets in the frame once R7 points behind the VLAN tags.
+const IP: i16 = 14;
+const TCP_BEHIND_IPV4: i16 = IP + 20;
+const TCP_BEHIND_IPV6: i16 = IP + 40;
+
+/// Assembles the XDP program for tables of these sizes.
+///
+/// Its maps are those of [`KernelSteering`](super::KernelSteering), by index.
+///
+/// # Errors
+/// [`AssembleError`] if a jump is too long. The program has some two hundred instructions, so no
+/// jump is.
+pub fn assemble(layout: Layout) -> Result<Program, AssembleError> {
+    let mut asm = Assembler::new();
+    let labels =
+        Labels { pass: asm.label(), best_effort: asm.label(), connection_tables: asm.label(), deliver: asm.label() };
+    let mut writer = Writer { asm, labels, layout };
+    writer.write();
+    writer.asm.finish()
+}
+
+#[derive(Clone, Copy)]
+struct Labels {
+    pass: Label,
+    best_effort: Label,
+    /// Entered with the key on the stack and the local port in R9.
+    connection_tables: Label,
+    /// Entered with the stream in R9.
+    deliver: Label,
+}
+
+struct Writer {
+    asm: Assembler,
+    labels: Labels,
+    layout: Layout,
+}
+
+impl Writer {
+    fn write(&mut self) {
+        let Labels { pass, best_effort, connection_tables, deliver } = self.labels;
+        self.ethernet();
+        self.ipv4_and_ipv6();
+        self.asm.bind(connection_tables);
+        self.look_up_stream();
+        self.asm.bind(deliver);
+        self.deliver(best_effort);
+        self.asm.bind(best_effort);
+        let nowhere = self.asm.label();
+        self.asm.set(R9, i32::from(StreamId::BEST_EFFORT.0));
+        self.deliver(nowhere);
+        self.asm.bind(nowhere).set(R0, XdpAction::PASS).exit();
+        self.asm.bind(pass).set(R9, i32::from(self.layout.streams));
+        self.count(count::PASSED);
+        self.asm.set(R0, XdpAction::PASS).exit();
+    }
+
+    /// Leaves the frame without its tags in R7 and the Ethernet type in R9.
+    fn ethernet(&mut self) {
+        let pass = self.labels.pass;
+        self.asm.set(R6, R1).call(Helper::XdpFrameLength).set(R5, R0);
+        self.asm.load(Width::Word, R7, R6, context::DATA).load(Width::Word, R8, R6, context::DATA_END);
+        self.need(ETHERNET_HEADER);
+        self.asm.load(Width::Byte, R1, R7, 0).jump_if(Condition::AnyBit, R1, 1, pass);
+        self.asm.load(Width::Half, R9, R7, 12);
+        for _ in 0..MAX_VLAN_TAGS {
+            let (tag, no_tag) = (self.asm.label(), self.asm.label());
+            self.asm.jump_if(Condition::Equal, R9, network(ether_type::VLAN), tag);
+            self.asm.jump_if(Condition::NotEqual, R9, network(ether_type::SERVICE_VLAN), no_tag);
+            self.asm.bind(tag).compute(Arithmetic::Add, R7, constant(VLAN_TAG));
+            self.asm.compute(Arithmetic::Subtract, R5, constant(VLAN_TAG));
+            self.need(ETHERNET_HEADER);
+            self.asm.load(Width::Half, R9, R7, 12).bind(no_tag);
+        }
+        self.asm.jump_if(Condition::Equal, R9, network(ether_type::ARP), pass);
+    }
+
+    fn ipv4_and_ipv6(&mut self) {
+        let Labels { best_effort, connection_tables, .. } = self.labels;
+        let ipv6 = self.asm.label();
+        self.asm.jump_if(Condition::Equal, R9, network(ether_type::IPV6), ipv6);
+        self.asm.jump_if(Condition::NotEqual, R9, network(ether_type::IPV4), best_effort);
+        self.ipv4();
+        self.asm.jump(connection_tables);
+        self.asm.bind(ipv6);
+        self.ipv6();
+    }
+
+    fn ipv4(&mut self) {
+        let best_effort = self.labels.best_effort;
+        self.need(ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER);
+        let version = i32::from(IPV4_WITHOUT_OPTIONS);
+        self.asm.load(Width::Byte, R1, R7, IP).jump_if(Condition::NotEqual, R1, version, best_effort);
+        self.asm.load(Width::Half, R1, R7, IP + 6);
+        self.asm.jump_if(Condition::AnyBit, R1, network(FRAGMENT_BITS), best_effort);
+        let tcp = i32::from(protocol::TCP);
+        self.asm.load(Width::Byte, R1, R7, IP + 9).jump_if(Condition::NotEqual, R1, tcp, best_effort);
+        self.asm.load(Width::Half, R9, R7, IP + 2).network_order_16(R9);
+        self.asm.jump_if(Condition::Less, R9, constant(IPV4_HEADER + TCP_HEADER), best_effort);
+        self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER));
+        self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
+        self.asm.compute(Arithmetic::Subtract, R9, constant(IPV4_HEADER));
+        self.tcp_header(TCP_BEHIND_IPV4);
+        self.key(4, TCP_BEHIND_IPV4);
+        for (from, to) in [(IP + 12, stack::KEY + 8), (IP + 16, stack::KEY + 24)] {
+            self.asm.load(Width::Word, R1, R7, from).store(Width::Word, R10, to, R1);
+            self.asm.store(Width::Word, R10, to + 4, 0).store(Width::Double, R10, to + 8, 0);
+        }
+    }
+
+    fn ipv6(&mut self) {
+        let Labels { pass, best_effort, .. } = self.labels;
+        let tcp = self.asm.label();
+        // The shortest packet of interest has an ICMPv6 header.
+        self.need(ETHERNET_HEADER + IPV6_HEADER + 4);
+        self.asm.load(Width::Byte, R1, R7, IP).compute(Arithmetic::ShiftRight, R1, 4);
+        self.asm.jump_if(Condition::NotEqual, R1, 6, best_effort);
+        self.asm.load(Width::Byte, R1, R7, IP + 6);
+        self.asm.jump_if(Condition::Equal, R1, i32::from(protocol::TCP), tcp);
+        self.asm.jump_if(Condition::NotEqual, R1, i32::from(protocol::ICMPV6), best_effort);
+        let (first, last) = NEIGHBOUR_DISCOVERY;
+        self.asm.load(Width::Byte, R1, R7, IP + 7);
+        self.asm.jump_if(Condition::NotEqual, R1, i32::from(ON_LINK_HOP_LIMIT), best_effort);
+        self.asm.load(Width::Byte, R1, R7, TCP_BEHIND_IPV6);
+        self.asm.jump_if(Condition::Less, R1, i32::from(first), best_effort);
+        self.asm.jump_if(Condition::Greater, R1, i32::from(last), best_effort);
+        self.asm.jump(pass);
+
+        self.asm.bind(tcp);
+        self.need(ETHERNET_HEADER + IPV6_HEADER + TCP_HEADER);
+        self.asm.load(Width::Half, R9, R7, IP + 4).network_order_16(R9);
+        self.asm.jump_if(Condition::Less, R9, constant(TCP_HEADER), best_effort);
+        self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER + IPV6_HEADER));
+        self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
+        self.tcp_header(TCP_BEHIND_IPV6);
+        self.key(6, TCP_BEHIND_IPV6);
+        for part in 0..4 {
+            self.asm.load(Width::Double, R1, R7, IP + 8 + part * 8);
+            self.asm.store(Width::Double, R10, stack::KEY + 8 + part * 8, R1);
+        }
+    }
+
+    /// Checks the length of the TCP header against the segment's length in R9. Leaves the local
+    /// port in R9.
+    fn tcp_header(&mut self, tcp: i16) {
+        let best_effort = self.labels.best_effort;
+        self.asm.load(Width::Byte, R1, R7, tcp + 12);
+        self.asm.compute(Arithmetic::ShiftRight, R1, 4).compute(Arithmetic::ShiftLeft, R1, 2);
+        self.asm.jump_if(Condition::Less, R1, constant(TCP_HEADER), best_effort);
+        self.asm.jump_if(Condition::Greater, R1, R9, best_effort);
+        self.asm.load(Width::Half, R9, R7, tcp + 2).network_order_16(R9);
+    }
+
+    /// Writes the version and the ports of the key.
+    fn key(&mut self, version: u8, tcp: i16) {
+        let version = i32::from_ne_bytes([0, 0, 0, version]);
+        self.asm.store(Width::Word, R10, stack::KEY, version);
+        self.asm.load(Width::Word, R1, R7, tcp).store(Width::Word, R10, stack::KEY + 4, R1);
+    }
+
+    /// Looks up the stream for the key on the stack and the local port in R9. Leaves the stream in
+    /// R9.
+    fn look_up_stream(&mut self) {
+        let Labels { best_effort, deliver, .. } = self.labels;
+        let accepted = self.asm.label();
+        self.asm.store(Width::Word, R10, stack::INDEX, R9);
+        self.look_up(symbol::PORTS, stack::INDEX, best_effort);
+        self.asm.load(Width::Word, R9, R0, 0);
+        self.asm.jump_if(Condition::Equal, R9, 0, best_effort);
+        // Rules for streams are 1 to 65,536; the rule for accepted connections is larger.
+        self.asm.jump_if(Condition::Greater, R9, 0x1_0000, accepted);
+        self.asm.compute(Arithmetic::Subtract, R9, 1).jump(deliver);
+        self.asm.bind(accepted);
+        self.look_up(symbol::CONNECTIONS, stack::KEY, best_effort);
+        self.asm.load(Width::Word, R9, R0, 0);
+    }
+
+    /// Delivers a frame of the stream in R9, or continues at `nowhere`.
+    fn deliver(&mut self, nowhere: Label) {
+        let (missed, queue, thread, queued) = (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.store(Width::Word, R10, stack::INDEX, R9);
+        self.look_up(symbol::STREAMS, stack::INDEX, nowhere);
+        self.asm.set(R8, R0);
+        self.asm.load(Width::Word, R7, R6, context::RX_QUEUE);
+        self.asm.jump_if(Condition::GreaterOrEqual, R7, i32::from(self.layout.queues), missed);
+        self.asm.set(R1, R9).compute(Arithmetic::Multiply, R1, i32::from(self.layout.queues));
+        self.asm.compute(Arithmetic::Add, R7, R1);
+
+        self.asm.load(Width::Double, R1, R8, entry::INTERVAL).jump_if(Condition::Equal, R1, 0, queue);
+        self.in_context(queue);
+
+        self.asm.bind(queue).load(Width::Word, R1, R8, entry::DELIVERY);
+        self.asm.jump_if(Condition::Equal, R1, i32::try_from(THREAD).unwrap_or(0), thread);
+        self.asm.jump_if(Condition::NotEqual, R1, i32::try_from(RING).unwrap_or(0), missed);
+        self.asm.load_map(R1, symbol::RINGS).set(R2, R7).set(R3, XdpAction::ABORTED).call(Helper::RedirectMap);
+        self.asm.jump(queued);
+
+        self.asm.bind(thread).store(Width::Word, R10, stack::INDEX, R7);
+        self.look_up(symbol::PROCESSORS, stack::INDEX, missed);
+        self.asm.load(Width::Word, R8, R0, 0).store(Width::Word, R10, stack::INDEX, R9);
+        self.look_up(symbol::THREADS, stack::INDEX, missed);
+        self.asm.set(R1, R0).set(R2, R8).set(R3, XdpAction::ABORTED).call(Helper::RedirectMap);
+
+        self.asm.bind(queued).jump_if(Condition::NotEqual, R0, XdpAction::REDIRECT, missed);
+        self.count(count::QUEUED);
+        self.asm.set(R0, XdpAction::REDIRECT).exit();
+        self.asm.bind(missed);
+        self.count(count::MISSED);
+        self.asm.jump(nowhere);
+    }
+
+    /// Passes a frame below the cap of the stream's entry in R8 (`PacketRate::grant`), or continues
+    /// at `queue`.
+    fn in_context(&mut self, queue: Label) {
+        let due = self.asm.label();
+        self.asm.call(Helper::MonotonicTime).store(Width::Double, R10, stack::NOW, R0);
+        self.asm.store(Width::Word, R10, stack::INDEX, R7);
+        self.look_up(symbol::LIMITS, stack::INDEX, queue);
+        self.asm.load(Width::Double, R1, R10, stack::NOW).load(Width::Double, R2, R0, 0);
+        self.asm.jump_if(Condition::GreaterOrEqual, R2, R1, due).set(R2, R1).bind(due);
+        self.asm.set(R3, R2).compute(Arithmetic::Subtract, R3, R1).load(Width::Double, R4, R8, entry::TOLERANCE);
+        self.asm.jump_if(Condition::Greater, R3, R4, queue);
+        self.asm.load(Width::Double, R1, R8, entry::INTERVAL).compute(Arithmetic::Add, R2, R1);
+        self.asm.store(Width::Double, R0, 0, R2);
+        self.count(count::IN_CONTEXT);
+        self.asm.set(R0, XdpAction::PASS).exit();
+    }
+
+    /// Adds one to a count of the stream in R9.
+    fn count(&mut self, field: i16) {
+        let none = self.asm.label();
+        self.asm.store(Width::Word, R10, stack::INDEX, R9);
+        self.look_up(symbol::COUNTS, stack::INDEX, none);
+        self.asm.load(Width::Double, R1, R0, field).compute(Arithmetic::Add, R1, 1);
+        self.asm.store(Width::Double, R0, field, R1).bind(none);
+    }
+
+    /// Looks up the key at `key` on the stack. Leaves a pointer to its value in R0, or continues at
+    /// `absent`.
+    fn look_up(&mut self, map: MapSymbol, key: i16, absent: Label) {
+        self.asm.load_map(R1, map).set(R2, R10).compute(Arithmetic::Add, R2, i32::from(key));
+        self.asm.call(Helper::MapLookup).jump_if(Condition::Equal, R0, 0, absent);
+    }
+
+    /// Checks that the frame has this many bytes at R7.
+    fn need(&mut self, bytes: usize) {
+        self.asm.set(R1, R7).compute(Arithmetic::Add, R1, constant(bytes));
+        self.asm.jump_if(Condition::Greater, R1, R8, self.labels.best_effort);
+    }
+}
+
+/// Returns a 16-bit field as loaded from a frame.
+fn network(field: u16) -> i32 {
+    i32::from(field.to_be())
+}
+
+/// Returns a header's length as a constant.
+fn constant(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_uses_each_of_its_maps() {
+        let program = assemble(Layout { streams: 4, queues: 2, max_connections: 8 }).unwrap();
+        assert_eq!(program.map_count(), 8);
+        let used = |map| (0..program.instructions().len()).any(|place| program.map_at(place) == Some(MapSymbol(map)));
+        assert!((0..8).all(used));
+    }
+
+    #[test]
+    fn the_program_jumps_forwards_only() {
+        let program = assemble(Layout { streams: 4, queues: 2, max_connections: 8 }).unwrap();
+        assert!(
+            program.instructions().iter().all(|instruction| instruction.opcode & 7 != 5 || instruction.offset >= 0)
+        );
+    }
+}

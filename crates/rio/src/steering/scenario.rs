@@ -1,0 +1,160 @@
+//! Steering tables and frames from arbitrary bytes, for property tests and the fuzz target.
+//!
+//! Most frames are well formed except for a few bytes, because random bytes alone never get past
+//! the Ethernet type.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+use super::{Delivery, Layout, PacketRate, PortRule, Steering, StreamEntry, StreamId};
+use crate::frame::{ConnectionKey, build};
+
+/// Maximum number of frames in one scenario.
+const MAX_FRAMES: usize = 16;
+/// Maximum number of connections in the tables of one scenario.
+const MAX_CONNECTIONS: u32 = 6;
+/// Ports of the server and of the client.
+const PORTS: [u16; 2] = [2809, 40001];
+
+/// A frame with its receive queue and time of arrival.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) frame: Vec<u8>,
+    pub(crate) queue: u32,
+    pub(crate) now: u64,
+}
+
+/// Tables, and the frames to be steered by them.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) steering: Steering,
+    pub(crate) connections: Vec<(ConnectionKey, StreamId)>,
+    pub(crate) ports: Vec<(u16, PortRule)>,
+    pub(crate) streams: Vec<(StreamId, StreamEntry)>,
+    /// Streams, queues and processors of kernel threads.
+    pub(crate) threads: Vec<(StreamId, u32, u32)>,
+    pub(crate) arrivals: Vec<Arrival>,
+}
+
+/// A supply of numbers from arbitrary bytes; zeros after their end.
+struct Bytes<'b>(&'b [u8]);
+
+impl Bytes<'_> {
+    fn next(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn flag(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+
+    fn below(&mut self, limit: u8) -> u8 {
+        self.next() % limit
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario. `processors` is the number of processors for kernel threads, at least 1.
+    pub(crate) fn read(bytes: &[u8], processors: u8) -> Self {
+        let mut bytes = Bytes(bytes);
+        let layout = Layout {
+            streams: 2 + u16::from(bytes.below(3)),
+            queues: 1 + u16::from(bytes.below(2)),
+            max_connections: MAX_CONNECTIONS,
+        };
+        let mut scenario = Self {
+            steering: Steering::new(layout),
+            connections: Vec::new(),
+            ports: Vec::new(),
+            streams: Vec::new(),
+            threads: Vec::new(),
+            arrivals: Vec::new(),
+        };
+        scenario.read_streams(&mut bytes, layout, processors.max(1));
+        scenario.read_rules(&mut bytes, layout);
+        let mut now = 0;
+        while !bytes.0.is_empty() && scenario.arrivals.len() < MAX_FRAMES {
+            now += u64::from(bytes.next()) * 10_000;
+            let queue = u32::from(bytes.below(3));
+            scenario.arrivals.push(Arrival { frame: frame(&mut bytes), queue, now });
+        }
+        scenario
+    }
+
+    fn read_streams(&mut self, bytes: &mut Bytes<'_>, layout: Layout, processors: u8) {
+        for stream in (0..layout.streams).map(StreamId) {
+            let delivery = [Delivery::Off, Delivery::Ring, Delivery::Thread][usize::from(bytes.below(3))];
+            let rate =
+                |burst| PacketRate::new(NonZeroU32::MIN.saturating_add(999), NonZeroU32::MIN.saturating_add(burst));
+            let in_context = bytes.flag().then(|| rate(u32::from(bytes.below(4))));
+            let entry = StreamEntry { delivery, in_context };
+            self.streams.push((stream, entry));
+            self.steering.set_stream(stream, entry).expect("a stream of the layout");
+            for queue in 0..u32::from(layout.queues) {
+                let (ring, thread) = (bytes.flag(), bytes.flag().then(|| u32::from(bytes.below(processors))));
+                self.steering.set_ring(stream, queue, ring).expect("a slot of the layout");
+                if let Some(processor) = thread {
+                    self.threads.push((stream, queue, processor));
+                    self.steering.set_thread(stream, queue, processor, true).expect("a slot of the layout");
+                }
+            }
+        }
+    }
+
+    fn read_rules(&mut self, bytes: &mut Bytes<'_>, layout: Layout) {
+        let mut stream = || StreamId(1 + u16::from(bytes.next()) % (layout.streams - 1));
+        let rules = [(PORTS[0], PortRule::Accepted), (PORTS[1], PortRule::All(stream()))];
+        let owners = [stream(), stream()];
+        for (rule, is_set) in rules.into_iter().zip([bytes.below(8) != 0, bytes.flag()]) {
+            if is_set {
+                self.ports.push(rule);
+                self.steering.set_port(rule.0, Some(rule.1)).expect("a stream of the layout");
+            }
+        }
+        for (client, version) in [(0, 4), (1, 4), (0, 6), (1, 6)] {
+            let (remote, local) = ends(version, client, PORTS[0]);
+            if bytes.below(4) != 0
+                && let Some(key) = ConnectionKey::new(remote, local)
+            {
+                let owner = owners[usize::from(client)];
+                self.connections.push((key, owner));
+                self.steering.add_connection(key, owner).expect("a table that is large enough");
+            }
+        }
+    }
+}
+
+/// Returns the ends of a connection of one of the clients.
+fn ends(version: u8, client: u8, port: u16) -> (SocketAddr, SocketAddr) {
+    let (remote, local) = match version {
+        4 => ([10, 0, 0, client].into(), [10, 0, 0, 9].into()),
+        _ => ([0xfd00, 0, 0, 0, 0, 0, 0, client.into()].into(), [0xfd00, 0, 0, 0, 0, 0, 0, 9].into()),
+    };
+    (SocketAddr::new(remote, 1000), SocketAddr::new(local, port))
+}
+
+fn frame(bytes: &mut Bytes<'_>) -> Vec<u8> {
+    let kind = bytes.next();
+    if kind & 0xf0 == 0xf0 {
+        // A frame without any structure.
+        let length = usize::from(bytes.next());
+        return (0..length).map(|_| bytes.next()).collect();
+    }
+    let version = if kind & 1 == 0 { 4 } else { 6 };
+    let port = PORTS.get(usize::from(kind >> 1 & 3)).copied().unwrap_or(7);
+    let (remote, local) = ends(version, kind >> 3 & 1, port);
+    let mut frame = build::tcp(remote, local, usize::from(bytes.below(4)), usize::from(bytes.below(32)));
+    for _ in 0..bytes.below(4) {
+        let (place, value) = (usize::from(bytes.below(96)), bytes.next());
+        if let Some(byte) = frame.get_mut(place) {
+            *byte = value;
+        }
+    }
+    let cut = usize::from(bytes.next());
+    if cut < 96 {
+        frame.truncate(cut);
+    }
+    frame
+}

@@ -1,0 +1,374 @@
+//! The tables and the decision in plain Rust: the specification of the XDP program.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use corelane_sched::task::Nanos;
+
+use super::{Delivery, Layout, PortRule, StreamCounts, StreamEntry, StreamId, TableError};
+use crate::frame::{ConnectionKey, Parsed, parse};
+
+/// The stream of a frame, and the table that named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The kernel handles the frame in the receive context.
+    Pass,
+    /// No stream owns the frame.
+    BestEffort,
+    /// The port belongs to a client of this stream.
+    Port(StreamId),
+    /// The connection was accepted for this stream.
+    Connection(StreamId),
+}
+
+impl Verdict {
+    /// Returns the stream; `None` for a frame that passes.
+    #[must_use]
+    pub fn stream(self) -> Option<StreamId> {
+        match self {
+            Self::Pass => None,
+            Self::BestEffort => Some(StreamId::BEST_EFFORT),
+            Self::Port(stream) | Self::Connection(stream) => Some(stream),
+        }
+    }
+}
+
+/// The next step of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The kernel continues with the frame in the receive context.
+    Pass,
+    /// The frame waits in the AF_XDP ring of this slot.
+    Ring {
+        /// The slot: stream and receive queue.
+        slot: u32,
+    },
+    /// The frame waits for a kernel thread.
+    Thread {
+        /// The stream whose CPUMAP has the thread.
+        stream: StreamId,
+        /// The thread's processor.
+        processor: u32,
+    },
+}
+
+/// The steering tables.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    layout: Layout,
+    ports: BTreeMap<u16, PortRule>,
+    connections: BTreeMap<ConnectionKey, StreamId>,
+    streams: Vec<StreamEntry>,
+    /// Slots that have an AF_XDP socket.
+    rings: BTreeSet<u32>,
+    /// Streams and processors that have a kernel thread.
+    threads: BTreeSet<(StreamId, u32)>,
+    /// The processor of each slot's kernel thread.
+    processors: Vec<u32>,
+    limits: Vec<Nanos>,
+    counts: Vec<StreamCounts>,
+    passed: u64,
+}
+
+impl Steering {
+    /// Creates empty tables: every frame passes or goes to best effort, which is off.
+    #[must_use]
+    pub fn new(layout: Layout) -> Self {
+        let slots = usize::try_from(layout.slots()).unwrap_or(0);
+        let streams = usize::from(layout.streams);
+        Self {
+            layout,
+            ports: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            streams: vec![StreamEntry::default(); streams],
+            rings: BTreeSet::new(),
+            threads: BTreeSet::new(),
+            processors: vec![0; slots],
+            limits: vec![0; slots],
+            counts: vec![StreamCounts::default(); streams],
+            passed: 0,
+        }
+    }
+
+    /// Returns the sizes of the tables.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Sets or removes the rule of a local port.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchStream`] for a stream outside the layout and for best effort.
+    pub fn set_port(&mut self, port: u16, rule: Option<PortRule>) -> Result<(), TableError> {
+        if let Some(PortRule::All(stream)) = rule {
+            self.check(stream)?;
+        }
+        match rule {
+            Some(rule) => self.ports.insert(port, rule),
+            None => self.ports.remove(&port),
+        };
+        Ok(())
+    }
+
+    /// Adds a connection, or moves it to another stream.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchStream`], [`TableError::TooManyConnections`].
+    pub fn add_connection(&mut self, key: ConnectionKey, stream: StreamId) -> Result<(), TableError> {
+        self.check(stream)?;
+        let most = self.layout.max_connections;
+        let is_full = self.connections.len() >= usize::try_from(most).unwrap_or(usize::MAX);
+        if is_full && !self.connections.contains_key(&key) {
+            return Err(TableError::TooManyConnections(most));
+        }
+        self.connections.insert(key, stream);
+        Ok(())
+    }
+
+    /// Removes a connection. Returns true if it was there.
+    pub fn remove_connection(&mut self, key: &ConnectionKey) -> bool {
+        self.connections.remove(key).is_some()
+    }
+
+    /// Sets the delivery of a stream's frames.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchStream`] for a stream outside the layout.
+    pub fn set_stream(&mut self, stream: StreamId, entry: StreamEntry) -> Result<(), TableError> {
+        let place = self.streams.get_mut(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
+        *place = entry;
+        Ok(())
+    }
+
+    /// Records whether a slot has an AF_XDP socket.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchStream`], [`TableError::NoSuchQueue`].
+    pub fn set_ring(&mut self, stream: StreamId, queue: u32, is_present: bool) -> Result<(), TableError> {
+        let slot = self.slot(stream, queue)?;
+        if is_present {
+            self.rings.insert(slot)
+        } else {
+            self.rings.remove(&slot)
+        };
+        Ok(())
+    }
+
+    /// Sets the processor of a slot's kernel thread, and whether that thread exists.
+    ///
+    /// # Errors
+    /// [`TableError::NoSuchStream`], [`TableError::NoSuchQueue`].
+    pub fn set_thread(
+        &mut self,
+        stream: StreamId,
+        queue: u32,
+        processor: u32,
+        is_present: bool,
+    ) -> Result<(), TableError> {
+        let slot = self.slot(stream, queue)?;
+        if let Some(place) = usize::try_from(slot).ok().and_then(|slot| self.processors.get_mut(slot)) {
+            *place = processor;
+        }
+        let thread = (stream, processor);
+        if is_present {
+            self.threads.insert(thread)
+        } else {
+            self.threads.remove(&thread)
+        };
+        Ok(())
+    }
+
+    /// Finds the stream of a frame.
+    #[must_use]
+    pub fn classify(&self, frame: &[u8]) -> Verdict {
+        let key = match parse(frame) {
+            Parsed::Pass => return Verdict::Pass,
+            Parsed::BestEffort => return Verdict::BestEffort,
+            Parsed::Tcp(key) => key,
+        };
+        match self.ports.get(&key.local_port()) {
+            None => Verdict::BestEffort,
+            Some(PortRule::All(stream)) => Verdict::Port(*stream),
+            Some(PortRule::Accepted) => {
+                self.connections.get(&key).map_or(Verdict::BestEffort, |stream| Verdict::Connection(*stream))
+            }
+        }
+    }
+
+    /// Finds the next step of a frame that arrived on `queue` at `now`, and counts it.
+    pub fn steer(&mut self, frame: &[u8], queue: u32, now: Nanos) -> Route {
+        let Some(stream) = self.classify(frame).stream() else {
+            self.passed = self.passed.wrapping_add(1);
+            return Route::Pass;
+        };
+        if let Some(route) = self.deliver(stream, queue, now) {
+            return route;
+        }
+        if stream == StreamId::BEST_EFFORT {
+            return Route::Pass;
+        }
+        self.deliver(StreamId::BEST_EFFORT, queue, now).unwrap_or(Route::Pass)
+    }
+
+    /// Returns the counts of a stream; zeros for a stream outside the layout.
+    #[must_use]
+    pub fn counts(&self, stream: StreamId) -> StreamCounts {
+        self.counts.get(usize::from(stream.0)).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of frames whose verdict was [`Verdict::Pass`].
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    /// Finds the place where a frame of `stream` waits, and counts the result. `None` if there is
+    /// no place.
+    fn deliver(&mut self, stream: StreamId, queue: u32, now: Nanos) -> Option<Route> {
+        let entry = *self.streams.get(usize::from(stream.0))?;
+        let slot = self.layout.slot(stream, queue);
+        let place = slot.and_then(|slot| usize::try_from(slot).ok());
+        let counts = self.counts.get_mut(usize::from(stream.0))?;
+        if let Some((rate, limit)) = entry.in_context.zip(place.and_then(|place| self.limits.get_mut(place)))
+            && rate.grant(limit, now)
+        {
+            counts.in_context += 1;
+            return Some(Route::Pass);
+        }
+        let route = match entry.delivery {
+            Delivery::Off => None,
+            Delivery::Ring => slot.filter(|slot| self.rings.contains(slot)).map(|slot| Route::Ring { slot }),
+            Delivery::Thread => place
+                .and_then(|place| self.processors.get(place).copied())
+                .filter(|processor| self.threads.contains(&(stream, *processor)))
+                .map(|processor| Route::Thread { stream, processor }),
+        };
+        match route {
+            Some(_) => counts.queued += 1,
+            None => counts.missed += 1,
+        }
+        route
+    }
+
+    fn check(&self, stream: StreamId) -> Result<(), TableError> {
+        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.layout.streams;
+        is_known.then_some(()).ok_or(TableError::NoSuchStream(stream))
+    }
+
+    fn slot(&self, stream: StreamId, queue: u32) -> Result<u32, TableError> {
+        let is_known = stream.0 < self.layout.streams;
+        let error = if is_known { TableError::NoSuchQueue(queue) } else { TableError::NoSuchStream(stream) };
+        self.layout.slot(stream, queue).ok_or(error)
+    }
+
+    /// Returns the tables, to be copied into the form of the kernel's maps.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn parts(&self) -> Parts<'_> {
+        Parts {
+            ports: &self.ports,
+            connections: &self.connections,
+            streams: &self.streams,
+            rings: &self.rings,
+            threads: &self.threads,
+            processors: &self.processors,
+            limits: &self.limits,
+        }
+    }
+}
+
+/// The tables from which the interpreter's maps are built.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) struct Parts<'s> {
+    pub(super) ports: &'s BTreeMap<u16, PortRule>,
+    pub(super) connections: &'s BTreeMap<ConnectionKey, StreamId>,
+    pub(super) streams: &'s [StreamEntry],
+    pub(super) rings: &'s BTreeSet<u32>,
+    pub(super) threads: &'s BTreeSet<(StreamId, u32)>,
+    pub(super) processors: &'s [u32],
+    pub(super) limits: &'s [Nanos],
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::frame::build;
+    use crate::steering::PacketRate;
+
+    const LANE: StreamId = StreamId(1);
+    const PRIVATE: StreamId = StreamId(2);
+
+    fn ends() -> (SocketAddr, SocketAddr) {
+        ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap())
+    }
+
+    fn steering() -> Steering {
+        Steering::new(Layout { streams: 3, queues: 2, max_connections: 2 })
+    }
+
+    #[test]
+    fn only_accepted_connections_reach_the_stream_of_a_server_port() {
+        let (remote, local) = ends();
+        let (key, frame) = (ConnectionKey::new(remote, local).unwrap(), build::tcp(remote, local, 0, 1));
+        let mut steering = steering();
+        steering.add_connection(key, PRIVATE).unwrap();
+        assert_eq!(steering.classify(&frame), Verdict::BestEffort, "the port has no rule");
+        steering.set_port(2809, Some(PortRule::Accepted)).unwrap();
+        assert_eq!(steering.classify(&frame), Verdict::Connection(PRIVATE));
+        assert!(steering.remove_connection(&key));
+        assert_eq!(steering.classify(&frame), Verdict::BestEffort, "no connection");
+        steering.set_port(2809, Some(PortRule::All(LANE))).unwrap();
+        assert_eq!(steering.classify(&frame), Verdict::Port(LANE));
+    }
+
+    #[test]
+    fn a_frame_without_a_ring_on_its_queue_is_missed_and_goes_to_best_effort() {
+        let (remote, local) = ends();
+        let frame = build::tcp(remote, local, 0, 1);
+        let mut steering = steering();
+        steering.set_port(2809, Some(PortRule::All(LANE))).unwrap();
+        steering.set_stream(LANE, StreamEntry { delivery: Delivery::Ring, in_context: None }).unwrap();
+        steering.set_ring(LANE, 0, true).unwrap();
+        assert_eq!(steering.steer(&frame, 0, 0), Route::Ring { slot: 2 });
+        assert_eq!(steering.steer(&frame, 1, 0), Route::Pass);
+        let thread = StreamEntry { delivery: Delivery::Thread, in_context: None };
+        steering.set_stream(StreamId::BEST_EFFORT, thread).unwrap();
+        steering.set_thread(StreamId::BEST_EFFORT, 1, 7, true).unwrap();
+        let best_effort = Route::Thread { stream: StreamId::BEST_EFFORT, processor: 7 };
+        assert_eq!(steering.steer(&frame, 1, 0), best_effort);
+        assert_eq!(steering.counts(LANE), StreamCounts { in_context: 0, queued: 1, missed: 2 });
+        assert_eq!(steering.counts(StreamId::BEST_EFFORT), StreamCounts { in_context: 0, queued: 1, missed: 1 });
+    }
+
+    #[test]
+    fn low_latency_packets_over_the_cap_wait() {
+        let (remote, local) = ends();
+        let frame = build::tcp(remote, local, 0, 1);
+        let mut steering = steering();
+        steering.set_port(2809, Some(PortRule::All(LANE))).unwrap();
+        let rate = PacketRate::new(NonZeroU32::new(1_000).unwrap(), NonZeroU32::new(2).unwrap());
+        steering.set_stream(LANE, StreamEntry { delivery: Delivery::Ring, in_context: Some(rate) }).unwrap();
+        steering.set_ring(LANE, 1, true).unwrap();
+        let routes = [0, 0, 0, 1_000_000].map(|now| steering.steer(&frame, 1, now));
+        assert_eq!(routes, [Route::Pass, Route::Pass, Route::Ring { slot: 3 }, Route::Pass]);
+        assert_eq!(steering.counts(LANE), StreamCounts { in_context: 3, queued: 1, missed: 0 });
+    }
+
+    #[test]
+    fn changes_outside_the_layout_are_refused() {
+        let (remote, local) = ends();
+        let key = |port| ConnectionKey::new(SocketAddr::new(remote.ip(), port), local).unwrap();
+        let mut steering = steering();
+        let (unknown, best_effort) = (StreamId(3), StreamId::BEST_EFFORT);
+        assert_eq!(steering.set_port(1, Some(PortRule::All(unknown))), Err(TableError::NoSuchStream(unknown)));
+        assert_eq!(steering.add_connection(key(1), best_effort), Err(TableError::NoSuchStream(best_effort)));
+        assert_eq!(steering.set_ring(LANE, 2, true), Err(TableError::NoSuchQueue(2)));
+        assert_eq!(steering.set_thread(unknown, 0, 0, true), Err(TableError::NoSuchStream(unknown)));
+        steering.add_connection(key(1), LANE).unwrap();
+        steering.add_connection(key(2), LANE).unwrap();
+        assert_eq!(steering.add_connection(key(3), LANE), Err(TableError::TooManyConnections(2)));
+        assert_eq!(steering.add_connection(key(2), PRIVATE), Ok(()), "a connection that is there may move");
+    }
+}

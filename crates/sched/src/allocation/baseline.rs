@@ -1,0 +1,155 @@
+//! Other allocators and global scheduling, for comparison only: [`admit`](super::admit) accepts
+//! more tasks.
+
+use super::DEFAULT_MAX_LEVELS;
+use super::load::{Charged, CoreLoad, Discipline};
+use crate::analysis::Steps;
+use crate::task::{Task, Timing, Utilization};
+
+/// Places each task in turn on the core with the most room. Returns the place of each task's core,
+/// `None` for a task that does not fit there.
+#[must_use]
+pub fn worst_fit(tasks: &[Task], cores: usize, discipline: Discipline) -> Vec<Option<usize>> {
+    fit(tasks, cores, discipline, |rooms| (0..rooms.len()).max_by_key(|&core| rooms[core]).into_iter().collect())
+}
+
+/// Places each task in turn on the first core that takes it. Returns the place of each task's core,
+/// `None` for a task that fits on none.
+#[must_use]
+pub fn first_fit(tasks: &[Task], cores: usize, discipline: Discipline) -> Vec<Option<usize>> {
+    fit(tasks, cores, discipline, |rooms| (0..rooms.len()).collect())
+}
+
+fn fit(
+    tasks: &[Task],
+    cores: usize,
+    discipline: Discipline,
+    candidates: impl Fn(&[Utilization]) -> Vec<usize>,
+) -> Vec<Option<usize>> {
+    let mut loads = vec![CoreLoad::new(discipline, Utilization::ONE, DEFAULT_MAX_LEVELS, &[]); cores];
+    let place = |task: &Task| {
+        let rooms: Vec<Utilization> = loads.iter().map(CoreLoad::room).collect();
+        let charged = Charged::new(task.timing);
+        let fits = |core: &usize| loads[*core].fits_with(&charged, &mut Steps::default());
+        let core = candidates(&rooms).into_iter().find(fits)?;
+        loads[core].insert(*task, charged);
+        loads[core].refresh(&mut Steps::default());
+        Some(core)
+    };
+    tasks.iter().map(place).collect()
+}
+
+/// Returns true if global earliest deadline first is schedulable by a bound on densities (Goossens,
+/// Funk and Baruah 2003).
+///
+/// The sum of the densities must be at most m - (m - 1) times the largest density.
+#[must_use]
+pub fn global_edf_by_density(timings: &[Timing], cores: u32) -> bool {
+    let densities: Vec<Utilization> = timings.iter().map(density).collect();
+    let largest = densities.iter().copied().max().unwrap_or_default();
+    let sum = densities.iter().fold(0_u128, |sum, density| sum + u128::from(density.0));
+    let one = u128::from(Utilization::ONE.0);
+    let cores = u128::from(cores);
+    let bound = (cores * one).checked_sub(cores.saturating_sub(1) * u128::from(largest.0));
+    bound.is_some_and(|bound| cores > 0 && sum <= bound) && timings.iter().all(is_undelayed)
+}
+
+/// Returns true if global earliest deadline first is schedulable by the test of Bertogna, Cirinei
+/// and Lipari (2005). False if a deadline exceeds its period.
+#[must_use]
+pub fn global_edf_by_interference(timings: &[Timing], cores: u32) -> bool {
+    timings.iter().enumerate().all(|(place, task)| {
+        let Some(slack) = task.deadline.checked_sub(task.execution) else { return false };
+        // Interference longer than this leaves too little of the deadline.
+        let most = u128::from(slack) + 1;
+        let others = timings.iter().enumerate().filter(|(other, _)| *other != place);
+        let sum: u128 = others.map(|(_, other)| u128::from(work_before(other, task.deadline)).min(most)).sum();
+        sum < u128::from(cores) * most && task.deadline <= task.period && is_undelayed(task)
+    })
+}
+
+/// Returns the longest execution time of a task's jobs within an interval that ends at one of their
+/// deadlines.
+fn work_before(task: &Timing, interval: u64) -> u64 {
+    let period = task.period.max(1);
+    let whole = interval.checked_sub(task.deadline).map_or(0, |room| room / period + 1);
+    let carried = task.execution.min(interval.saturating_sub(whole.saturating_mul(period)));
+    whole.saturating_mul(task.execution).saturating_add(carried)
+}
+
+/// Returns true if global rate-monotonic scheduling is schedulable by the bound of Bertogna, Cirinei
+/// and Lipari (2005): U <= m / 2 (1 - U_max) + U_max. False where a deadline is below its period.
+#[must_use]
+pub fn global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
+    let shares: Vec<Utilization> = timings.iter().map(Timing::utilization).collect();
+    let largest = shares.iter().copied().max().unwrap_or_default();
+    let sum = shares.iter().fold(0_u128, |sum, share| sum + u128::from(share.0));
+    let Some(rest) = Utilization::ONE.0.checked_sub(largest.0) else { return false };
+    2 * sum <= u128::from(cores) * u128::from(rest) + 2 * u128::from(largest.0)
+        && cores > 0
+        && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
+}
+
+/// Returns true if neither jitter nor blocking delays the task, which these tests do not count.
+fn is_undelayed(task: &Timing) -> bool {
+    task.jitter == 0 && task.blocking == 0
+}
+
+fn density(task: &Timing) -> Utilization {
+    Timing { period: task.period.min(task.deadline), ..*task }.utilization()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::TaskId;
+
+    fn tasks(pairs: &[(u64, u64)]) -> Vec<Task> {
+        let task = |(id, &(execution, period)): (usize, &(u64, u64))| {
+            Task::new(TaskId(id as u64), Timing::new(execution * 1_000_000, period * 1_000_000)).expect("in range")
+        };
+        pairs.iter().enumerate().map(task).collect()
+    }
+
+    #[test]
+    fn worst_fit_wastes_what_first_fit_uses() {
+        let set = tasks(&[(4, 10), (4, 10), (8, 10)]);
+        assert_eq!(worst_fit(&set, 2, Discipline::EarliestDeadlineFirst).last(), Some(&None));
+        assert_eq!(first_fit(&set, 2, Discipline::EarliestDeadlineFirst), [Some(0), Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn one_heavy_task_defeats_global_scheduling() {
+        // Dhall's effect: light tasks first, and the heavy one misses, at a utilization just above 1.
+        let heavy = [Timing::new(2, 100), Timing::new(2, 100), Timing::new(100, 101)];
+        assert!(!global_edf_by_density(&heavy, 2));
+        assert!(!global_edf_by_interference(&heavy, 2));
+        assert!(!global_rate_monotonic(&heavy, 2));
+        let light = [Timing::new(30, 100); 4];
+        assert!(global_edf_by_density(&light, 2));
+        assert!(global_edf_by_interference(&light, 2));
+        assert!(!global_rate_monotonic(&light, 2), "1.2 is above 1.0");
+        assert!(global_rate_monotonic(&light[..3], 2));
+    }
+
+    #[test]
+    fn jobs_that_end_with_the_interval_count_whole() {
+        // Two jobs of the second task lie within the 16 of the first.
+        assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 16), 6);
+        assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 4), 3);
+        assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 12), 5);
+        assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 2), 2);
+    }
+
+    #[test]
+    fn no_core_and_no_task() {
+        assert!(!global_edf_by_density(&[Timing::new(1, 2)], 0));
+        assert!(global_edf_by_density(&[], 1));
+        assert!(!global_edf_by_interference(&[Timing::new(1, 2)], 0));
+        assert!(!global_rate_monotonic(&[Timing::new(1, 2)], 0));
+        let late = [Timing::new(1, 10).with_jitter(1)];
+        assert!(!global_edf_by_density(&late, 2) && !global_edf_by_interference(&late, 2));
+        assert!(!global_rate_monotonic(&late, 2));
+        assert_eq!(worst_fit(&tasks(&[(1, 2)]), 0, Discipline::FixedPriority), [None]);
+    }
+}

@@ -1,0 +1,513 @@
+//! Allocation of tasks to cores, and admission of further tasks.
+//!
+//! [`admit`] looks for a core that keeps all deadlines with the new task on it. If there is none,
+//! it looks for moves of other tasks that make room, from the cheapest [`Rung`] to the most
+//! expensive.
+//!
+//! Invariant: a plan that is carried out leaves every core with all deadlines held, by the test of
+//! its discipline. Pinned tasks never move. [`Machine::max_steps`] bounds the work of a decision.
+
+mod load;
+mod search;
+
+pub mod baseline;
+
+pub use load::Discipline;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::analysis::{Steps, sensitivity};
+use crate::quantity::time_text;
+use crate::task::{CoreId, Nanos, Task, TaskId, Timing, Utilization};
+use load::{Charged, CoreLoad};
+use search::Search;
+
+/// The default share of a core that may be promised, where the kernel keeps the rest from real-time
+/// threads.
+pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
+
+/// The default bound on the steps of one search for moves.
+pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
+
+/// The bound on the steps of a search for moves that must not take longer than some 200 us.
+pub const INLINE_STEPS: u32 = 1 << 15;
+
+/// The default number of native priority levels for the tasks of one core.
+pub const DEFAULT_MAX_LEVELS: u32 = 98;
+
+/// The largest number of cores that [`Machine::with_cores`] puts into one cluster.
+pub const MAX_CLUSTER: u32 = 8;
+
+/// A core that runs tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// The host and the processor's number there.
+    pub id: CoreId,
+    /// The share that may be promised.
+    pub capacity: Utilization,
+    /// Work that the core does before every task: the manager, connection threads, real-time threads
+    /// of other processes.
+    pub interference: Vec<Timing>,
+    /// The number of the core's cluster. Tasks move only within a cluster, such as the cores that
+    /// share a cache.
+    pub cluster: u32,
+}
+
+impl Core {
+    /// A core with the default capacity, in cluster 0, that does nothing else.
+    #[must_use]
+    pub fn new(id: CoreId) -> Self {
+        Self { id, capacity: DEFAULT_CAPACITY, interference: Vec::new(), cluster: 0 }
+    }
+}
+
+/// The time that the system adds to each job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overheads {
+    /// One context switch and the reload of the caches. Each job is charged two.
+    pub context_switch: Nanos,
+    /// The hand-over of a request from one thread to another; 0 for bound connections.
+    pub hand_off: Nanos,
+    /// Longest time from a request's arrival until its thread is ready: queueing and wake-up.
+    pub release_jitter: Nanos,
+    /// Longest section of the ORB that cannot be preempted.
+    pub blocking: Nanos,
+}
+
+impl Overheads {
+    /// Returns the timing that the analysis uses in place of the declared one.
+    #[must_use]
+    pub fn charge(&self, timing: &Timing) -> Timing {
+        let per_job = self.context_switch.saturating_mul(2).saturating_add(self.hand_off);
+        Timing {
+            execution: timing.execution.saturating_add(per_job),
+            jitter: timing.jitter.saturating_add(self.release_jitter),
+            blocking: timing.blocking.saturating_add(self.blocking),
+            // A late job comes closer to one that is not.
+            min_distance: timing.min_distance.saturating_sub(self.release_jitter),
+            ..*timing
+        }
+    }
+}
+
+/// The cores that tasks may run on, and their scheduling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// All cores, of one host or of several.
+    pub cores: Vec<Core>,
+    /// The scheduling of each core.
+    pub discipline: Discipline,
+    /// The cost of each job beyond its execution time.
+    pub overheads: Overheads,
+    /// Priority levels for the tasks of one core. Tasks that outnumber them share some.
+    pub max_levels: u32,
+    /// Bound on the steps of the schedulability tests that look for moves. Those that look for a core
+    /// that takes the task as it is have a bound of their own.
+    pub max_steps: u32,
+    /// The most expensive rung that a decision may use.
+    pub max_rung: Rung,
+}
+
+impl Machine {
+    /// `cores` cores of host 0 under fixed priorities, without overheads, in clusters of at most
+    /// [`MAX_CLUSTER`].
+    #[must_use]
+    pub fn with_cores(cores: u32) -> Self {
+        let core = |core| Core { cluster: core / MAX_CLUSTER, ..Core::new(CoreId { core, ..CoreId::default() }) };
+        Self {
+            cores: (0..cores).map(core).collect(),
+            discipline: Discipline::FixedPriority,
+            overheads: Overheads::default(),
+            max_levels: DEFAULT_MAX_LEVELS,
+            max_steps: DEFAULT_MAX_STEPS,
+            max_rung: Rung::Search,
+        }
+    }
+
+    /// Returns the machine with the bounds of a decision within some 200 us.
+    ///
+    /// They allow a search on 2 cores, up to [`Rung::Repack`] on 8, and [`Rung::Swap`] on more. A
+    /// rejection that is not [exhaustive](Rejection::is_exhaustive) is worth a second decision
+    /// without these bounds, on another thread.
+    #[must_use]
+    pub fn inline(mut self) -> Self {
+        self.max_rung = match self.cores.len() {
+            0..=2 => Rung::Search,
+            3..=8 => Rung::Repack,
+            _ => Rung::Swap,
+        };
+        self.max_steps = INLINE_STEPS;
+        self
+    }
+
+    fn place_of(&self, core: CoreId) -> Option<usize> {
+        self.cores.iter().position(|other| other.id == core)
+    }
+
+    /// Returns the cores without tasks.
+    fn loads(&self) -> Vec<CoreLoad> {
+        let load = |core: &Core| CoreLoad::new(self.discipline, core.capacity, self.max_levels, &core.interference);
+        self.cores.iter().map(load).collect()
+    }
+
+    fn charged(&self, task: &Task) -> Charged {
+        Charged::new(self.overheads.charge(&task.timing))
+    }
+}
+
+/// Tasks that were admitted, and the core of each.
+///
+/// A set made by [`TaskSet::on`] keeps the results of the analysis of each core, so that decisions
+/// about the same machine start from them.
+#[derive(Clone, Debug, Default)]
+pub struct TaskSet {
+    placed: Vec<(Task, CoreId)>,
+    warm: Option<Warm>,
+}
+
+/// The analysis of a set on one machine.
+#[derive(Clone, Debug)]
+struct Warm {
+    machine: Machine,
+    loads: Vec<CoreLoad>,
+}
+
+/// Two sets are equal if they have the same tasks on the same cores.
+impl PartialEq for TaskSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.placed == other.placed
+    }
+}
+
+impl Eq for TaskSet {}
+
+impl TaskSet {
+    /// An empty set whose analysis on `machine` is kept from decision to decision.
+    #[must_use]
+    pub fn on(machine: &Machine) -> Self {
+        Self { placed: Vec::new(), warm: Some(Warm { machine: machine.clone(), loads: machine.loads() }) }
+    }
+
+    /// Returns the set with its analysis on `machine` in place of any other.
+    #[must_use]
+    pub fn moved_to(self, machine: &Machine) -> Self {
+        let mut loads = self.loads(machine).into_owned();
+        loads.iter_mut().for_each(|load| load.refresh(&mut Steps::default()));
+        Self { placed: self.placed, warm: Some(Warm { machine: machine.clone(), loads }) }
+    }
+
+    /// Tasks and cores, in the order in which they were admitted.
+    pub fn iter(&self) -> impl Iterator<Item = (&Task, CoreId)> {
+        self.placed.iter().map(|(task, core)| (task, *core))
+    }
+
+    /// Returns the number of tasks.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.placed.len()
+    }
+
+    /// Returns true if there is no task.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.placed.is_empty()
+    }
+
+    /// Returns the core of a task.
+    #[must_use]
+    pub fn core_of(&self, task: TaskId) -> Option<CoreId> {
+        self.placed.iter().find(|(other, _)| other.id == task).map(|(_, core)| *core)
+    }
+
+    /// Carries a plan out: its moves, and the new task on its core.
+    pub fn apply(&mut self, plan: &Plan) {
+        for step in &plan.moves {
+            if let Some(task) = self.take(step.task) {
+                self.insert(task, step.to);
+            }
+        }
+        self.insert(plan.task, plan.core);
+    }
+
+    /// Puts a task on a core without a test, for example one whose promise is restored.
+    pub fn insert(&mut self, task: Task, core: CoreId) {
+        self.placed.push((task, core));
+        if let Some(warm) = &mut self.warm
+            && let Some(place) = warm.machine.place_of(core)
+        {
+            warm.loads[place].insert(task, warm.machine.charged(&task));
+            warm.loads[place].refresh(&mut Steps::default());
+        }
+    }
+
+    /// Takes a task out. Returns true if it was there.
+    pub fn withdraw(&mut self, task: TaskId) -> bool {
+        self.take(task).is_some()
+    }
+
+    fn take(&mut self, task: TaskId) -> Option<Task> {
+        let place = self.placed.iter().position(|(other, _)| other.id == task)?;
+        let (task, core) = self.placed.remove(place);
+        if let Some(warm) = &mut self.warm
+            && let Some(place) = warm.machine.place_of(core)
+        {
+            warm.loads[place].remove_task(task.id);
+            warm.loads[place].refresh(&mut Steps::default());
+        }
+        Some(task)
+    }
+
+    /// Returns the loads of the machine's cores: those that are kept, or new ones.
+    fn loads(&self, machine: &Machine) -> Cow<'_, [CoreLoad]> {
+        match &self.warm {
+            Some(warm) if warm.machine.cores == machine.cores && warm.suits(machine) => Cow::Borrowed(&warm.loads),
+            _ => {
+                let mut loads = machine.loads();
+                for (task, core) in self.iter() {
+                    if let Some(place) = machine.place_of(core) {
+                        loads[place].insert(*task, machine.charged(task));
+                    }
+                }
+                Cow::Owned(loads)
+            }
+        }
+    }
+}
+
+impl Warm {
+    /// Returns true if the analysis holds for this machine, whatever bounds its decisions have.
+    fn suits(&self, machine: &Machine) -> bool {
+        self.machine.discipline == machine.discipline
+            && self.machine.overheads == machine.overheads
+            && self.machine.max_levels == machine.max_levels
+    }
+}
+
+/// The ways to find room, from the cheapest to the most expensive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rung {
+    /// A core takes the task as it is.
+    Direct,
+    /// One other task moves to another core.
+    Move,
+    /// Two other tasks change places.
+    Swap,
+    /// All tasks of a cluster are placed anew, by decreasing utilization.
+    Repack,
+    /// Branch and bound over all placements of a cluster.
+    Search,
+}
+
+/// A task that changes its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The task.
+    pub task: TaskId,
+    /// Its core until now.
+    pub from: CoreId,
+    /// Its core from now on.
+    pub to: CoreId,
+}
+
+/// The way to admit a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The new task.
+    pub task: Task,
+    /// Its core.
+    pub core: CoreId,
+    /// Other tasks that move first.
+    pub moves: Vec<Move>,
+    /// The way in which the room was found.
+    pub rung: Rung,
+    /// The task's worst-case response time from its arrival, where the discipline has one.
+    pub response: Option<Nanos>,
+}
+
+/// The test that a rejected task failed on the core with the most room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// The core's share would exceed its capacity.
+    Capacity,
+    /// The share fits, but a deadline would be missed.
+    Deadlines,
+    /// The share fits, but the core's tasks outnumber its priority levels, and sharing them would
+    /// miss a deadline.
+    Levels,
+    /// No core exists that the task may run on.
+    NoCore,
+    /// A task of this name is in the set.
+    Name,
+}
+
+/// A task that cannot be promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The task.
+    pub task: TaskId,
+    /// The test that it failed.
+    pub test: Test,
+    /// The core with the most room.
+    pub core: Option<CoreId>,
+    /// The part by which that core's share would exceed its capacity; 0 where only a deadline fails.
+    pub excess: Utilization,
+    /// An execution time that would be admitted with this period and deadline, without moves. It is
+    /// the longest, to within a thousandth of the core's room.
+    pub longest_execution: Option<Nanos>,
+    /// True if every way was tried. False if [`Machine::max_steps`] or [`Machine::max_rung`] ended the
+    /// search.
+    pub is_exhaustive: bool,
+}
+
+impl Rejection {
+    fn without_core(task: TaskId, test: Test) -> Self {
+        let excess = Utilization::default();
+        Self { task, test, core: None, excess, longest_execution: None, is_exhaustive: true }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {} cannot be admitted: {}", self.task.0, self.reason())
+    }
+}
+
+impl Rejection {
+    /// Returns the reason as text, without the task's name.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let reason = match (self.test, self.core) {
+            (Test::Name, _) => return "a task of this name is admitted already".to_owned(),
+            (Test::NoCore, _) | (_, None) => return "the machine has no core that it may run on".to_owned(),
+            (Test::Capacity, Some(core)) => {
+                format!("core {} would be used {} beyond its capacity", core.core, self.excess)
+            }
+            (Test::Deadlines, Some(core)) => format!("a deadline would be missed on core {}", core.core),
+            (Test::Levels, Some(core)) => {
+                format!("core {} has no priority level left, and none can be shared", core.core)
+            }
+        };
+        let fits = match self.longest_execution {
+            Some(execution) => format!("an execution time of {} would fit", time_text(execution)),
+            None => "no execution time would fit".to_owned(),
+        };
+        let open = if self.is_exhaustive { "" } else { "; not every placement was tried" };
+        format!("{reason}; {fits}{open}")
+    }
+}
+
+impl std::error::Error for Rejection {}
+
+/// Decides whether `task` can run beside `set` on `machine`, and on which core.
+///
+/// # Errors
+/// [`Rejection`] where no rung finds room.
+///
+/// # Examples
+/// ```
+/// use corelane_sched::allocation::{Machine, TaskSet, admit};
+/// use corelane_sched::task::{Task, TaskId, Timing};
+///
+/// let machine = Machine::with_cores(2);
+/// let mut set = TaskSet::on(&machine);
+/// for id in 0..3 {
+///     // 60 ms in every 100 ms: two of them fit, one on each core.
+///     let task = Task::new(TaskId(id), Timing::new(60_000_000, 100_000_000))?;
+///     match admit(&set, &machine, &task) {
+///         Ok(plan) => set.apply(&plan),
+///         Err(rejection) => assert_eq!(rejection.longest_execution, Some(35_000_000)),
+///     }
+/// }
+/// assert_eq!(set.len(), 2);
+/// # Ok::<(), corelane_sched::task::TimingError>(())
+/// ```
+pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Plan, Rejection> {
+    if set.core_of(task.id).is_some() {
+        return Err(Rejection::without_core(task.id, Test::Name));
+    }
+    let loads = set.loads(machine);
+    let charged = machine.charged(task);
+    let mut search = Search::new(machine, &loads);
+    search.place(task, &charged).ok_or_else(|| reject(&loads, machine, task, &charged, search.is_exhaustive()))
+}
+
+fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged, is_exhaustive: bool) -> Rejection {
+    let allowed = |place: &usize| task.pinned.is_none_or(|pinned| machine.cores[*place].id == pinned);
+    let widest = (0..loads.len()).filter(allowed).max_by_key(|&place| loads[place].room());
+    let Some(place) = widest else { return Rejection::without_core(task.id, Test::NoCore) };
+    let load = &loads[place];
+    let excess = charged.floor.minus(load.room());
+    let test = match excess {
+        Utilization(0) if load.has_free_level() => Test::Deadlines,
+        Utilization(0) => Test::Levels,
+        _ => Test::Capacity,
+    };
+    let mut steps = Steps::new(machine.max_steps);
+    let longest_execution = sensitivity::longest_part(load.room(), &task.timing, |tried| {
+        load.fits_with(&Charged::new(machine.overheads.charge(tried)), &mut steps)
+    });
+    Rejection { task: task.id, test, core: Some(machine.cores[place].id), excess, longest_execution, is_exhaustive }
+}
+
+/// Admits tasks one after another. Returns the tasks that were admitted, and the rejections.
+#[must_use]
+pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task>) -> (TaskSet, Vec<Rejection>) {
+    let mut set = TaskSet::on(machine);
+    let mut rejections = Vec::new();
+    for task in tasks {
+        match admit(&set, machine, task) {
+            Ok(plan) => set.apply(&plan),
+            Err(rejection) => rejections.push(rejection),
+        }
+    }
+    (set, rejections)
+}
+
+/// The place of a task in the schedule of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// The task.
+    pub task: TaskId,
+    /// Its core.
+    pub core: CoreId,
+    /// Its priority level on that core, 0 the most urgent. Tasks may share one.
+    pub level: u32,
+    /// Its worst-case response time from its arrival, with the machine's overheads. `None` if there
+    /// is no bound, and under earliest deadline first.
+    pub response: Option<Nanos>,
+    /// True if its deadline holds. Under earliest deadline first, and in the mode of Liu and Layland,
+    /// the test is for all tasks of the core together.
+    pub is_kept: bool,
+}
+
+/// Returns the priority and the response time of every task, by core. Tasks on cores that the
+/// machine does not have are left out.
+#[must_use]
+pub fn promises(set: &TaskSet, machine: &Machine) -> Vec<Promise> {
+    let mut promises = Vec::with_capacity(set.len());
+    for (load, core) in set.loads(machine).iter().zip(&machine.cores) {
+        let fits = load.fits(&mut Steps::default());
+        for (assigned, (task, _)) in load.assigned().into_iter().zip(load.tasks()) {
+            let is_kept = match machine.discipline {
+                Discipline::FixedPriority => {
+                    fits || assigned.response.is_some_and(|response| response <= task.timing.deadline)
+                }
+                Discipline::LiuLayland | Discipline::EarliestDeadlineFirst => fits,
+            };
+            let (level, response) = (assigned.level, assigned.response);
+            promises.push(Promise { task: task.id, core: core.id, level, response, is_kept });
+        }
+    }
+    promises
+}
+
+/// Returns true if every core keeps all deadlines of its tasks.
+#[must_use]
+pub fn holds(set: &TaskSet, machine: &Machine) -> bool {
+    let is_placed = set.iter().all(|(_, core)| machine.place_of(core).is_some());
+    is_placed && set.loads(machine).iter().all(|load| load.fits(&mut Steps::default()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! The rungs of the ladder: the ways to find room for one more task.
+
+use std::cmp::Reverse;
+
+use super::load::{Charged, CoreLoad};
+use super::{Machine, Move, Plan, Rung};
+use crate::analysis::Steps;
+use crate::task::{Task, Utilization};
+
+/// The steps of the first rung, which tests each core once: enough for 1,000 tasks on 16 cores.
+const DIRECT_STEPS: u32 = 1 << 17;
+
+/// A decision under way. Cores are named by their places in the machine.
+pub(super) struct Search<'a> {
+    machine: &'a Machine,
+    loads: &'a [CoreLoad],
+    steps: Steps,
+    /// True if a bound kept the search from a core or a rung.
+    is_cut: bool,
+}
+
+/// A task to be placed, and its present core, if it has one.
+#[derive(Clone, Copy)]
+struct Item {
+    task: Task,
+    charged: Charged,
+    from: Option<usize>,
+}
+
+/// Room for the new task: its core, and the moves that come first.
+type Room = (usize, Vec<Move>);
+
+/// A way to find room on the cores of one cluster.
+type Finder<'a> = fn(&mut Search<'a>, &Item, &[usize]) -> Option<Room>;
+
+impl<'a> Search<'a> {
+    pub(super) fn new(machine: &'a Machine, loads: &'a [CoreLoad]) -> Self {
+        Self { machine, loads, steps: Steps::new(machine.max_steps), is_cut: false }
+    }
+
+    /// Returns true if the search tried every way.
+    pub(super) fn is_exhaustive(&self) -> bool {
+        !self.is_cut && !self.steps.is_exhausted()
+    }
+
+    /// Looks for room, from the cheapest rung to the most expensive.
+    pub(super) fn place(&mut self, task: &Task, charged: &Charged) -> Option<Plan> {
+        let item = Item { task: *task, charged: *charged, from: None };
+        let all: Vec<usize> = (0..self.loads.len()).collect();
+        let for_moves = std::mem::replace(&mut self.steps, Steps::new(DIRECT_STEPS.max(self.machine.max_steps)));
+        let direct = self.best_fit(&item, &all);
+        self.is_cut = direct.is_none() && self.steps.is_exhausted();
+        self.steps = for_moves;
+        if let Some(core) = direct {
+            let response = self.loads[core].response_with(task, charged);
+            return Some(self.plan(&item, core, Vec::new(), Rung::Direct, response));
+        }
+        let rungs: [(Rung, Finder<'a>); 4] = [
+            (Rung::Move, Self::with_one_move),
+            (Rung::Swap, Self::with_a_swap),
+            (Rung::Repack, Self::repacked),
+            (Rung::Search, Self::searched),
+        ];
+        let clusters = self.clusters(&item);
+        for (rung, find) in rungs {
+            if clusters.is_empty() {
+                return None;
+            }
+            if rung > self.machine.max_rung {
+                self.is_cut = true;
+                return None;
+            }
+            for cores in &clusters {
+                if let Some((core, moves)) = find(self, &item, cores) {
+                    let response = self.response_after(&item, core, &moves);
+                    return Some(self.plan(&item, core, moves, rung, response));
+                }
+            }
+        }
+        None
+    }
+
+    fn plan(&self, item: &Item, core: usize, moves: Vec<Move>, rung: Rung, response: Option<u64>) -> Plan {
+        Plan { task: item.task, core: self.machine.cores[core].id, moves, rung, response }
+    }
+
+    /// Returns the response time of the new task on its core after the moves.
+    fn response_after(&self, item: &Item, core: usize, moves: &[Move]) -> Option<u64> {
+        let id = self.machine.cores[core].id;
+        let mut load = self.loads[core].clone();
+        for step in moves {
+            if step.from == id {
+                load.remove_task(step.task);
+            } else if step.to == id {
+                let mut tasks = self.loads.iter().flat_map(CoreLoad::tasks);
+                if let Some((task, charged)) = tasks.find(|(task, _)| task.id == step.task) {
+                    load.insert(*task, *charged);
+                }
+            }
+        }
+        load.response_with(&item.task, &item.charged)
+    }
+
+    /// Returns the cores of each cluster that may have room for the task, the widest cluster first.
+    ///
+    /// No placement within a cluster holds more than the sum of its cores' room.
+    fn clusters(&self, item: &Item) -> Vec<Vec<usize>> {
+        let mut numbers: Vec<u32> = self.machine.cores.iter().map(|core| core.cluster).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let cores = |number: u32| -> Vec<usize> {
+            (0..self.loads.len()).filter(|&core| self.machine.cores[core].cluster == number).collect()
+        };
+        let room =
+            |cores: &[usize]| cores.iter().fold(Utilization::default(), |sum, &core| sum.plus(self.loads[core].room()));
+        let mut clusters: Vec<Vec<usize>> = numbers.into_iter().map(cores).collect();
+        clusters.retain(|cores| {
+            item.charged.floor <= room(cores) && cores.iter().any(|&core| self.may_run(&item.task, core))
+        });
+        clusters.sort_by_key(|cores| Reverse(room(cores)));
+        clusters
+    }
+
+    fn may_run(&self, task: &Task, core: usize) -> bool {
+        task.pinned.is_none_or(|pinned| self.machine.cores[core].id == pinned)
+    }
+
+    /// Returns the core with the least room among those that take the task as it is.
+    fn best_fit(&mut self, item: &Item, cores: &[usize]) -> Option<usize> {
+        let loads = self.loads;
+        let possible = |core: &usize| self.may_run(&item.task, *core) && loads[*core].room() >= item.charged.floor;
+        let mut cores: Vec<usize> = cores.iter().copied().filter(possible).collect();
+        cores.sort_by_key(|&core| loads[core].room());
+        cores.into_iter().find(|&core| loads[core].fits_with(&item.charged, &mut self.steps))
+    }
+
+    fn step(&self, task: &Task, from: usize, to: usize) -> Move {
+        Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
+    }
+
+    /// Moves one task to another core and gives its place to the new one.
+    fn with_one_move(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+        for &core in cores {
+            if !self.may_run(&item.task, core) {
+                continue;
+            }
+            let others: Vec<usize> = cores.iter().copied().filter(|&other| other != core).collect();
+            let widest = others.iter().map(|&other| self.loads[other].room()).max().unwrap_or_default();
+            for place in 0..self.loads[core].tasks().len() {
+                let (task, charged) = self.loads[core].tasks()[place];
+                if charged.floor > widest {
+                    continue;
+                }
+                if self.rest_with(item, core, place).is_none() {
+                    continue;
+                }
+                let moved = Item { task, charged, from: Some(core) };
+                if let Some(to) = self.best_fit(&moved, &others) {
+                    return Some((core, vec![self.step(&task, core, to)]));
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the load of `core` with the new task in place of the one at `place`. `None` if that
+    /// task may not move, a deadline would be missed, or the steps run out.
+    fn rest_with(&mut self, item: &Item, core: usize, place: usize) -> Option<CoreLoad> {
+        let load = &self.loads[core];
+        let (task, charged) = &load.tasks()[place];
+        if task.pinned.is_some() || load.room().plus(charged.floor) < item.charged.floor {
+            return None;
+        }
+        // A copy of the load costs about as much as a look at each of its tasks.
+        if !self.steps.take(load.tasks().len()) {
+            return None;
+        }
+        let mut rest = load.clone();
+        rest.remove(place);
+        if !rest.fits_with(&item.charged, &mut self.steps) {
+            return None;
+        }
+        rest.insert(item.task, item.charged);
+        Some(rest)
+    }
+
+    /// Exchanges two tasks of different cores and gives the new one to the first core.
+    fn with_a_swap(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+        let loads = self.loads;
+        for &core in cores {
+            if !self.may_run(&item.task, core) {
+                continue;
+            }
+            for place in 0..loads[core].tasks().len() {
+                // If the new task does not fit without the moved one, an exchanged task only makes
+                // it harder.
+                let Some(rest) = self.rest_with(item, core, place) else { continue };
+                let (task, charged) = loads[core].tasks()[place];
+                for &other in cores.iter().filter(|&&other| other != core) {
+                    for (partner, (back, back_charged)) in loads[other].tasks().iter().enumerate() {
+                        if self.steps.is_exhausted() {
+                            return None;
+                        }
+                        // An exchange makes room only if the returning task is smaller.
+                        if back.pinned.is_some()
+                            || back_charged.floor >= charged.floor
+                            || back_charged.floor > rest.room()
+                            || loads[other].room().plus(back_charged.floor) < charged.floor
+                            || !rest.fits_with(back_charged, &mut self.steps)
+                        {
+                            continue;
+                        }
+                        let mut other_rest = loads[other].clone();
+                        other_rest.remove(partner);
+                        if other_rest.fits_with(&charged, &mut self.steps) {
+                            return Some((core, vec![self.step(&task, core, other), self.step(back, other, core)]));
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the new task and all tasks of these cores that may move, by decreasing utilization.
+    fn items(&self, item: &Item, cores: &[usize]) -> Vec<Item> {
+        let mut items = vec![*item];
+        for &core in cores {
+            let tasks = self.loads[core].tasks().iter().filter(|(task, _)| task.pinned.is_none());
+            items.extend(tasks.map(|(task, charged)| Item { task: *task, charged: *charged, from: Some(core) }));
+        }
+        items.sort_by_key(|item| Reverse(item.charged.floor));
+        items
+    }
+
+    /// Returns the loads of these cores without the tasks that may move.
+    fn emptied(&self, cores: &[usize]) -> Vec<CoreLoad> {
+        let empty = |core: &usize| {
+            let mut load = self.loads[*core].clone();
+            for place in (0..load.tasks().len()).rev() {
+                if load.tasks()[place].0.pinned.is_none() {
+                    load.remove(place);
+                }
+            }
+            load
+        };
+        cores.iter().map(empty).collect()
+    }
+
+    /// Places all tasks of the cluster anew: best fit, the largest first.
+    fn repacked(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+        let items = self.items(item, cores);
+        let mut loads = self.emptied(cores);
+        let mut places = Vec::with_capacity(items.len());
+        for item in &items {
+            let place = by_room(&loads).into_iter().find(|&place| {
+                self.may_run(&item.task, cores[place]) && loads[place].fits_with(&item.charged, &mut self.steps)
+            })?;
+            loads[place].insert(item.task, item.charged);
+            loads[place].refresh(&mut self.steps);
+            places.push(place);
+        }
+        self.moves(&items, &places, cores)
+    }
+
+    /// Returns the moves that lead to these places, and the core of the new task.
+    fn moves(&self, items: &[Item], places: &[usize], cores: &[usize]) -> Option<Room> {
+        let mut core = None;
+        let mut moves = Vec::new();
+        for (item, &place) in items.iter().zip(places) {
+            match item.from {
+                None => core = Some(cores[place]),
+                Some(from) if from != cores[place] => moves.push(self.step(&item.task, from, cores[place])),
+                Some(_) => {}
+            }
+        }
+        core.map(|core| (core, moves))
+    }
+
+    /// Searches all placements of the cluster's tasks by branch and bound, the largest task first
+    /// and the fullest core first.
+    fn searched(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+        let items = self.items(item, cores);
+        let mut loads = self.emptied(cores);
+        let mut places = Vec::with_capacity(items.len());
+        self.branch(&items, &mut loads, &mut places, cores).then(|| self.moves(&items, &places, cores)).flatten()
+    }
+
+    fn branch(&mut self, items: &[Item], loads: &mut [CoreLoad], places: &mut Vec<usize>, cores: &[usize]) -> bool {
+        let rest = &items[places.len()..];
+        let Some(item) = rest.first() else { return true };
+        let needed = rest.iter().fold(Utilization::default(), |sum, item| sum.plus(item.charged.floor));
+        let room = loads.iter().fold(Utilization::default(), |sum, load| sum.plus(load.room()));
+        if needed > room {
+            return false;
+        }
+        let mut tried: Vec<Utilization> = Vec::new();
+        for place in by_room(loads) {
+            if self.steps.is_exhausted() {
+                return false;
+            }
+            // One of several equal empty cores is enough to try, unless a later task is pinned.
+            let load = &loads[place];
+            if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned.is_none())
+            {
+                if tried.contains(&load.capacity()) {
+                    continue;
+                }
+                tried.push(load.capacity());
+            }
+            if !self.may_run(&item.task, cores[place]) || !load.fits_with(&item.charged, &mut self.steps) {
+                continue;
+            }
+            let before = load.clone();
+            loads[place].insert(item.task, item.charged);
+            loads[place].refresh(&mut self.steps);
+            places.push(place);
+            if self.branch(items, loads, places, cores) {
+                return true;
+            }
+            places.pop();
+            loads[place] = before;
+        }
+        false
+    }
+}
+
+/// Returns the places of the loads, the one with the least room first.
+fn by_room(loads: &[CoreLoad]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..loads.len()).collect();
+    places.sort_by_key(|&place| loads[place].room());
+    places
+}

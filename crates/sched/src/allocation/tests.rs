@@ -1,0 +1,286 @@
+use super::*;
+use crate::task::HostId;
+
+const MS: Nanos = 1_000_000;
+
+#[test]
+fn the_longest_overheads_are_refused_without_overflow() {
+    // A task file may say so: each of these is a time of 64 bits.
+    let mut machine = Machine::with_cores(2);
+    machine.overheads = Overheads { context_switch: u64::MAX, release_jitter: u64::MAX, ..Overheads::default() };
+    let task = Task::new(TaskId(1), Timing::new(50_000, 100_000)).expect("in range");
+    assert!(admit(&TaskSet::default(), &machine, &task).is_err());
+    let above = [machine.overheads.charge(&task.timing)];
+    assert_eq!(crate::analysis::bounds::response_bound(&task.timing, &above), None);
+}
+
+#[test]
+fn release_jitter_shortens_the_distance_of_jobs() {
+    let overheads = Overheads { release_jitter: 4, ..Overheads::default() };
+    let charged = |distance| overheads.charge(&Timing::new(1, 10).with_jitter(9).with_min_distance(distance));
+    assert_eq!((charged(5).jitter, charged(5).min_distance), (13, 1));
+    assert_eq!(charged(3).min_distance, 0, "only the jitter bounds the distance");
+    // The first job is late by 4, the next is not.
+    assert_eq!(crate::analysis::arrivals(&charged(5), 2), 2);
+}
+
+fn task(id: u64, execution: Nanos, period: Nanos) -> Task {
+    Task::new(TaskId(id), Timing::new(execution * MS, period * MS)).expect("a timing in range")
+}
+
+fn whole(cores: u32) -> Machine {
+    let mut machine = Machine::with_cores(cores);
+    for core in &mut machine.cores {
+        core.capacity = Utilization::ONE;
+    }
+    machine
+}
+
+/// Admits tasks one after another; every plan must leave all deadlines held.
+fn filled(machine: &Machine, tasks: &[Task]) -> TaskSet {
+    let mut set = TaskSet::default();
+    for task in tasks {
+        let plan = admit(&set, machine, task).unwrap_or_else(|rejection| panic!("{rejection}"));
+        set.apply(&plan);
+        assert!(holds(&set, machine), "after task {}", task.id.0);
+    }
+    set
+}
+
+#[test]
+fn the_fullest_core_that_fits_takes_the_task() {
+    let machine = whole(2);
+    let mut set = filled(&machine, &[task(1, 60, 100), task(2, 30, 100)]);
+    assert_eq!(set.core_of(TaskId(1)), set.core_of(TaskId(2)), "best fit puts both on one core");
+    let plan = admit(&set, &machine, &task(3, 20, 100)).expect("room");
+    assert_ne!(Some(plan.core), set.core_of(TaskId(1)));
+    assert_eq!((plan.rung, plan.response), (Rung::Direct, Some(20 * MS)));
+    set.apply(&plan);
+    assert_eq!(set.len(), 3);
+    assert!(set.withdraw(TaskId(3)));
+    assert!(!set.withdraw(TaskId(3)));
+}
+
+/// A machine of two cores with these tasks on each.
+fn placed(machine: &Machine, cores: [&[Task]; 2]) -> TaskSet {
+    let mut set = TaskSet::default();
+    for (core, tasks) in machine.cores.iter().zip(cores) {
+        tasks.iter().for_each(|task| set.insert(*task, core.id));
+    }
+    assert!(holds(&set, machine));
+    set
+}
+
+#[test]
+fn a_task_moves_to_make_room() {
+    let machine = whole(2);
+    let set = placed(&machine, [&[task(1, 40, 100), task(2, 20, 100)], &[task(3, 60, 100)]]);
+    let plan = admit(&set, &machine, &task(4, 60, 100)).expect("room after a move");
+    assert_eq!(plan.rung, Rung::Move);
+    let mut after = set.clone();
+    after.apply(&plan);
+    assert!(holds(&after, &machine));
+    assert_eq!(plan.moves.len(), 1);
+}
+
+#[test]
+fn two_tasks_change_places_to_make_room() {
+    let machine = whole(2);
+    let set = placed(&machine, [&[task(1, 50, 100), task(2, 20, 100)], &[task(3, 60, 100), task(4, 10, 100)]]);
+    // Rooms of 30 and 30. No single move makes room for 40: only 50 against 60, or 20 against 10.
+    let plan = admit(&set, &machine, &task(5, 40, 100)).expect("room after a swap");
+    assert!(plan.rung <= Rung::Swap, "{:?}", plan.rung);
+    let mut after = set.clone();
+    after.apply(&plan);
+    assert!(holds(&after, &machine));
+}
+
+#[test]
+fn a_search_finds_what_the_cheap_rungs_miss() {
+    let machine = whole(2);
+    // 100 % of both cores: 50 + 30 + 20 and 40 + 40 + 20, from a start in which many tasks are misplaced.
+    let set = placed(
+        &machine,
+        [&[task(1, 40, 100), task(2, 50, 100)], &[task(3, 40, 100), task(4, 30, 100), task(5, 20, 100)]],
+    );
+    let plan = admit(&set, &machine, &task(6, 20, 100)).expect("a placement exists");
+    let mut after = set.clone();
+    after.apply(&plan);
+    assert!(holds(&after, &machine));
+    let mut narrow = machine.clone();
+    narrow.max_rung = Rung::Direct;
+    let rejection = admit(&set, &narrow, &task(6, 20, 100)).expect_err("no core has room as it is");
+    assert!(!rejection.is_exhaustive);
+}
+
+#[test]
+fn a_rejection_says_what_would_fit() {
+    let machine = whole(2);
+    let set = placed(&machine, [&[task(1, 70, 100)], &[task(2, 80, 100)]]);
+    let rejection = admit(&set, &machine, &task(3, 50, 100)).expect_err("no room");
+    assert_eq!((rejection.test, rejection.excess), (Test::Capacity, Utilization(200_000_000)));
+    assert_eq!(rejection.longest_execution, Some(30 * MS));
+    assert_eq!(
+        rejection.to_string(),
+        "task 3 cannot be admitted: core 0 would be used 0.200 beyond its capacity; an execution time of 30ms would fit"
+    );
+    let short = Task::new(TaskId(4), Timing::new(6 * MS, 100 * MS).with_deadline(7 * MS)).expect("in range");
+    let busy = placed(&machine, [&[task(1, 6, 10)], &[task(2, 6, 10)]]);
+    let rejection = admit(&busy, &machine, &short).expect_err("the share fits, the deadline does not");
+    assert_eq!(rejection.test, Test::Deadlines);
+}
+
+#[test]
+fn names_are_unique_and_cores_must_exist() {
+    let machine = whole(1);
+    let set = filled(&machine, &[task(1, 10, 100)]);
+    assert_eq!(admit(&set, &machine, &task(1, 10, 100)).expect_err("the name is taken").test, Test::Name);
+    let mut lost = task(2, 10, 100);
+    lost.pinned = Some(CoreId { host: HostId(9), core: 0 });
+    assert_eq!(admit(&set, &machine, &lost).expect_err("no such core").test, Test::NoCore);
+    assert_eq!(admit(&set, &whole(0), &task(3, 1, 100)).expect_err("no core").test, Test::NoCore);
+}
+
+#[test]
+fn pinned_tasks_stay() {
+    let machine = whole(2);
+    let mut first = task(1, 40, 100);
+    first.pinned = Some(machine.cores[0].id);
+    let set = placed(&machine, [&[first, task(2, 20, 100)], &[task(3, 60, 100)]]);
+    let plan = admit(&set, &machine, &task(4, 60, 100));
+    if let Ok(plan) = plan {
+        assert!(plan.moves.iter().all(|step| step.task != TaskId(1)), "{plan:?}");
+        let mut after = set.clone();
+        after.apply(&plan);
+        assert!(holds(&after, &machine));
+    }
+}
+
+#[test]
+fn overheads_are_charged_to_each_job() {
+    let mut machine = whole(1);
+    machine.overheads = Overheads { context_switch: MS, hand_off: 2 * MS, release_jitter: 3 * MS, blocking: 4 * MS };
+    let charged = machine.overheads.charge(&Timing::new(10 * MS, 100 * MS));
+    assert_eq!((charged.execution, charged.jitter, charged.blocking), (14 * MS, 3 * MS, 4 * MS));
+    let plan = admit(&TaskSet::default(), &machine, &task(1, 10, 100)).expect("room");
+    assert_eq!(plan.response, Some(21 * MS));
+    assert!(admit(&TaskSet::default(), &machine, &task(1, 90, 100)).is_err());
+    assert!(admit(&TaskSet::default(), &machine, &task(1, 89, 100)).is_ok());
+}
+
+#[test]
+fn clusters_keep_moves_among_themselves() {
+    let mut machine = whole(4);
+    machine.cores[2].cluster = 1;
+    machine.cores[3].cluster = 1;
+    let mut set = TaskSet::default();
+    for (core, id, share) in [(0, 1, 40), (0, 2, 20), (1, 3, 60), (2, 4, 90), (3, 5, 90)] {
+        set.insert(task(id, share, 100), machine.cores[core].id);
+    }
+    let plan = admit(&set, &machine, &task(6, 60, 100)).expect("room in the first cluster");
+    assert!(plan.core.core < 2);
+    assert!(plan.moves.iter().all(|step| step.to.core < 2), "{plan:?}");
+}
+
+#[test]
+fn the_steps_of_a_decision_are_bounded() {
+    let mut machine = whole(2);
+    let set = placed(&machine, [&[task(1, 40, 100), task(2, 20, 100)], &[task(3, 60, 100)]]);
+    assert!(admit(&set, &machine, &task(4, 60, 100)).is_ok());
+    machine.max_steps = 1;
+    let rejection = admit(&set, &machine, &task(4, 60, 100)).expect_err("the budget ends before a move is found");
+    assert!(!rejection.is_exhaustive);
+    assert!(rejection.to_string().ends_with("not every placement was tried"), "{rejection}");
+}
+
+#[test]
+fn more_than_the_room_of_all_cores_is_refused_without_a_search() {
+    let mut machine = whole(2);
+    machine.max_rung = Rung::Direct;
+    let set = placed(&machine, [&[task(1, 90, 100)], &[task(2, 80, 100)]]);
+    assert!(admit(&set, &machine, &task(3, 35, 100)).expect_err("no room").is_exhaustive);
+    assert!(!admit(&set, &machine, &task(3, 25, 100)).expect_err("no rung to find it").is_exhaustive);
+}
+
+#[test]
+fn a_kept_analysis_decides_as_a_new_one() {
+    let machine = whole(3);
+    let (mut warm, mut cold) = (TaskSet::on(&machine), TaskSet::default());
+    for id in 0..24 {
+        let one = task(id, 3 + id * 7 % 11, 20 + id * 13 % 60);
+        let plans = [admit(&warm, &machine, &one), admit(&cold, &machine, &one)];
+        assert_eq!(plans[0], plans[1], "task {id}");
+        if let [Ok(plan), Ok(_)] = plans {
+            warm.apply(&plan);
+            cold.apply(&plan);
+        }
+        if id % 5 == 4 {
+            assert_eq!(warm.withdraw(TaskId(id - 2)), cold.withdraw(TaskId(id - 2)));
+        }
+        assert_eq!(promises(&warm, &machine), promises(&cold, &machine));
+    }
+    assert_eq!(warm, cold);
+    // For another machine the analysis is made anew.
+    let mut slower = machine.clone();
+    slower.overheads.context_switch = 3 * MS;
+    assert_eq!(promises(&warm, &slower), promises(&cold, &slower));
+    assert_eq!(promises(&cold.moved_to(&slower), &slower), promises(&warm, &slower));
+    assert_ne!(promises(&warm, &slower), promises(&warm, &machine));
+}
+
+#[test]
+fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
+    let mut machine = whole(2);
+    machine.max_rung = Rung::Search;
+    // The new task must go to the second core, so that both others share the first: only there is
+    // the placement complete.
+    let set = placed(&machine, [&[task(1, 40, 100)], &[task(2, 50, 100)]]);
+    let mut new = task(3, 60, 100);
+    new.pinned = Some(machine.cores[1].id);
+    let plan = admit(&set, &machine, &new).expect("a placement exists");
+    let mut after = set.clone();
+    after.apply(&plan);
+    assert!(holds(&after, &machine));
+    assert_eq!(after.core_of(TaskId(3)), Some(machine.cores[1].id));
+}
+
+#[test]
+fn a_core_without_levels_names_them() {
+    let mut machine = whole(1);
+    machine.max_levels = 1;
+    machine.discipline = Discipline::EarliestDeadlineFirst;
+    let set = filled(&machine, &[task(1, 10, 100)]);
+    let rejection = admit(&set, &machine, &task(2, 10, 100)).expect_err("one level, one task");
+    assert_eq!(rejection.test, Test::Levels);
+    assert!(rejection.to_string().contains("no priority level left"), "{rejection}");
+    // Fixed priorities can share it.
+    machine.discipline = Discipline::FixedPriority;
+    assert!(admit(&set, &machine, &task(2, 10, 100)).is_ok());
+    assert_eq!(admit(&set, &machine, &task(2, 10, 15)).expect_err("it cannot wait for 10").test, Test::Levels);
+}
+
+#[test]
+fn inline_decisions_stop_at_a_rung_by_the_number_of_cores() {
+    let rung = |cores| Machine::with_cores(cores).inline().max_rung;
+    assert_eq!(
+        [1, 2, 3, 8, 9, 128].map(rung),
+        [Rung::Search, Rung::Search, Rung::Repack, Rung::Repack, Rung::Swap, Rung::Swap]
+    );
+    let clusters: Vec<u32> = Machine::with_cores(20).cores.iter().map(|core| core.cluster).collect();
+    assert_eq!((clusters[7], clusters[8], clusters[19]), (0, 1, 2));
+}
+
+#[test]
+fn promises_tell_which_deadlines_hold() {
+    let machine = whole(1);
+    let mut set = TaskSet::default();
+    for one in [task(1, 10, 30), task(2, 10, 40), task(3, 12, 50)] {
+        set.insert(one, machine.cores[0].id);
+    }
+    let found: Vec<_> = promises(&set, &machine).into_iter().map(|one| (one.response, one.is_kept)).collect();
+    assert_eq!(found, [(Some(10 * MS), true), (Some(20 * MS), true), (Some(52 * MS), false)]);
+    let mut edf = machine.clone();
+    edf.discipline = Discipline::EarliestDeadlineFirst;
+    assert!(promises(&set, &edf).iter().all(|one| one.response.is_none() && one.is_kept));
+    assert!(!holds(&set, &machine) && holds(&set, &edf));
+}

@@ -1,0 +1,257 @@
+//! End-to-end response times of chains of tasks over several processors (Tindell and Clark 1994).
+//!
+//! A stage is ready when its predecessor completes, which varies between the best and the worst
+//! response time: the difference is jitter of the stage. Jitter lengthens response times and these
+//! lengthen jitter, so the analysis repeats until nothing changes. A chain without a fixed point is
+//! not schedulable.
+
+use super::response_time::response_time;
+use crate::task::{Nanos, Timing};
+
+/// Maximum number of rounds before the analysis gives up.
+pub const MAX_ROUNDS: u32 = 1 << 12;
+
+/// One task of a chain on a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// The processor that runs it.
+    pub processor: usize,
+    /// Its priority there; a larger number is more urgent. Stages of one priority interfere with
+    /// each other.
+    pub priority: u32,
+    /// Its timing; the deadline counts from the chain's arrival. In a first stage, the jitter is
+    /// that of the chain's arrival; in others it is added to the jitter from the predecessor.
+    pub timing: Timing,
+    /// Shortest execution time of its jobs: a lower bound of their responses, and of the time
+    /// between two completions.
+    pub best: Nanos,
+    /// Index of the predecessor, if it has one.
+    pub after: Option<usize>,
+    /// Maximum clock difference between the hosts of this stage and its predecessor; added at each
+    /// step to another host.
+    pub clock_error: Nanos,
+}
+
+/// The response times of a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageResponse {
+    /// Worst-case time from ready to completion.
+    pub response: Nanos,
+    /// Worst-case time from the chain's arrival to completion.
+    pub end_to_end: Nanos,
+    /// Jitter of the stage.
+    pub jitter: Nanos,
+}
+
+/// The reason why stages have no response times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainError {
+    /// The stage at this index follows a stage that does not exist, or itself, directly or through
+    /// others.
+    Order(usize),
+    /// The stage at this index has no bound: its processor is overloaded, or jitter grows with each
+    /// round.
+    Diverges(usize),
+}
+
+impl std::fmt::Display for ChainError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Order(place) => write!(f, "stage {place} follows a stage that does not exist, or itself"),
+            Self::Diverges(place) => write!(f, "stage {place} has no worst-case response time"),
+        }
+    }
+}
+
+impl std::error::Error for ChainError {}
+
+/// Returns the response times of all stages.
+///
+/// # Errors
+/// [`ChainError`] if a stage has none.
+pub fn end_to_end(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
+    let order = predecessors_first(stages)?;
+    let mut timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
+    let mut found = vec![StageResponse::default(); stages.len()];
+    for &place in &order {
+        timings[place].min_distance = distance(stages, &timings, &found, place);
+    }
+    for _ in 0..MAX_ROUNDS {
+        let mut changed = false;
+        for &place in &order {
+            let response = one(stages, &timings, place).ok_or(ChainError::Diverges(place))?;
+            let next = linked(stages, &found, place, response).ok_or(ChainError::Diverges(place))?;
+            let min_distance = distance(stages, &timings, &found, place);
+            let timing = Timing { jitter: next.jitter, min_distance, ..timings[place] };
+            if next != found[place] || timing != timings[place] {
+                changed = true;
+                found[place] = next;
+                timings[place] = timing;
+            }
+        }
+        if !changed {
+            return Ok(found);
+        }
+    }
+    Err(ChainError::Diverges(order.last().copied().unwrap_or(0)))
+}
+
+fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
+    let stage = &stages[place];
+    let interferes = |&other: &usize| {
+        other != place && stages[other].processor == stage.processor && stages[other].priority >= stage.priority
+    };
+    let others: Vec<Timing> = (0..stages.len()).filter(interferes).map(|other| timings[other]).collect();
+    response_time(&timings[place], &others).map(|response| response.from_ready)
+}
+
+/// Returns the shortest time between two jobs of a stage that become ready.
+///
+/// As the predecessor's response time varies, jobs leave it closer together than they came, but one
+/// after the other. Jitter of the step to this stage brings them closer still.
+fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
+    let stage = &stages[place];
+    let Some(before) = stage.after else { return stage.timing.min_distance };
+    let apart = timings[before].min_distance.saturating_sub(variation(stages, found, before));
+    apart.max(shortest(&stages[before])).saturating_sub(stage.timing.jitter)
+}
+
+/// Returns the time by which the responses of the stage at `place` vary.
+fn variation(stages: &[Stage], found: &[StageResponse], place: usize) -> Nanos {
+    found[place].response.saturating_sub(shortest(&stages[place]))
+}
+
+/// Returns the shortest execution time of a stage's jobs; one above the longest counts as that.
+fn shortest(stage: &Stage) -> Nanos {
+    stage.best.min(stage.timing.execution)
+}
+
+/// Derives the jitter and the end-to-end time of a stage from its predecessor's.
+fn linked(stages: &[Stage], found: &[StageResponse], place: usize, response: Nanos) -> Option<StageResponse> {
+    let stage = &stages[place];
+    let own = stage.timing.jitter;
+    let Some(before) = stage.after else {
+        return Some(StageResponse { response, end_to_end: response.checked_add(own)?, jitter: own });
+    };
+    let varies = variation(stages, found, before);
+    let jitter = found[before].jitter.checked_add(varies)?.checked_add(own)?.checked_add(stage.clock_error)?;
+    let end_to_end =
+        found[before].end_to_end.checked_add(response)?.checked_add(own)?.checked_add(stage.clock_error)?;
+    Some(StageResponse { response, end_to_end, jitter })
+}
+
+fn predecessors_first(stages: &[Stage]) -> Result<Vec<usize>, ChainError> {
+    let mut order = Vec::with_capacity(stages.len());
+    let mut placed = vec![false; stages.len()];
+    for start in 0..stages.len() {
+        let mut path = Vec::new();
+        let mut place = start;
+        while !placed[place] {
+            if path.len() == stages.len() {
+                return Err(ChainError::Order(start));
+            }
+            path.push(place);
+            match stages[place].after {
+                Some(before) if before < stages.len() => place = before,
+                Some(_) => return Err(ChainError::Order(place)),
+                None => break,
+            }
+        }
+        for place in path.into_iter().rev() {
+            placed[place] = true;
+            order.push(place);
+        }
+    }
+    Ok(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(processor: usize, priority: u32, worst: Nanos, best: Nanos, period: Nanos) -> Stage {
+        Stage { processor, priority, timing: Timing::new(worst, period), best, after: None, clock_error: 0 }
+    }
+
+    /// Two resources under static priorities; two chains with jitter (the example of pyCPA's documentation).
+    fn example() -> [Stage; 4] {
+        let mut stages = [stage(0, 2, 10, 5, 30), stage(0, 1, 3, 1, 15), stage(1, 2, 2, 2, 30), stage(1, 1, 9, 4, 15)];
+        stages[0].timing.jitter = 5;
+        stages[1].timing.jitter = 6;
+        stages[2].after = Some(0);
+        stages[3].after = Some(1);
+        stages
+    }
+
+    #[test]
+    fn two_chains_over_two_resources() {
+        let found = end_to_end(&example()).expect("a fixed point");
+        assert_eq!(found.iter().map(|stage| stage.response).collect::<Vec<_>>(), [10, 13, 2, 19]);
+        assert_eq!(found[3].jitter, 6 + 13 - 1);
+        assert_eq!(found[3].end_to_end, 6 + 13 + 19);
+    }
+
+    /// A chain whose jobs arrive in bursts, over the processors 0, 1 and so on, and a task below
+    /// its last stage.
+    fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<Stage> {
+        let mut chain: Vec<Stage> =
+            stages.iter().enumerate().map(|(place, &(worst, best))| stage(place, 2, worst, best, 10)).collect();
+        (1..chain.len()).for_each(|place| chain[place].after = Some(place - 1));
+        chain[0].timing.jitter = 20;
+        chain.push(stage(stages.len() - 1, 1, below, below, 100));
+        chain
+    }
+
+    #[test]
+    fn jobs_leave_a_stage_closer_together_than_they_came() {
+        // The first stage sends a job each 5; the second takes 3 for one and 1 for the next.
+        let found = end_to_end(&bursts(&[(5, 5), (3, 1), (2, 2)], 2)).expect("a fixed point");
+        // Two jobs of the last stage, 3 apart, and the task's own 2.
+        assert_eq!(found[3].response, 6);
+    }
+
+    #[test]
+    fn jitter_of_a_step_brings_jobs_closer_together() {
+        let mut stages = bursts(&[(5, 5), (2, 2)], 1);
+        stages[1].timing.jitter = 5;
+        let found = end_to_end(&stages).expect("a fixed point");
+        assert!(found[2].response > 2 * 2, "two jobs may come together: {found:?}");
+    }
+
+    #[test]
+    fn the_shortest_time_of_a_stage_is_at_most_its_longest() {
+        let mut stages = bursts(&[(5, 5), (2, 2)], 1);
+        stages[0].best = 50;
+        let found = end_to_end(&stages).expect("a fixed point");
+        // Three jobs are 5 apart, the task's own 1 comes after the first.
+        assert_eq!(found[2].response, 3);
+        stages[2].timing.execution = 4;
+        assert_eq!(end_to_end(&stages).expect("a fixed point")[2].response, 4 + 2 * 2);
+    }
+
+    #[test]
+    fn a_clock_error_adds_to_jitter_and_end_to_end_time() {
+        let mut stages = example();
+        stages[2].clock_error = 3;
+        let found = end_to_end(&stages).expect("a fixed point");
+        assert_eq!(found[2].jitter, 5 + (10 - 5) + 3);
+        assert_eq!(found[2].end_to_end, 5 + 10 + 2 + 3);
+    }
+
+    #[test]
+    fn chains_in_a_circle_or_without_a_start_are_refused() {
+        let mut stages = example();
+        stages[0].after = Some(2);
+        assert!(matches!(end_to_end(&stages), Err(ChainError::Order(_))));
+        stages[0].after = Some(99);
+        assert_eq!(end_to_end(&stages), Err(ChainError::Order(0)));
+        assert_eq!(end_to_end(&[]), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_overloaded_processor_has_no_end_to_end_time() {
+        let mut stages = example();
+        stages[0].timing.execution = 25;
+        assert_eq!(end_to_end(&stages), Err(ChainError::Diverges(1)));
+    }
+}

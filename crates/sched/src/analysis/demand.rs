@@ -1,0 +1,193 @@
+//! The exact test for earliest deadline first on one core: Quick Processor-demand Analysis (Zhang
+//! and Burns 2009).
+//!
+//! A set is schedulable if the demand at every deadline in the first busy period fits into the time
+//! until that deadline. The demand is the sum of three parts: the jobs that arrive and have their
+//! deadlines up to then, the longest blocking, and the work above all tasks.
+
+use super::{Steps, work};
+use crate::task::{Nanos, Timing, Utilization};
+
+/// Returns true if all deadlines hold under earliest deadline first.
+///
+/// Also false if the analysis gives up after [`MAX_STEPS`](super::MAX_STEPS) steps.
+#[must_use]
+pub fn schedulable(tasks: &[Timing]) -> bool {
+    schedulable_below(&[], tasks, &mut Steps::default())
+}
+
+/// Returns the result of [`schedulable`] for a core that runs `interference` before every task.
+///
+/// The deadlines of the interference are not tested. Also false if the budget ends before the
+/// result is known.
+#[must_use]
+pub fn schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> bool {
+    if tasks.is_empty() {
+        return true;
+    }
+    let share = Utilization::total_floor(tasks).plus(Utilization::total_floor(interference));
+    if tasks.iter().any(|task| task.deadline < task.jitter.saturating_add(task.execution)) || share > Utilization::ONE {
+        return false;
+    }
+    let ceiling = Utilization::total(tasks).plus(Utilization::total(interference));
+    if interference.is_empty() && tasks.iter().all(is_plain) && ceiling <= Utilization::ONE {
+        return true;
+    }
+    let Some(interval) = longest_interval(interference, tasks, ceiling, steps) else { return false };
+    let mut deadline = last_deadline_before(tasks, interval.saturating_add(1));
+    while let Some(time) = deadline {
+        if !steps.take(interference.len() + tasks.len()) {
+            return false;
+        }
+        let needed = demand(tasks, time).zip(work(interference, time)).and_then(|(one, other)| one.checked_add(other));
+        let Some(needed) = needed.filter(|needed| *needed <= time) else { return false };
+        // No deadline between `needed` and `time` can be missed: the demand there is no greater.
+        deadline = last_deadline_before(tasks, if needed < time { needed + 1 } else { time });
+    }
+    true
+}
+
+/// Returns true if the utilization alone decides about this task.
+fn is_plain(task: &Timing) -> bool {
+    task.deadline >= task.period && task.jitter == 0 && task.blocking == 0
+}
+
+/// Returns the execution time that must complete within the first `time` of a busy period, with the
+/// longest blocking there. `None` if it exceeds the range.
+#[must_use]
+pub fn demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
+    let mut sum = 0_u64;
+    let mut blocking = 0;
+    for task in tasks {
+        let Some(after_first) = time.checked_sub(first_deadline(task)) else { continue };
+        let jobs = (after_first / task.period.max(1)).checked_add(1)?;
+        sum = sum.checked_add(jobs.checked_mul(task.execution)?)?;
+        blocking = blocking.max(task.blocking);
+    }
+    sum.checked_add(blocking)
+}
+
+/// Returns the first deadline of a task whose first job is delayed by its whole jitter.
+fn first_deadline(task: &Timing) -> Nanos {
+    task.deadline.saturating_sub(task.jitter)
+}
+
+fn last_deadline_before(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
+    let last = |task: &Timing| {
+        let first = first_deadline(task);
+        let room = time.checked_sub(1)?.checked_sub(first)?;
+        Some(first + room - room % task.period.max(1))
+    };
+    tasks.iter().filter_map(last).max()
+}
+
+/// Returns an interval that contains a missed deadline if there is any. It is the shorter of the
+/// first busy period and the bound by utilization; `None` if neither is found.
+fn longest_interval(
+    interference: &[Timing],
+    tasks: &[Timing],
+    ceiling: Utilization,
+    steps: &mut Steps,
+) -> Option<Nanos> {
+    let by_utilization = interval_by_utilization(interference, tasks, ceiling);
+    match (busy_period(interference, tasks, by_utilization, steps), by_utilization) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Returns the length of the first busy period, or `None` if it exceeds `longest` or the budget.
+fn busy_period(interference: &[Timing], tasks: &[Timing], longest: Option<Nanos>, steps: &mut Steps) -> Option<Nanos> {
+    let blocking = tasks.iter().map(|task| task.blocking).max().unwrap_or(0);
+    let mut length = 1;
+    while longest.is_none_or(|longest| length < longest) && steps.take(interference.len() + tasks.len()) {
+        let next = blocking.checked_add(work(interference, length)?)?.checked_add(work(tasks, length)?)?;
+        if next <= length {
+            return Some(length);
+        }
+        length = next;
+    }
+    None
+}
+
+/// Returns the bound of Baruah, Rosier and Howell (1990), but at least the latest first deadline.
+///
+/// The bound is (blocking + sum of (T - D + J) U over the tasks + sum of (T + J) U over the
+/// interference) / (1 - U).
+fn interval_by_utilization(interference: &[Timing], tasks: &[Timing], ceiling: Utilization) -> Option<Nanos> {
+    let one = u128::from(Utilization::ONE.0);
+    let rest = one.checked_sub(u128::from(ceiling.0)).filter(|rest| *rest > 0)?;
+    let blocking = u128::from(tasks.iter().map(|task| task.blocking).max().unwrap_or(0));
+    let late = |task: &Timing, deadline: Nanos| {
+        let beyond = (u128::from(task.period) + u128::from(task.jitter)).saturating_sub(u128::from(deadline));
+        beyond * u128::from(task.utilization().0)
+    };
+    let sum = tasks.iter().try_fold(blocking * one, |sum, task| sum.checked_add(late(task, task.deadline)))?;
+    let sum = interference.iter().try_fold(sum, |sum, task| sum.checked_add(late(task, 0)))?;
+    let least = tasks.iter().map(first_deadline).max().unwrap_or(0);
+    u64::try_from(sum.div_ceil(rest)).ok().map(|bound| bound.max(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_at_the_period_are_schedulable_up_to_the_whole_processor() {
+        assert!(schedulable(&[Timing::new(5, 10), Timing::new(7, 14)]));
+        assert!(schedulable(&[Timing::new(1, 3), Timing::new(1, 3), Timing::new(1, 3)]));
+        assert!(!schedulable(&[Timing::new(5, 10), Timing::new(8, 14)]));
+        assert!(schedulable(&[]));
+    }
+
+    #[test]
+    fn shorter_deadlines_are_counted_exactly() {
+        let pair = |deadline| [Timing::new(2, 10).with_deadline(3), Timing::new(4, 20).with_deadline(deadline)];
+        assert!(schedulable(&pair(6)));
+        assert!(!schedulable(&pair(5)));
+        assert_eq!(demand(&pair(6), 6), Some(6));
+        assert_eq!(demand(&pair(6), 13), Some(8));
+    }
+
+    #[test]
+    fn jitter_and_blocking_take_their_share() {
+        let high = Timing::new(2, 10).with_deadline(5);
+        assert!(schedulable(&[high.with_blocking(3)]));
+        assert!(!schedulable(&[high.with_blocking(4)]));
+        assert!(schedulable(&[high.with_jitter(3)]));
+        assert!(!schedulable(&[high.with_jitter(4)]));
+        assert!(schedulable(&[high.with_jitter(2), Timing::new(2, 20).with_deadline(4)]));
+        assert!(!schedulable(&[high.with_jitter(2), Timing::new(2, 20).with_deadline(3)]));
+    }
+
+    #[test]
+    fn work_above_all_tasks_takes_its_share_of_every_interval() {
+        let above = [Timing::new(2, 10), Timing::new(1, 10)];
+        let fits = |execution, deadline| {
+            let task = Timing::new(execution, 100).with_deadline(deadline);
+            schedulable_below(&above, &[task], &mut Steps::default())
+        };
+        // 3 in the first 10, and 3 more from 10 on.
+        assert!(fits(7, 10));
+        assert!(!fits(8, 10));
+        assert!(!fits(8, 13));
+        assert!(fits(8, 14));
+        assert!(!schedulable_below(&[Timing::new(1, 1)], &[Timing::new(1, 100)], &mut Steps::default()));
+        assert!(schedulable_below(&above, &[], &mut Steps::default()));
+    }
+
+    #[test]
+    fn a_budget_that_ends_refuses_the_set() {
+        let tasks = [Timing::new(5, 10).with_deadline(9), Timing::new(4, 14).with_deadline(13)];
+        assert!(schedulable(&tasks));
+        assert!(!schedulable_below(&[], &tasks, &mut Steps::new(2)));
+    }
+
+    #[test]
+    fn times_at_the_end_of_the_range_neither_wrap_nor_loop() {
+        assert!(schedulable(&[Timing::new(u64::MAX, u64::MAX)]));
+        assert!(!schedulable(&[Timing::new(u64::MAX, u64::MAX), Timing::new(1, u64::MAX)]));
+        assert!(!schedulable(&[Timing::new(1, 0)]));
+        assert_eq!(demand(&[Timing::new(1, 1).with_deadline(0)], u64::MAX), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Schedulability analysis on one core: which deadlines hold, and the worst-case response time of
+//! each task.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`bounds`] | sufficient tests by utilization: Liu and Layland, hyperbolic, Bini's response bound |
+//! | [`response_time`] | exact worst-case response times under fixed priorities |
+//! | [`priorities`] | priority assignment: rate-monotonic, deadline-monotonic, Audsley, shared levels |
+//! | [`demand`] | the exact test for earliest deadline first, by the processor demand |
+//! | [`server`] | servers that bound the processor time of aperiodic requests |
+//! | [`chain`] | end-to-end response times over several processors |
+//! | [`sensitivity`] | the largest execution times that keep all deadlines |
+//!
+//! Invariant: integers only, no sum wraps, and [`Steps`] or [`MAX_STEPS`] bounds every loop. An
+//! analysis that reaches its bound answers "not schedulable", never "schedulable".
+
+pub mod bounds;
+pub mod chain;
+pub mod demand;
+pub mod priorities;
+pub mod response_time;
+pub mod sensitivity;
+pub mod server;
+
+use crate::task::{Nanos, Timing};
+
+/// The number of steps after which an analysis without a budget of its own gives up.
+pub const MAX_STEPS: u32 = 1 << 24;
+
+/// A budget of steps that several analyses share.
+///
+/// A step is one evaluation of the jobs of one task within an interval: some nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    left: u32,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self::new(MAX_STEPS)
+    }
+}
+
+impl Steps {
+    /// A budget of `steps` steps.
+    #[must_use]
+    pub const fn new(steps: u32) -> Self {
+        Self { left: steps }
+    }
+
+    /// Takes the steps for an evaluation of this many tasks, at least one step. Returns false if none
+    /// was left; the last evaluation may exceed the budget.
+    pub fn take(&mut self, tasks: usize) -> bool {
+        let has_steps = !self.is_exhausted();
+        self.left = self.left.saturating_sub(u32::try_from(tasks).unwrap_or(u32::MAX).max(1));
+        has_steps
+    }
+
+    /// Returns true if no step is left.
+    #[must_use]
+    pub const fn is_exhausted(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// Returns the largest number of jobs of a task that become ready in a half-open interval of this
+/// length.
+///
+/// The periodic bound with jitter is ceil((length + jitter) / period). Where jobs keep a shortest
+/// distance, at most ceil(length / distance) of them fit.
+#[must_use]
+pub fn arrivals(timing: &Timing, length: Nanos) -> u64 {
+    if length == 0 {
+        return 0;
+    }
+    let period = timing.period.max(1);
+    let periodic = match length.checked_add(timing.jitter) {
+        Some(sum) => sum.div_ceil(period),
+        None => {
+            let sum = u128::from(length) + u128::from(timing.jitter);
+            u64::try_from(sum.div_ceil(period.into())).unwrap_or(u64::MAX)
+        }
+    };
+    match timing.min_distance {
+        0 => periodic,
+        distance => periodic.min(length.div_ceil(distance)),
+    }
+}
+
+/// Returns the shortest time from the first to the last of `jobs` consecutive jobs.
+#[must_use]
+pub fn shortest_span(timing: &Timing, jobs: u64) -> Nanos {
+    let gaps = jobs.saturating_sub(1);
+    let periodic = gaps.saturating_mul(timing.period).saturating_sub(timing.jitter);
+    periodic.max(gaps.saturating_mul(timing.min_distance))
+}
+
+/// Returns the execution time of all jobs that become ready within `length`. `None` if it exceeds
+/// the range.
+pub(crate) fn work(tasks: &[Timing], length: Nanos) -> Option<Nanos> {
+    tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(arrivals(task, length).checked_mul(task.execution)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_count_jitter_and_the_shortest_distance() {
+        let plain = Timing::new(1, 10);
+        assert_eq!([0, 1, 10, 11, 20, 21].map(|length| arrivals(&plain, length)), [0, 1, 1, 2, 2, 3]);
+        let late = plain.with_jitter(15);
+        assert_eq!([1, 5, 6].map(|length| arrivals(&late, length)), [2, 2, 3]);
+        let apart = late.with_min_distance(3);
+        assert_eq!([1, 3, 4, 7].map(|length| arrivals(&apart, length)), [1, 1, 2, 3]);
+        assert_eq!(arrivals(&Timing::new(1, 0), u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn arrivals_are_exact_where_length_and_jitter_exceed_the_range() {
+        let half = 1 << 63;
+        assert_eq!(arrivals(&Timing::new(1, half).with_jitter(u64::MAX), half), 3);
+        assert_eq!(arrivals(&Timing::new(1, 1).with_jitter(u64::MAX), u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn the_shortest_span_is_the_inverse_of_arrivals() {
+        for timing in [Timing::new(1, 10), Timing::new(1, 10).with_jitter(27).with_min_distance(2)] {
+            for jobs in 1..20 {
+                let span = shortest_span(&timing, jobs);
+                assert!(arrivals(&timing, span + 1) >= jobs, "{jobs} jobs fit into {span} and one");
+                assert!(arrivals(&timing, span) < jobs, "{jobs} jobs do not fit into {span}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_budget_ends_after_its_steps() {
+        let mut steps = Steps::new(2);
+        assert!(steps.take(0) && !steps.is_exhausted() && steps.take(1));
+        assert!(steps.is_exhausted() && !steps.take(1));
+        let mut steps = Steps::new(3);
+        assert!(steps.take(2) && steps.take(2), "the last evaluation may exceed the budget");
+        assert!(!steps.take(2));
+    }
+}

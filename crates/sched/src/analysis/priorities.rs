@@ -1,0 +1,141 @@
+//! Priority assignment.
+//!
+//! The functions that return an order return the places of the tasks, highest priority first.
+
+use super::Steps;
+use super::response_time::meets_deadline_within;
+use crate::task::Timing;
+
+/// Returns the rate-monotonic order: shorter periods first (Liu and Layland 1973).
+///
+/// It is optimal if deadlines equal periods.
+#[must_use]
+pub fn rate_monotonic(tasks: &[Timing]) -> Vec<usize> {
+    ordered(tasks, |task| task.period)
+}
+
+/// Returns the deadline-monotonic order: shorter deadlines first, less the release jitter.
+///
+/// It is optimal where no deadline exceeds its period and all tasks have one blocking time
+/// (Zuhily and Burns 2007).
+#[must_use]
+pub fn deadline_monotonic(tasks: &[Timing]) -> Vec<usize> {
+    ordered(tasks, deadline_key)
+}
+
+/// The key of the deadline-monotonic order.
+pub(crate) fn deadline_key(task: &Timing) -> u64 {
+    task.deadline.saturating_sub(task.jitter)
+}
+
+/// Returns an order in which every task meets its deadline (Audsley 1991). `None` if there is none.
+#[must_use]
+pub fn audsley(tasks: &[Timing]) -> Option<Vec<usize>> {
+    audsley_below(&[], tasks, &mut Steps::default())
+}
+
+/// Returns the result of [`audsley`] for tasks whose priorities are all below those of `interference`.
+///
+/// The lowest free priority goes to any task that meets its deadline there: the order of the tasks
+/// above it does not matter to it. Also `None` if the budget ends before an order is known.
+#[must_use]
+pub fn audsley_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<usize>> {
+    let mut open = deadline_monotonic(tasks);
+    let mut lowest_first = Vec::with_capacity(tasks.len());
+    while !open.is_empty() {
+        // The task with the latest deadline is most likely to fit.
+        let place =
+            open.iter().copied().rev().find(|&candidate| fits_below(interference, tasks, &open, candidate, steps))?;
+        open.retain(|&other| other != place);
+        lowest_first.push(place);
+    }
+    lowest_first.reverse();
+    Some(lowest_first)
+}
+
+/// Returns the level of each task, 0 the most urgent, with the fewest levels on which every task
+/// meets its deadline. `None` if there is no such assignment, or if the budget ends first.
+///
+/// Tasks of one level interfere with each other, and all of them lie below `interference`. Every
+/// task that meets its deadline beside all open tasks can share the lowest open level, because the
+/// others of that level count as interference already. Taking all such tasks is therefore optimal.
+#[must_use]
+pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
+    let mut open = deadline_monotonic(tasks);
+    let mut from_lowest = vec![0_u32; tasks.len()];
+    let mut level = 0;
+    while !open.is_empty() {
+        let shares: Vec<usize> = open
+            .iter()
+            .copied()
+            .filter(|&candidate| fits_below(interference, tasks, &open, candidate, steps))
+            .collect();
+        if shares.is_empty() || steps.is_exhausted() {
+            return None;
+        }
+        open.retain(|place| !shares.contains(place));
+        shares.into_iter().for_each(|place| from_lowest[place] = level);
+        level += 1;
+    }
+    Some(from_lowest.into_iter().map(|from_lowest| level - 1 - from_lowest).collect())
+}
+
+/// Returns true if `candidate` meets its deadline below all other open tasks.
+fn fits_below(interference: &[Timing], tasks: &[Timing], open: &[usize], candidate: usize, steps: &mut Steps) -> bool {
+    let others = open.iter().filter(|&&place| place != candidate).map(|&place| tasks[place]);
+    let above: Vec<Timing> = interference.iter().copied().chain(others).collect();
+    meets_deadline_within(&tasks[candidate], &above, steps)
+}
+
+fn ordered(tasks: &[Timing], key: impl Fn(&Timing) -> u64) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..tasks.len()).collect();
+    places.sort_by_key(|&place| key(&tasks[place]));
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::response_time::all_meet_deadlines;
+
+    fn meets(tasks: &[Timing], order: &[usize]) -> bool {
+        all_meet_deadlines(&order.iter().map(|&place| tasks[place]).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn rate_and_deadline_monotonic_orders() {
+        let tasks = [Timing::new(1, 20).with_deadline(5), Timing::new(1, 10), Timing::new(1, 15).with_jitter(12)];
+        assert_eq!(rate_monotonic(&tasks), [1, 2, 0]);
+        assert_eq!(deadline_monotonic(&tasks), [2, 0, 1]);
+    }
+
+    #[test]
+    fn audsley_finds_an_order_where_the_monotonic_ones_fail() {
+        // Deadlines exceed periods (Lehoczky 1990), so that neither monotonic order is optimal.
+        let tasks = [Timing::new(52, 100).with_deadline(110), Timing::new(52, 140).with_deadline(154)];
+        assert!(!meets(&tasks, &rate_monotonic(&tasks)));
+        assert!(!meets(&tasks, &deadline_monotonic(&tasks)));
+        let order = audsley(&tasks).expect("an order");
+        assert!(meets(&tasks, &order), "{order:?}");
+    }
+
+    #[test]
+    fn audsley_reports_that_there_is_no_order() {
+        assert_eq!(audsley(&[Timing::new(6, 10), Timing::new(6, 10)]), None);
+        assert_eq!(audsley(&[]), Some(vec![]));
+        assert_eq!(audsley_below(&[Timing::new(6, 10)], &[Timing::new(5, 10)], &mut Steps::default()), None);
+        assert_eq!(audsley_below(&[], &[Timing::new(5, 10)], &mut Steps::new(0)), None);
+    }
+
+    #[test]
+    fn tasks_share_a_level_where_their_deadlines_allow() {
+        // Together they take 6 of the shortest deadline, 10: one level holds them all.
+        let light = [Timing::new(2, 10), Timing::new(2, 20), Timing::new(2, 30)];
+        assert_eq!(shared_levels(&[], &light, &mut Steps::default()), Some(vec![0, 0, 0]));
+        // The first task cannot wait for a job of the last; the second can.
+        let long = [Timing::new(2, 10), Timing::new(2, 40), Timing::new(9, 40)];
+        assert_eq!(shared_levels(&[], &long, &mut Steps::default()), Some(vec![0, 1, 1]));
+        assert_eq!(shared_levels(&[Timing::new(9, 10)], &light, &mut Steps::default()), None);
+        assert_eq!(shared_levels(&[], &long, &mut Steps::new(3)), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! The largest execution times that keep all deadlines.
+
+use crate::task::{Nanos, Timing, Utilization};
+
+/// A factor of execution times in thousandths.
+pub type Thousandths = u64;
+
+/// The largest factor that [`largest_factor`] tries: a thousand times.
+pub const MAX_FACTOR: Thousandths = 1_000_000;
+
+/// Returns the largest factor by which all execution times may be multiplied such that `schedulable`
+/// still holds. `None` if it holds at no factor.
+///
+/// Products are rounded up.
+pub fn largest_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timing]) -> bool) -> Option<Thousandths> {
+    let scaled = |factor: Thousandths| -> Vec<Timing> {
+        let stretch = |task: &Timing| {
+            let execution = (u128::from(task.execution) * u128::from(factor)).div_ceil(1_000);
+            Timing { execution: Nanos::try_from(execution).unwrap_or(Nanos::MAX), ..*task }
+        };
+        tasks.iter().map(stretch).collect()
+    };
+    largest(1, MAX_FACTOR, |factor| schedulable(&scaled(factor)))
+}
+
+/// Returns the longest execution time that the task at `place` may have such that `schedulable`
+/// still holds. `None` if no execution time satisfies it.
+pub fn longest_execution(
+    tasks: &[Timing],
+    place: usize,
+    mut schedulable: impl FnMut(&[Timing]) -> bool,
+) -> Option<Nanos> {
+    let mut tried = tasks.to_vec();
+    let most = tried.get(place)?.deadline;
+    largest(1, most, |execution| {
+        if let Some(task) = tried.get_mut(place) {
+            task.execution = execution;
+        }
+        schedulable(&tried)
+    })
+}
+
+/// Returns an execution time of at most `room` that fits. It is the longest, to within a 1,024th of
+/// what `room` and the deadline allow; `None` if none fits.
+pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMut(&Timing) -> bool) -> Option<Nanos> {
+    const PARTS: u64 = 1_024;
+    let most = u128::from(task.period) * u128::from(room.0) / u128::from(Utilization::ONE.0);
+    let most = most.min(task.deadline.into());
+    let execution = |parts: u64| Nanos::try_from(most * u128::from(parts) / u128::from(PARTS)).unwrap_or(Nanos::MAX);
+    let parts =
+        largest(1, PARTS, |parts| execution(parts) > 0 && fits(&Timing { execution: execution(parts), ..*task }));
+    parts.map(execution)
+}
+
+/// Returns the largest number from `least` to `most` that fits, where every number below one that
+/// fits does too.
+fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
+    if most < least || !fits(least) {
+        return None;
+    }
+    let (mut low, mut high) = (least, most);
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    Some(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::response_time::all_meet_deadlines;
+
+    #[test]
+    fn a_task_may_grow_until_another_misses() {
+        let tasks = [Timing::new(1_000, 4_000), Timing::new(2_000, 8_000)];
+        // Two jobs of the first and one of the second fill the 8,000.
+        assert_eq!(longest_execution(&tasks, 0, all_meet_deadlines), Some(3_000));
+        assert_eq!(longest_execution(&tasks, 1, all_meet_deadlines), Some(6_000));
+        assert_eq!(longest_execution(&tasks, 2, all_meet_deadlines), None);
+    }
+
+    #[test]
+    fn all_tasks_may_grow_by_a_factor() {
+        let tasks = [Timing::new(1_000, 4_000), Timing::new(2_000, 8_000)];
+        assert_eq!(largest_factor(&tasks, all_meet_deadlines), Some(2_000));
+        let late = [Timing::new(9_000, 4_000), Timing::new(2_000, 8_000)];
+        assert_eq!(largest_factor(&late, all_meet_deadlines), Some(400));
+        assert_eq!(largest_factor(&[], all_meet_deadlines), Some(MAX_FACTOR));
+        assert_eq!(largest_factor(&[Timing::new(1_000_000_000, 1)], all_meet_deadlines), None);
+    }
+
+    #[test]
+    fn a_part_of_the_room_is_found_to_a_thousandth() {
+        let task = Timing::new(900_000, 1_000_000).with_deadline(800_000);
+        let longest = |room| longest_part(Utilization(room), &task, |tried| tried.execution <= 300_000);
+        let found = longest(1_000_000_000).expect("some part fits");
+        assert!((299_000..=300_000).contains(&found), "{found}");
+        assert_eq!(longest(250_000_000), Some(250_000), "the whole room");
+        assert_eq!(longest(0), None);
+        assert_eq!(longest_part(Utilization::ONE, &task, |tried| tried.execution <= 800_000), Some(800_000));
+        assert_eq!(longest_part(Utilization::ONE, &task, |_| false), None);
+    }
+}

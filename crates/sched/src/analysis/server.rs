@@ -1,0 +1,132 @@
+//! Servers: periodic tasks that serve aperiodic requests and bound their processor time.
+
+use super::bounds::{TWO, largest_periodic_load, one_plus, product, quotient};
+use crate::task::{Nanos, Timing, Utilization};
+
+/// The rule by which a server keeps its budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerKind {
+    /// Loses the unused budget if no request waits at the start of its period.
+    Polling,
+    /// Keeps the budget until the end of its period, so that two budgets may be used back to back.
+    Deferrable,
+    /// Regains used budget one period after its use (sporadic and constant-bandwidth servers).
+    Sporadic,
+}
+
+/// A server for aperiodic requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The rule by which it keeps its budget.
+    pub kind: ServerKind,
+    /// Execution time in each period.
+    pub budget: Nanos,
+    /// Interval at which the budget is refilled.
+    pub period: Nanos,
+}
+
+impl Server {
+    /// Returns the periodic task that interferes as much as this server.
+    #[must_use]
+    pub fn as_timing(self) -> Timing {
+        let timing = Timing::new(self.budget, self.period);
+        match self.kind {
+            ServerKind::Polling | ServerKind::Sporadic => timing,
+            ServerKind::Deferrable => timing.with_jitter(self.period.saturating_sub(self.budget)),
+        }
+    }
+}
+
+/// Returns the utilization up to which `tasks` periodic tasks are schedulable beside a server.
+///
+/// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest one.
+/// Polling: n ((2 / (Us + 1))^(1/n) - 1); deferrable: n (((Us + 2) / (2 Us + 1))^(1/n) - 1); both
+/// rounded down.
+///
+/// No task may have a shorter period than the server. Beside a deferrable server, none may have a
+/// shorter one than the sum of the server's period and budget: two budgets back to back would leave
+/// too little of it.
+#[must_use]
+pub fn periodic_load_beside(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
+    let share = server.min(Utilization::ONE);
+    let bound = match kind {
+        ServerKind::Polling | ServerKind::Sporadic => quotient(TWO, one_plus(share)),
+        ServerKind::Deferrable => {
+            let twice = Utilization(share.0 * 2);
+            quotient(one_plus(share.plus(Utilization::ONE)), one_plus(twice))
+        }
+    };
+    largest_periodic_load(tasks, bound)
+}
+
+/// Returns true if aperiodic requests that pass through stages of these utilizations meet their
+/// deadlines under deadline-monotonic priorities. The sum of U (1 - U / 2) / (1 - U) over the
+/// stages must be at most 1 (Abdelzaher, Thaker and Lardieri 2004).
+#[must_use]
+pub fn aperiodic_stages_fit(stages: &[Utilization]) -> bool {
+    let unit = one_plus(Utilization::default());
+    let mut sum = 0_u128;
+    for &stage in stages {
+        if stage >= Utilization::ONE {
+            return false;
+        }
+        let share = one_plus(stage) - unit;
+        let term = product(share, unit - share / 2) * unit;
+        sum += term.div_ceil(unit - share);
+        if sum > unit {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENTH: u64 = 100_000_000;
+
+    #[test]
+    fn periodic_loads_beside_servers() {
+        let load = |kind, tenths: u64| {
+            // With many tasks, in thousandths, rounded to the nearest.
+            (periodic_load_beside(kind, Utilization(tenths * TENTH), 1 << 16).0 + 500_000) / 1_000_000
+        };
+        assert_eq!([1, 2, 3].map(|tenths| load(ServerKind::Polling, tenths)), [598, 511, 431]);
+        assert_eq!([1, 2, 3].map(|tenths| load(ServerKind::Deferrable, tenths)), [560, 452, 363]);
+        let none = periodic_load_beside(ServerKind::Polling, Utilization(0), 3);
+        assert_eq!(none, crate::analysis::bounds::liu_layland(3));
+        assert_eq!(periodic_load_beside(ServerKind::Polling, Utilization(u64::MAX), 3), Utilization(0));
+    }
+
+    #[test]
+    fn bound_beside_a_deferrable_server_is_for_periods_beyond_two_budgets() {
+        use crate::analysis::response_time::response_time;
+        let server = Server { kind: ServerKind::Deferrable, budget: 50, period: 100 }.as_timing();
+        assert_eq!(periodic_load_beside(ServerKind::Deferrable, server.utilization(), 1), Utilization(250_000_000));
+        let response =
+            |period| response_time(&Timing::new(period / 4, period), &[server]).map(|found| found.from_arrival);
+        assert_eq!(response(100), Some(125), "two budgets are as long as the period");
+        assert!((150..1_000).filter(|period| period % 4 == 0).all(|period| response(period) <= Some(period)));
+    }
+
+    #[test]
+    fn aperiodic_requests_over_equal_stages() {
+        let cap = |stages: usize| {
+            let fits = |thousandths: &u64| aperiodic_stages_fit(&vec![Utilization(thousandths * 1_000_000); stages]);
+            (1..1000).rev().find(fits).expect("some utilization fits")
+        };
+        // Known as .586/.382/.279/.219/.180, rounded to the nearest.
+        assert_eq!([1, 2, 3, 4, 5].map(cap), [585, 381, 279, 219, 180]);
+        assert!(!aperiodic_stages_fit(&[Utilization::ONE]));
+        assert!(aperiodic_stages_fit(&[]));
+    }
+
+    #[test]
+    fn a_deferrable_server_may_use_two_budgets_back_to_back() {
+        let server = Server { kind: ServerKind::Deferrable, budget: 2, period: 10 };
+        assert_eq!(crate::analysis::arrivals(&server.as_timing(), 3), 2);
+        let sporadic = Server { kind: ServerKind::Sporadic, ..server };
+        assert_eq!(crate::analysis::arrivals(&sporadic.as_timing(), 3), 1);
+    }
+}

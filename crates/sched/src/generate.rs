@@ -1,0 +1,194 @@
+//! Random task sets for experiments: one seed gives one set on every machine.
+//!
+//! The shares of a group are uniformly distributed over all shares with the group's sum of which none
+//! exceeds a processor. This is the distribution of UUniFast-Discard (Davis and Burns 2009) and of
+//! Stafford's RandFixedSum (Emberson, Stafford and Davis 2010).
+
+use crate::random::Random;
+use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
+
+/// The tasks of the first group in the workload of the MC-ORB paper.
+pub const FIRST_GROUP: usize = 10;
+
+/// Draws of UUniFast-Discard before the sampler goes over to a random walk.
+const MAX_DRAWS: u32 = 100;
+
+/// Steps of the random walk for each task of a group.
+const STEPS_PER_TASK: usize = 100;
+
+/// The form of random task sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// The sum of all utilizations.
+    pub utilization: Utilization,
+    /// The numbers of tasks in groups. Each group has an equal part of the utilization.
+    pub groups: Vec<usize>,
+    /// The shortest period.
+    pub min_period: Nanos,
+    /// The longest period.
+    pub max_period: Nanos,
+}
+
+impl Workload {
+    /// The workload of the MC-ORB paper: 10 tasks, and `balance` times as many in a second group.
+    /// Periods are uniformly distributed from 50 ms to 1 s; deadlines are periods.
+    ///
+    /// `balance` is a fraction as [`Utilization`] writes it: 0.3 is 300,000,000. The second group
+    /// has one task at least.
+    #[must_use]
+    pub fn two_groups(utilization: Utilization, balance: Utilization) -> Self {
+        let tenth = Utilization::ONE.0 / 10;
+        let second = usize::try_from((balance.0.saturating_add(tenth / 2)) / tenth).unwrap_or(usize::MAX);
+        Self { groups: vec![FIRST_GROUP, second.clamp(1, FIRST_GROUP)], ..Self::one_group(utilization, FIRST_GROUP) }
+    }
+
+    /// `tasks` tasks in one group, with the periods of the paper.
+    #[must_use]
+    pub fn one_group(utilization: Utilization, tasks: usize) -> Self {
+        Self { utilization, groups: vec![tasks], min_period: 50_000_000, max_period: 1_000_000_000 }
+    }
+
+    /// Returns the tasks of a seed, in random order, named from 0 on.
+    ///
+    /// A group whose part exceeds one processor a task gets one processor a task.
+    #[must_use]
+    pub fn tasks(&self, seed: u64) -> Vec<Task> {
+        let mut random = Random::new(seed);
+        let groups = u64::try_from(self.groups.len()).unwrap_or(u64::MAX).max(1);
+        let mut timings = Vec::new();
+        for &size in &self.groups {
+            for share in shares(&mut random, self.utilization.0 / groups, size) {
+                timings.push(self.timing(&mut random, share));
+            }
+        }
+        random.shuffle(&mut timings);
+        let task = |(id, timing)| Task::new(TaskId(id), timing).ok();
+        (0..).zip(timings).filter_map(task).collect()
+    }
+
+    /// A timing with this share of a processor and a random period of whole microseconds.
+    fn timing(&self, random: &mut Random, share: u64) -> Timing {
+        let microseconds = random.within(self.min_period.div_ceil(1_000), self.max_period / 1_000);
+        let period = microseconds.saturating_mul(1_000).clamp(crate::task::MIN_PERIOD, crate::task::MAX_PERIOD);
+        let execution = u128::from(period) * u128::from(share) / u128::from(Utilization::ONE.0);
+        Timing::new(u64::try_from(execution).unwrap_or(period).clamp(1, period), period)
+    }
+}
+
+/// Returns `count` shares in billionths of a processor with the sum `total`.
+fn shares(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
+    let one = Utilization::ONE.0;
+    let whole = u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(one);
+    if count == 0 || total >= whole {
+        return vec![one; count];
+    }
+    for _ in 0..MAX_DRAWS {
+        let shares = spacings(random, total, count);
+        if shares.iter().all(|share| *share <= one) {
+            return shares;
+        }
+    }
+    walked(random, total, count)
+}
+
+/// Returns the distances of `count` - 1 random points between 0 and `total`. They are uniformly
+/// distributed over all shares with this sum, like UUniFast's.
+fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
+    let mut points: Vec<u64> = (1..count).map(|_| random.within(0, total)).collect();
+    points.sort_unstable();
+    points.push(total);
+    let mut before = 0;
+    points.into_iter().map(|point| point - std::mem::replace(&mut before, point)).collect()
+}
+
+/// Returns shares of at most a processor each by a random walk from equal ones.
+///
+/// Each step divides the sum of two shares anew among them. The walk's stationary distribution is the
+/// uniform one over all shares with this sum and bound.
+fn walked(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
+    let one = Utilization::ONE.0;
+    let parts = u64::try_from(count).unwrap_or(u64::MAX);
+    let mut shares = vec![total / parts; count];
+    // What the division leaves is less than `count` billionths.
+    let rest = usize::try_from(total % parts).unwrap_or(0);
+    shares.iter_mut().take(rest).for_each(|share| *share += 1);
+    for _ in 0..count.saturating_mul(STEPS_PER_TASK) {
+        let (first, second) = (random.index(count), random.index(count));
+        if first != second {
+            let sum = shares[first] + shares[second];
+            shares[first] = random.within(sum.saturating_sub(one), sum.min(one));
+            shares[second] = sum - shares[first];
+        }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn total(tasks: &[Task]) -> u64 {
+        tasks.iter().map(|task| task.timing.utilization().0).sum()
+    }
+
+    #[test]
+    fn a_seed_gives_one_set_with_its_utilization() {
+        let workload = Workload::two_groups(Utilization(1_600_000_000), Utilization(300_000_000));
+        let tasks = workload.tasks(7);
+        assert_eq!(tasks, workload.tasks(7));
+        assert_ne!(tasks, workload.tasks(8));
+        assert_eq!(tasks.len(), 13);
+        assert!(total(&tasks).abs_diff(1_600_000_000) < 1_000, "{}", total(&tasks));
+        for task in &tasks {
+            assert!((50_000_000..=1_000_000_000).contains(&task.timing.period) && task.timing.period % 1_000 == 0);
+            assert_eq!(task.timing.deadline, task.timing.period);
+        }
+    }
+
+    #[test]
+    fn the_balance_sets_the_size_of_the_second_group() {
+        let second = |millis: u64| Workload::two_groups(Utilization::ONE, Utilization(millis * 1_000_000)).groups[1];
+        assert_eq!([0, 100, 149, 151, 500, 1_000, 9_000].map(second), [1, 1, 1, 2, 5, 10, 10]);
+    }
+
+    #[test]
+    fn each_group_has_an_equal_part_of_the_utilization() {
+        let workload = Workload { groups: vec![1, 10], ..Workload::one_group(Utilization(1_000_000_000), 0) };
+        let largest = workload.tasks(3).iter().map(|task| task.timing.utilization().0).max();
+        assert!(largest.is_some_and(|largest| (499_999_000..=500_001_000).contains(&largest)), "{largest:?}");
+    }
+
+    #[test]
+    fn shares_stay_below_a_processor_where_nearly_all_is_wanted() {
+        for (total, count) in [(9_500_000_000, 10), (5_000_000_000, 10), (1_999_999_999, 2), (3, 7), (0, 3)] {
+            for seed in 0..20 {
+                let shares = shares(&mut Random::new(seed), total, count);
+                assert_eq!(shares.iter().sum::<u64>(), total, "{count} shares");
+                assert!(shares.iter().all(|share| *share <= Utilization::ONE.0), "{shares:?}");
+            }
+        }
+        assert_eq!(shares(&mut Random::new(0), 3_000_000_000, 2), [1_000_000_000; 2]);
+        assert!(shares(&mut Random::new(0), 5, 0).is_empty());
+    }
+
+    #[test]
+    fn both_samplers_have_one_distribution() {
+        // The mean of the largest of 4 shares of 1: (1 + 1/2 + 1/3 + 1/4) / 4.
+        let mean = |sample: fn(&mut Random, u64, usize) -> Vec<u64>| {
+            let mut random = Random::new(11);
+            let largest = |_| sample(&mut random, Utilization::ONE.0, 4).into_iter().max().unwrap_or(0);
+            (0..4_000).map(largest).sum::<u64>() / 4_000
+        };
+        let known = 520_833_333;
+        assert!(mean(spacings).abs_diff(known) < 10_000_000, "{}", mean(spacings));
+        assert!(mean(walked).abs_diff(known) < 10_000_000, "{}", mean(walked));
+    }
+
+    #[test]
+    fn bounds_of_periods_out_of_range_are_kept_to_those_of_tasks() {
+        let workload = Workload { min_period: 0, max_period: u64::MAX, ..Workload::one_group(Utilization::ONE, 5) };
+        assert_eq!(workload.tasks(1).len(), 5);
+        let reversed = Workload { min_period: 9_000_000, max_period: 1_000_000, ..workload };
+        assert!(reversed.tasks(1).iter().all(|task| task.timing.period == 9_000_000));
+    }
+}

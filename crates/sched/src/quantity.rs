@@ -1,0 +1,131 @@
+//! Times and fractions as text: `3ms`, `250us`, `0.95`.
+
+use std::fmt;
+
+use crate::task::{Nanos, Utilization};
+
+/// The units of times, in nanoseconds.
+const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// Maximum number of digits after the point of fractions and times.
+const MAX_DIGITS: usize = 9;
+
+/// A text that is not a time or a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuantityError {
+    /// Not a number with one of the units ns, us, ms and s.
+    Time,
+    /// Not a decimal number without sign and exponent, with at most nine digits after the point.
+    Fraction,
+    /// Not a whole number of nanoseconds.
+    Precision,
+    /// Beyond the range of 64 bits.
+    Range,
+}
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Time => "expected a time such as \"3ms\" or \"250us\", in ns, us, ms or s",
+            Self::Fraction => "expected a number such as 0.95",
+            Self::Precision => "the time is not a whole number of nanoseconds",
+            Self::Range => "the number is too large",
+        })
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+/// Reads a time: a decimal number and a unit, `ns`, `us`, `ms` or `s`.
+///
+/// # Errors
+/// [`QuantityError`] if the text is no time, or not a whole number of nanoseconds.
+///
+/// # Examples
+/// ```
+/// use corelane_sched::quantity::{parse_time, time_text};
+///
+/// assert_eq!(parse_time("2.5ms"), Ok(2_500_000));
+/// assert_eq!(time_text(2_500_000), "2500us");
+/// ```
+pub fn parse_time(text: &str) -> Result<Nanos, QuantityError> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(QuantityError::Time)?;
+    let billionths = billionths(digits.trim_end(), QuantityError::Time)?;
+    let nanos = billionths.checked_mul((*scale).into()).ok_or(QuantityError::Range)?;
+    let one = u128::from(Utilization::ONE.0);
+    if nanos % one != 0 {
+        return Err(QuantityError::Precision);
+    }
+    u64::try_from(nanos / one).map_err(|_| QuantityError::Range)
+}
+
+/// Returns a time as [`parse_time`] reads it, in the largest unit of which it is a whole number.
+#[must_use]
+pub fn time_text(time: Nanos) -> String {
+    let fits = |(_, scale): &&(&str, u64)| time.is_multiple_of(*scale);
+    let (unit, scale) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
+    if time == 0 { "0ns".to_owned() } else { format!("{}{unit}", time / scale) }
+}
+
+/// Reads a fraction such as `0.95` or `1.6`, in billionths.
+///
+/// # Errors
+/// [`QuantityError`] if the text is no such number.
+pub fn parse_fraction(text: &str) -> Result<Utilization, QuantityError> {
+    let billionths = billionths(text, QuantityError::Fraction)?;
+    u64::try_from(billionths).map(Utilization).map_err(|_| QuantityError::Range)
+}
+
+/// Reads a decimal number as billionths.
+fn billionths(text: &str, wrong: QuantityError) -> Result<u128, QuantityError> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let is_digits = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(part) || part.len() > MAX_DIGITS {
+        return Err(wrong);
+    }
+    let number = format!("{whole}{part:0<MAX_DIGITS$}");
+    number.parse().map_err(|_| QuantityError::Range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("3ms"), Ok(3_000_000));
+        assert_eq!(parse_time("250us"), Ok(250_000));
+        assert_eq!(parse_time("1 s"), Ok(1_000_000_000));
+        assert_eq!(parse_time("17ns"), Ok(17));
+        assert_eq!(parse_time("0.5us"), Ok(500));
+        assert_eq!(parse_time("0.0001us"), Err(QuantityError::Precision));
+        for wrong in ["", "3", "ms", "3 m", "-3ms", "+3ms", "3e2ms", "3.ms", ".5ms", "1.2.3ms", "3MS", "0x3ms", "٣ms"]
+        {
+            assert_eq!(parse_time(wrong), Err(QuantityError::Time), "{wrong}");
+        }
+        assert_eq!(parse_time("18446744073709551615ns"), Ok(u64::MAX));
+        assert_eq!(parse_time("18446744073709551616ns"), Err(QuantityError::Range));
+        assert_eq!(parse_time(&format!("{}s", "9".repeat(60))), Err(QuantityError::Range));
+    }
+
+    #[test]
+    fn times_read_as_they_were_written() {
+        for time in [0, 1, 999, 1_000, 2_500_000, 7_000_000, 3_600_000_000_000, u64::MAX] {
+            assert_eq!(parse_time(&time_text(time)), Ok(time));
+        }
+        assert_eq!(time_text(7_000_000), "7ms");
+    }
+
+    #[test]
+    fn fractions_are_exact() {
+        assert_eq!(parse_fraction("1.6"), Ok(Utilization(1_600_000_000)));
+        assert_eq!(parse_fraction("2"), Ok(Utilization(2_000_000_000)));
+        assert_eq!(parse_fraction("0.000000001"), Ok(Utilization(1)));
+        for wrong in ["", ".", "1.", ".5", "-1", "1e3", "nan", "0.0000000001"] {
+            assert_eq!(parse_fraction(wrong), Err(QuantityError::Fraction), "{wrong}");
+        }
+        assert_eq!(parse_fraction("99999999999999999999"), Err(QuantityError::Range));
+    }
+}

@@ -1,0 +1,501 @@
+//! A discrete-event simulator of periodic tasks on cores: the oracle that the analysis is tested
+//! against.
+//!
+//! Time is virtual and jumps from event to event. Jobs are preemptive, and one task's jobs run in
+//! order. A simulation gives the same outcome on every run.
+
+use crate::random::Random;
+use crate::task::{Nanos, Timing};
+
+/// The order in which ready jobs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// By [`System::levels`]; within a level in the order in which jobs became ready.
+    FixedPriority,
+    /// By deadline; of equal deadlines, the task that stands first.
+    EarliestDeadlineFirst,
+}
+
+/// The cores that jobs may run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// The number of each task's core, in the order of the tasks.
+    Partitioned(Vec<usize>),
+    /// The number of cores. Every job may run on each of them, and move.
+    Global(usize),
+}
+
+/// The arrivals of one task's jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrivals {
+    /// The first arrival.
+    pub offset: Nanos,
+    /// Seed of the random delays: of sporadic arrivals, and of the release jitter. `None`: periodic
+    /// arrivals without jitter.
+    pub seed: Option<u64>,
+    /// Longest delay of a sporadic arrival beyond the period.
+    pub max_delay: Nanos,
+}
+
+impl Arrivals {
+    /// One job in each period, the first at 0.
+    pub const PERIODIC: Self = Self { offset: 0, seed: None, max_delay: 0 };
+}
+
+/// A system to simulate.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// The tasks.
+    pub tasks: Vec<Timing>,
+    /// The priority level of each task, 0 the most urgent. A task beyond the list has the level of
+    /// its place among the tasks.
+    pub levels: Vec<u32>,
+    /// The arrivals of each task. A task beyond the list is periodic from 0.
+    pub arrivals: Vec<Arrivals>,
+    /// The cores.
+    pub cores: Cores,
+    /// The order of jobs.
+    pub rule: Rule,
+    /// Execution time that each job takes beyond its own.
+    pub overhead: Nanos,
+    /// A core that stops, and the instant. Jobs bound to it wait from then on.
+    pub lost_core: Option<(usize, Nanos)>,
+}
+
+impl System {
+    /// Tasks on cores under a rule, all periodic from 0, without overhead.
+    #[must_use]
+    pub fn new(tasks: Vec<Timing>, cores: Cores, rule: Rule) -> Self {
+        Self { tasks, levels: Vec::new(), arrivals: Vec::new(), cores, rule, overhead: 0, lost_core: None }
+    }
+}
+
+/// The observations of one task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Jobs that completed.
+    pub done: u64,
+    /// Jobs that completed after their deadline, and open jobs whose deadline passed before the end
+    /// of the simulation.
+    pub missed: u64,
+    /// Longest time from an arrival to a completion.
+    pub worst: Nanos,
+    /// The number of times that another job preempted one of the task's.
+    pub preempted: u64,
+}
+
+/// An interval in which a core ran one job without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The core.
+    pub core: usize,
+    /// The task.
+    pub task: usize,
+    /// The beginning.
+    pub from: Nanos,
+    /// The end.
+    pub until: Nanos,
+}
+
+/// The outcome of a simulation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The observations of each task.
+    pub tasks: Vec<Observed>,
+    /// The first [`MAX_STRETCHES`] stretches, in the order of their ends.
+    pub stretches: Vec<Stretch>,
+    /// True if the simulation ended at [`MAX_EVENTS`] or [`MAX_OPEN`] before its time.
+    pub is_cut: bool,
+}
+
+impl Outcome {
+    /// Returns true if a deadline was missed.
+    #[must_use]
+    pub fn has_misses(&self) -> bool {
+        self.tasks.iter().any(|task| task.missed > 0)
+    }
+}
+
+/// The number of events at which a simulation ends.
+pub const MAX_EVENTS: u32 = 10_000_000;
+/// The number of open jobs beyond which a simulation ends.
+pub const MAX_OPEN: usize = 100_000;
+/// The number of stretches that an outcome keeps.
+pub const MAX_STRETCHES: usize = 100_000;
+
+#[derive(Clone, Copy)]
+struct Job {
+    task: usize,
+    arrived_at: Nanos,
+    ready_at: Nanos,
+    deadline: Nanos,
+    left: Nanos,
+}
+
+/// Simulates a system from 0 to `until`.
+#[must_use]
+pub fn simulate(system: &System, until: Nanos) -> Outcome {
+    Run::new(system, until).finished()
+}
+
+struct Run<'a> {
+    system: &'a System,
+    until: Nanos,
+    now: Nanos,
+    /// The next arrival of each task.
+    next: Vec<Nanos>,
+    /// For each task the instant at which its last job is ready, and its random numbers.
+    last_ready: Vec<Option<Nanos>>,
+    random: Vec<Random>,
+    /// Open jobs, in the order of arrival.
+    open: Vec<Job>,
+    /// For each core the place in `open` of the job that runs there, and the start of its stretch.
+    running: Vec<Option<(usize, Nanos)>>,
+    outcome: Outcome,
+}
+
+impl<'a> Run<'a> {
+    fn new(system: &'a System, until: Nanos) -> Self {
+        let tasks = system.tasks.len();
+        let cores = match &system.cores {
+            Cores::Partitioned(cores) => cores.iter().max().map_or(0, |last| last + 1),
+            Cores::Global(cores) => *cores,
+        };
+        let mut run = Self {
+            system,
+            until,
+            now: 0,
+            next: Vec::with_capacity(tasks),
+            last_ready: vec![None; tasks],
+            random: Vec::with_capacity(tasks),
+            open: Vec::new(),
+            running: vec![None; cores],
+            outcome: Outcome { tasks: vec![Observed::default(); tasks], ..Outcome::default() },
+        };
+        for task in 0..tasks {
+            run.next.push(run.arrivals(task).offset);
+            run.random.push(Random::new(run.arrivals(task).seed.unwrap_or(0)));
+        }
+        run
+    }
+
+    fn arrivals(&self, task: usize) -> Arrivals {
+        self.system.arrivals.get(task).copied().unwrap_or(Arrivals::PERIODIC)
+    }
+
+    fn finished(mut self) -> Outcome {
+        for _ in 0..MAX_EVENTS {
+            self.arrive();
+            if self.open.len() > MAX_OPEN {
+                break;
+            }
+            self.choose();
+            let Some(event) = self.next_event() else {
+                self.finish(self.until);
+                return self.outcome;
+            };
+            self.advance(event);
+        }
+        self.outcome.is_cut = true;
+        self.finish(self.now);
+        self.outcome
+    }
+
+    /// Takes in all jobs that arrive now.
+    fn arrive(&mut self) {
+        for task in 0..self.system.tasks.len() {
+            while self.next[task] <= self.now && self.next[task] < self.until {
+                let timing = &self.system.tasks[task];
+                let arrived_at = self.next[task];
+                let (jitter, delay) = self.delays(task);
+                let earliest = self.last_ready[task].map_or(0, |last| last.saturating_add(timing.min_distance));
+                let ready_at = arrived_at.saturating_add(jitter).max(earliest);
+                self.last_ready[task] = Some(ready_at);
+                self.open.push(Job {
+                    task,
+                    arrived_at,
+                    ready_at,
+                    deadline: arrived_at.saturating_add(timing.deadline),
+                    left: timing.execution.saturating_add(self.system.overhead),
+                });
+                self.next[task] = arrived_at.saturating_add(timing.period.max(1)).saturating_add(delay);
+            }
+        }
+    }
+
+    /// Returns the release jitter of a job, and the delay of the next arrival beyond the period.
+    fn delays(&mut self, task: usize) -> (Nanos, Nanos) {
+        let arrivals = self.arrivals(task);
+        if arrivals.seed.is_none() {
+            return (0, 0);
+        }
+        let longest = self.system.tasks[task].jitter;
+        let random = &mut self.random[task];
+        // The ends of the range are the worst cases.
+        let jitter = match random.within(0, 3) {
+            0 => 0,
+            1 => longest,
+            _ => random.within(0, longest),
+        };
+        (jitter, random.within(0, arrivals.max_delay))
+    }
+
+    fn is_lost(&self, core: usize) -> bool {
+        self.system.lost_core.is_some_and(|(lost, at)| lost == core && at <= self.now)
+    }
+
+    /// Returns the places of the ready jobs, the most urgent first.
+    fn by_urgency(&self) -> Vec<usize> {
+        let mut order: Vec<usize> =
+            (0..self.open.len()).filter(|&place| self.open[place].ready_at <= self.now).collect();
+        let own = |task: usize| u32::try_from(task).unwrap_or(u32::MAX);
+        let level = |task: usize| self.system.levels.get(task).copied().unwrap_or(own(task));
+        // The sort is stable: one task's jobs stay in the order of arrival.
+        match self.system.rule {
+            Rule::FixedPriority => {
+                order.sort_by_key(|&place| (level(self.open[place].task), self.open[place].ready_at))
+            }
+            Rule::EarliestDeadlineFirst => {
+                order.sort_by_key(|&place| (self.open[place].deadline, self.open[place].task));
+            }
+        }
+        order
+    }
+
+    /// Assigns each core its job.
+    fn choose(&mut self) {
+        let order = self.by_urgency();
+        let chosen = match &self.system.cores {
+            Cores::Partitioned(cores) => self.chosen_by_core(cores, order),
+            Cores::Global(_) => self.chosen_globally(order),
+        };
+        for (core, place) in chosen.into_iter().enumerate() {
+            match (self.running[core], place) {
+                (Some((before, _)), Some(after)) if before == after => {}
+                (before, after) => {
+                    if let Some((before, since)) = before {
+                        self.record(core, self.open[before].task, since);
+                        self.outcome.tasks[self.open[before].task].preempted += 1;
+                    }
+                    self.running[core] = after.map(|place| (place, self.now));
+                }
+            }
+        }
+    }
+
+    fn chosen_by_core(&self, cores: &[usize], order: Vec<usize>) -> Vec<Option<usize>> {
+        let mut chosen: Vec<Option<usize>> = vec![None; self.running.len()];
+        for place in order {
+            if let Some(&core) = cores.get(self.open[place].task)
+                && !self.is_lost(core)
+            {
+                chosen[core].get_or_insert(place);
+            }
+        }
+        chosen
+    }
+
+    /// Returns the most urgent jobs, one from each task, on all cores. A job that runs stays on its
+    /// core.
+    fn chosen_globally(&self, order: Vec<usize>) -> Vec<Option<usize>> {
+        let mut chosen: Vec<Option<usize>> = vec![None; self.running.len()];
+        let whole: Vec<usize> = (0..chosen.len()).filter(|&core| !self.is_lost(core)).collect();
+        let mut first: Vec<usize> = Vec::with_capacity(whole.len());
+        for place in order {
+            let is_alone = !first.iter().any(|&other| self.open[other].task == self.open[place].task);
+            if is_alone && first.len() < whole.len() {
+                first.push(place);
+            }
+        }
+        for &core in &whole {
+            chosen[core] = self.running[core].map(|(place, _)| place).filter(|place| first.contains(place));
+        }
+        let mut rest: Vec<usize> = first.into_iter().filter(|place| !chosen.contains(&Some(*place))).collect();
+        for &core in whole.iter().rev() {
+            if chosen[core].is_none() {
+                chosen[core] = rest.pop();
+            }
+        }
+        chosen
+    }
+
+    fn record(&mut self, core: usize, task: usize, from: Nanos) {
+        if from < self.now && self.outcome.stretches.len() < MAX_STRETCHES {
+            self.outcome.stretches.push(Stretch { core, task, from, until: self.now });
+        }
+    }
+
+    /// Returns the next instant at which something changes, `None` at the end of the simulation.
+    fn next_event(&self) -> Option<Nanos> {
+        let arrival = self.next.iter().copied().filter(|&next| next < self.until).min();
+        let release = self.open.iter().map(|job| job.ready_at).filter(|&at| at > self.now).min();
+        let completion =
+            self.running.iter().flatten().map(|(place, _)| self.now.saturating_add(self.open[*place].left)).min();
+        let loss = self.system.lost_core.map(|(_, at)| at).filter(|&at| at > self.now);
+        let event = [arrival, release, completion, loss].into_iter().flatten().min()?;
+        (event < self.until).then_some(event)
+    }
+
+    /// Lets time pass and removes the jobs that complete.
+    fn advance(&mut self, event: Nanos) {
+        let passed = event - self.now;
+        self.now = event;
+        let mut done = Vec::new();
+        for core in 0..self.running.len() {
+            let Some((place, since)) = self.running[core] else { continue };
+            let left = &mut self.open[place].left;
+            *left = left.saturating_sub(passed);
+            if *left == 0 {
+                self.record(core, self.open[place].task, since);
+                self.running[core] = None;
+                done.push(place);
+            }
+        }
+        done.sort_unstable_by(|one, other| other.cmp(one));
+        for place in done {
+            let job = self.open.remove(place);
+            let observed = &mut self.outcome.tasks[job.task];
+            observed.done += 1;
+            observed.worst = observed.worst.max(self.now - job.arrived_at);
+            observed.missed += u64::from(self.now > job.deadline);
+            for running in self.running.iter_mut().flatten() {
+                running.0 -= usize::from(running.0 > place);
+            }
+        }
+    }
+
+    /// Ends the simulation at this instant.
+    fn finish(&mut self, end: Nanos) {
+        self.now = end;
+        for core in 0..self.running.len() {
+            if let Some((place, since)) = self.running[core] {
+                let task = self.open[place].task;
+                self.record(core, task, since);
+            }
+        }
+        // A job that completes exactly at the end counts as open; its deadline decides.
+        for job in &self.open {
+            self.outcome.tasks[job.task].missed += u64::from(job.deadline < end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn system(tasks: &[(Nanos, Nanos)], cores: Cores, rule: Rule) -> System {
+        System::new(tasks.iter().map(|&(execution, period)| Timing::new(execution, period)).collect(), cores, rule)
+    }
+
+    #[test]
+    fn a_published_set_shows_its_worst_response_times() {
+        let outcome =
+            simulate(&system(&[(3, 7), (3, 12), (5, 20)], Cores::Partitioned(vec![0; 3]), Rule::FixedPriority), 421);
+        assert_eq!(outcome.tasks.iter().map(|task| task.worst).collect::<Vec<_>>(), [3, 6, 20]);
+        assert!(!outcome.has_misses());
+        assert_eq!(outcome.tasks[0].done, 60);
+        assert!(outcome.tasks[2].preempted > 0);
+    }
+
+    #[test]
+    fn a_backlog_beyond_its_bound_ends_the_simulation_at_that_instant() {
+        let mut tried = system(&[(10, 1)], Cores::Partitioned(vec![0; 10_000]), Rule::FixedPriority);
+        tried.tasks = vec![Timing::new(10, 1).with_deadline(1_000); 10_000];
+        let outcome = simulate(&tried, 10_000);
+        assert!(outcome.is_cut);
+        assert!(!outcome.has_misses(), "no deadline was reached");
+        assert!(outcome.stretches.iter().all(|stretch| stretch.until <= 20), "{:?}", outcome.stretches);
+    }
+
+    #[test]
+    fn one_core_never_runs_two_jobs_at_once() {
+        let outcome = simulate(&system(&[(2, 5), (4, 9)], Cores::Global(1), Rule::EarliestDeadlineFirst), 200);
+        let mut last = 0;
+        for stretch in &outcome.stretches {
+            assert!(stretch.from >= last && stretch.until > stretch.from, "{stretch:?}");
+            last = stretch.until;
+        }
+        let busy: Nanos = outcome.stretches.iter().map(|stretch| stretch.until - stretch.from).sum();
+        let asked: Nanos = outcome.tasks[0].done * 2 + outcome.tasks[1].done * 4;
+        assert!(busy >= asked && busy <= 200, "{busy} of {asked}");
+    }
+
+    #[test]
+    fn a_heavy_task_misses_under_global_priorities_and_not_on_a_core_of_its_own() {
+        let tasks = [(2, 10), (2, 10), (11, 11)];
+        assert!(simulate(&system(&tasks, Cores::Global(2), Rule::FixedPriority), 110).has_misses());
+        let apart = Cores::Partitioned(vec![0, 0, 1]);
+        assert!(!simulate(&system(&tasks, apart, Rule::FixedPriority), 110).has_misses());
+    }
+
+    #[test]
+    fn overheads_offsets_and_lost_cores() {
+        let mut tried = system(&[(4, 10), (6, 10)], Cores::Partitioned(vec![0, 0]), Rule::FixedPriority);
+        assert!(!simulate(&tried, 101).has_misses());
+        tried.overhead = 1;
+        assert!(simulate(&tried, 101).has_misses());
+        tried.overhead = 0;
+        tried.arrivals = vec![Arrivals { offset: 5, ..Arrivals::PERIODIC }];
+        assert_eq!(simulate(&tried, 5).tasks[0].done, 0);
+        tried.lost_core = Some((0, 50));
+        let outcome = simulate(&tried, 101);
+        assert!(outcome.has_misses());
+        assert!(outcome.stretches.iter().all(|stretch| stretch.until <= 50));
+    }
+
+    #[test]
+    fn a_global_job_runs_on_one_core_at_a_time_and_a_lost_core_costs_its_share() {
+        let mut tried = system(&[(9, 5)], Cores::Global(2), Rule::EarliestDeadlineFirst);
+        // Two jobs of one task are open at once, and only one of them runs.
+        assert_eq!(simulate(&tried, 19).tasks[0].done, 2);
+        tried.tasks = vec![Timing::new(4, 10); 4];
+        assert!(!simulate(&tried, 101).has_misses());
+        tried.lost_core = Some((1, 50));
+        let outcome = simulate(&tried, 101);
+        assert!(outcome.has_misses());
+        assert!(outcome.stretches.iter().all(|stretch| stretch.core == 0 || stretch.until <= 50));
+    }
+
+    #[test]
+    fn jobs_of_one_level_run_in_the_order_of_release() {
+        let mut tried = system(&[(3, 10), (3, 10)], Cores::Partitioned(vec![0, 0]), Rule::FixedPriority);
+        tried.arrivals = vec![Arrivals { offset: 1, ..Arrivals::PERIODIC }];
+        assert_eq!(simulate(&tried, 9).tasks[1].worst, 6, "the first task preempts");
+        tried.levels = vec![0, 0];
+        assert_eq!(simulate(&tried, 9).tasks[1].worst, 3, "it waits");
+    }
+
+    #[test]
+    fn jitter_delays_jobs_up_to_its_bound() {
+        let mut tried = system(&[(1, 10)], Cores::Partitioned(vec![0]), Rule::FixedPriority);
+        tried.tasks[0].jitter = 4;
+        assert_eq!(simulate(&tried, 1_000).tasks[0].worst, 1, "without a seed there is none");
+        tried.arrivals = vec![Arrivals { seed: Some(1), ..Arrivals::PERIODIC }];
+        assert_eq!(simulate(&tried, 1_000).tasks[0].worst, 5);
+    }
+
+    #[test]
+    fn jobs_that_become_ready_keep_their_shortest_distance() {
+        let mut tried = system(&[(1, 10)], Cores::Partitioned(vec![0]), Rule::FixedPriority);
+        tried.tasks[0] = tried.tasks[0].with_jitter(9);
+        tried.arrivals = vec![Arrivals { seed: Some(1), ..Arrivals::PERIODIC }];
+        let nearest = |tried: &System| {
+            let outcome = simulate(tried, 10_000);
+            outcome.stretches.windows(2).map(|pair| pair[1].from - pair[0].from).min()
+        };
+        assert_eq!(nearest(&tried), Some(1));
+        tried.tasks[0] = tried.tasks[0].with_min_distance(5);
+        assert_eq!(nearest(&tried), Some(5));
+        assert_eq!(simulate(&tried, 10_000).tasks[0].worst, 10, "the distance adds nothing to the jitter");
+    }
+
+    #[test]
+    fn sporadic_arrivals_keep_the_period_and_repeat_with_the_seed() {
+        let mut tried = system(&[(1, 10)], Cores::Partitioned(vec![0]), Rule::FixedPriority);
+        tried.arrivals = vec![Arrivals { offset: 0, seed: Some(42), max_delay: 7 }];
+        let outcome = simulate(&tried, 10_000);
+        assert!((590..1000).contains(&outcome.tasks[0].done), "{}", outcome.tasks[0].done);
+        assert_eq!(outcome, simulate(&tried, 10_000));
+    }
+}

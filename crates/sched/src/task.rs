@@ -1,0 +1,313 @@
+//! Periodic tasks, and the machine that runs them.
+//!
+//! [`Timing`] holds the numbers for the analysis, in any unit of time. [`Task`] is a timing in
+//! nanoseconds that admission accepts, with a name and an importance.
+
+use std::fmt;
+
+/// A span of time in nanoseconds. The functions of [`analysis`](crate::analysis) accept any unit,
+/// if a call uses only one.
+pub type Nanos = u64;
+
+/// The shortest period that admission accepts: 100 us.
+pub const MIN_PERIOD: Nanos = 100_000;
+/// The longest period that admission accepts: one hour.
+pub const MAX_PERIOD: Nanos = 3_600_000_000_000;
+
+/// The arrivals of a task's jobs, and the processor time of each.
+///
+/// Jobs arrive at least a `period` apart. Each may become ready up to `jitter` late, so the
+/// distance between two ready jobs may be as short as `min_distance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Timing {
+    /// Worst-case execution time of one job.
+    pub execution: Nanos,
+    /// Shortest time between two arrivals.
+    pub period: Nanos,
+    /// Time from a job's arrival until it must be done. It may exceed the period.
+    pub deadline: Nanos,
+    /// Longest time from a job's arrival until it is ready to run.
+    pub jitter: Nanos,
+    /// Longest time for which a job of lower priority blocks a job of this task.
+    pub blocking: Nanos,
+    /// Shortest time between two jobs that become ready; 0 if only the jitter bounds it.
+    pub min_distance: Nanos,
+}
+
+impl Timing {
+    /// Creates a timing whose deadline is its period, without jitter and blocking.
+    #[must_use]
+    pub const fn new(execution: Nanos, period: Nanos) -> Self {
+        Self { execution, period, deadline: period, jitter: 0, blocking: 0, min_distance: 0 }
+    }
+
+    /// Replaces the deadline.
+    #[must_use]
+    pub const fn with_deadline(mut self, deadline: Nanos) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Replaces the release jitter.
+    #[must_use]
+    pub const fn with_jitter(mut self, jitter: Nanos) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// Replaces the blocking time.
+    #[must_use]
+    pub const fn with_blocking(mut self, blocking: Nanos) -> Self {
+        self.blocking = blocking;
+        self
+    }
+
+    /// Replaces the shortest distance between jobs that become ready.
+    #[must_use]
+    pub const fn with_min_distance(mut self, min_distance: Nanos) -> Self {
+        self.min_distance = min_distance;
+        self
+    }
+
+    /// Returns execution time divided by period, in billionths, rounded up. A period of 0 counts as
+    /// one unit of time.
+    #[must_use]
+    pub fn utilization(&self) -> Utilization {
+        let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
+        let share = parts.div_ceil(u128::from(self.period.max(1)));
+        Utilization(u64::try_from(share).unwrap_or(u64::MAX))
+    }
+
+    /// Returns [`utilization`](Self::utilization) rounded down: if a sum of these exceeds a
+    /// capacity, the exact sum does too.
+    #[must_use]
+    pub fn utilization_floor(&self) -> Utilization {
+        let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
+        let share = parts / u128::from(self.period.max(1));
+        Utilization(u64::try_from(share).unwrap_or(u64::MAX))
+    }
+}
+
+/// A share of a processor, in billionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Utilization(pub u64);
+
+impl Utilization {
+    /// A whole processor.
+    pub const ONE: Self = Self(1_000_000_000);
+
+    /// Returns the sum of two shares; the maximum if it overflows.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Returns the part of `self` that exceeds `other`, or zero.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Returns the sum over all timings.
+    #[must_use]
+    pub fn total<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
+        timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization()))
+    }
+
+    /// Returns the sum over all timings, each rounded down.
+    #[must_use]
+    pub fn total_floor<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
+        timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization_floor()))
+    }
+}
+
+/// Writes a fraction with three digits: `0.875`. It is rounded up, so a sum above 1 never reads as
+/// 1.
+impl fmt::Display for Utilization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let thousandths = self.0.div_ceil(1_000_000);
+        write!(f, "{}.{:03}", thousandths / 1000, thousandths % 1000)
+    }
+}
+
+/// The name of a task in admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u64);
+
+/// A machine of a distributed system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+/// A core of a host, as the operating system numbers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoreId {
+    /// The machine.
+    pub host: HostId,
+    /// Number of the processor on that machine.
+    pub core: u32,
+}
+
+/// The importance of a task. When a core is lost, the least critical tasks lose their promises
+/// first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Criticality {
+    /// Comfort: dropped first.
+    Low,
+    /// Ordinary tasks.
+    #[default]
+    Normal,
+    /// Kept while any core can run it.
+    High,
+}
+
+/// A task that admission may accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Its name.
+    pub id: TaskId,
+    /// Its timing in nanoseconds.
+    pub timing: Timing,
+    /// Its importance.
+    pub criticality: Criticality,
+    /// The only core that may run it, if the application declares one.
+    pub pinned: Option<CoreId>,
+}
+
+impl Task {
+    /// Creates a task of ordinary importance that may run on any core.
+    ///
+    /// # Errors
+    /// [`TimingError`] if admission does not accept the timing.
+    pub fn new(id: TaskId, timing: Timing) -> Result<Self, TimingError> {
+        timing.check()?;
+        Ok(Self { id, timing, criticality: Criticality::Normal, pinned: None })
+    }
+}
+
+impl Timing {
+    /// Checks that admission accepts these numbers as nanoseconds.
+    ///
+    /// # Errors
+    /// [`TimingError`] with the first field that is out of range, and the range.
+    pub fn check(&self) -> Result<(), TimingError> {
+        let refuse = |field, value, least, most| Err(TimingError { field, value, least, most });
+        if !(MIN_PERIOD..=MAX_PERIOD).contains(&self.period) {
+            return refuse(TimingField::Period, self.period, MIN_PERIOD, MAX_PERIOD);
+        }
+        if self.deadline == 0 || self.deadline > MAX_PERIOD {
+            return refuse(TimingField::Deadline, self.deadline, 1, MAX_PERIOD);
+        }
+        let most = self.period.min(self.deadline);
+        if self.execution == 0 || self.execution > most {
+            return refuse(TimingField::Execution, self.execution, 1, most);
+        }
+        let rest = self.deadline - self.execution;
+        if self.jitter > rest {
+            return refuse(TimingField::Jitter, self.jitter, 0, rest);
+        }
+        if self.blocking > rest - self.jitter {
+            return refuse(TimingField::Blocking, self.blocking, 0, rest - self.jitter);
+        }
+        if self.min_distance > self.period {
+            return refuse(TimingField::MinDistance, self.min_distance, 0, self.period);
+        }
+        Ok(())
+    }
+}
+
+/// A field of [`Timing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimingField {
+    /// [`Timing::execution`].
+    Execution,
+    /// [`Timing::period`].
+    Period,
+    /// [`Timing::deadline`].
+    Deadline,
+    /// [`Timing::jitter`].
+    Jitter,
+    /// [`Timing::blocking`].
+    Blocking,
+    /// [`Timing::min_distance`].
+    MinDistance,
+}
+
+impl fmt::Display for TimingField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Execution => "execution",
+            Self::Period => "period",
+            Self::Deadline => "deadline",
+            Self::Jitter => "jitter",
+            Self::Blocking => "blocking",
+            Self::MinDistance => "min_distance",
+        })
+    }
+}
+
+/// A timing that admission does not accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimingError {
+    /// The field that is out of range.
+    pub field: TimingField,
+    /// Its value in nanoseconds.
+    pub value: Nanos,
+    /// The smallest value accepted with the other fields.
+    pub least: Nanos,
+    /// The largest value accepted with the other fields.
+    pub most: Nanos,
+}
+
+impl fmt::Display for TimingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, value, least, most } = self;
+        write!(f, "{field} is {value} ns; beside the task's other times it must be {least} to {most} ns")
+    }
+}
+
+impl std::error::Error for TimingError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn utilization_is_rounded_as_its_name_says() {
+        assert_eq!(Timing::new(1, 3).utilization(), Utilization(333_333_334));
+        assert_eq!(Timing::new(1, 3).utilization_floor(), Utilization(333_333_333));
+        assert_eq!(Utilization(1_000_000_001).to_string(), "1.001");
+        assert_eq!(Utilization::total(&[Timing::new(1, 4), Timing::new(1, 2)]).to_string(), "0.750");
+        assert_eq!(Timing::new(u64::MAX, 0).utilization(), Utilization(u64::MAX));
+    }
+
+    #[test]
+    fn a_timing_out_of_range_is_refused_by_its_field() {
+        let good = Timing::new(2 * MS, 20 * MS);
+        assert_eq!(good.check(), Ok(()));
+        let field = |timing: Timing| timing.check().map_err(|error| error.field);
+        assert_eq!(field(Timing::new(0, 20 * MS)), Err(TimingField::Execution));
+        assert_eq!(field(Timing::new(21 * MS, 20 * MS)), Err(TimingField::Execution));
+        assert_eq!(field(good.with_deadline(MS)), Err(TimingField::Execution));
+        assert_eq!(field(Timing::new(1, MIN_PERIOD - 1)), Err(TimingField::Period));
+        assert_eq!(field(Timing::new(1, MIN_PERIOD)), Ok(()));
+        assert_eq!(field(Timing::new(1, MAX_PERIOD)), Ok(()));
+        assert_eq!(field(Timing::new(1, MAX_PERIOD + 1)), Err(TimingField::Period));
+        assert_eq!(field(good.with_deadline(0)), Err(TimingField::Deadline));
+        assert_eq!(field(good.with_deadline(u64::MAX)), Err(TimingField::Deadline));
+        assert_eq!(field(good.with_jitter(18 * MS)), Ok(()));
+        assert_eq!(field(good.with_jitter(18 * MS + 1)), Err(TimingField::Jitter));
+        assert_eq!(field(good.with_jitter(17 * MS).with_blocking(MS + 1)), Err(TimingField::Blocking));
+        assert_eq!(field(good.with_min_distance(21 * MS)), Err(TimingField::MinDistance));
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_its_range() {
+        let error = Timing::new(3 * MS, 2 * MS).check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "execution is 3000000 ns; beside the task's other times it must be 1 to 2000000 ns"
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Task files: the description of a system's tasks and its machine.
+//!
+//! | format | reading | writing |
+//! |---|---|---|
+//! | TOML, the project's own | [`toml::read`] | [`toml::write`] |
+//! | JSON of rt-app | [`rt_app::read`] | [`rt_app::write`] |
+//!
+//! Input is text of bounded size. An error names the field, and the line if it is known.
+
+pub mod rt_app;
+pub mod toml;
+
+use std::fmt;
+
+use crate::allocation::{Core, DEFAULT_CAPACITY, Discipline, Machine, Overheads};
+use crate::task::{CoreId, Task, TimingError, Utilization};
+
+/// The size in bytes beyond which a task file is refused.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// The number of tasks beyond which a task file is refused.
+pub const MAX_TASKS: usize = 10_000;
+
+/// The number of cores beyond which a task file is refused.
+pub const MAX_CORES: u32 = 1_024;
+
+/// The length in bytes beyond which a task's name is refused.
+pub const MAX_NAME: usize = 64;
+
+/// A task with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTask {
+    /// The name: 1 to [`MAX_NAME`] bytes, no control characters, unique in its file.
+    pub name: String,
+    /// The task. Its id is its place in the file.
+    pub task: Task,
+}
+
+/// The machine that a task file describes. Fields that the file leaves out are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineTable {
+    /// The number of cores.
+    pub cores: Option<u32>,
+    /// The scheduling of each core.
+    pub discipline: Option<Discipline>,
+    /// The share of each core that may be promised.
+    pub capacity: Option<Utilization>,
+    /// The cost of each job beyond its execution time.
+    pub overheads: Overheads,
+}
+
+impl MachineTable {
+    /// Returns the machine: as many cores as the table declares, else as the pinned tasks need,
+    /// else one.
+    #[must_use]
+    pub fn machine(&self, tasks: &[NamedTask]) -> Machine {
+        let pinned = tasks.iter().filter_map(|named| named.task.pinned).map(|core| core.core.saturating_add(1));
+        let cores = self.cores.unwrap_or_else(|| pinned.max().unwrap_or(1)).min(MAX_CORES);
+        let mut machine = Machine::with_cores(cores);
+        machine.discipline = self.discipline.unwrap_or_default();
+        machine.overheads = self.overheads;
+        let capacity = self.capacity.unwrap_or(DEFAULT_CAPACITY);
+        machine.cores.iter_mut().for_each(|core: &mut Core| core.capacity = capacity);
+        machine
+    }
+}
+
+/// The content of a task file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskFile {
+    /// The machine.
+    pub machine: MachineTable,
+    /// The tasks, in the order of the file.
+    pub tasks: Vec<NamedTask>,
+}
+
+/// A task file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskFileError {
+    /// The line, counted from 1, if it is known.
+    pub line: Option<usize>,
+    /// The field, such as `task.period`; empty if the text as a whole is malformed.
+    pub field: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl TaskFileError {
+    fn new(line: Option<usize>, field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { line, field: field.into(), reason: reason.into() }
+    }
+}
+
+impl fmt::Display for TaskFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for TaskFileError {}
+
+fn size_error(text: &str) -> Option<TaskFileError> {
+    let reason = || format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
+    (text.len() > MAX_BYTES).then(|| TaskFileError::new(None, "", reason()))
+}
+
+fn name_error(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.len() > MAX_NAME {
+        Some("a name has 1 to 64 bytes")
+    } else if name.chars().any(char::is_control) {
+        Some("a name has no control characters")
+    } else {
+        None
+    }
+}
+
+/// Returns the core of this number on the file's own host.
+fn core(number: u32) -> CoreId {
+    CoreId { core: number, ..CoreId::default() }
+}
+
+/// Returns the text of a timing error without the name of its field.
+fn timing_reason(error: &TimingError) -> String {
+    let text = |time| crate::quantity::time_text(time);
+    format!(
+        "{} is out of range: beside the task's other times it must be {} to {}",
+        text(error.value),
+        text(error.least),
+        text(error.most)
+    )
+}

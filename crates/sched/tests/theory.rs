@@ -1,0 +1,527 @@
+//! The analysis compared with the simulator, over task sets made from seeds.
+//!
+//! A failed test names its seed: `CORELANE_SEED=n cargo test -p corelane-sched --test theory` runs
+//! it alone, and `CORELANE_SEEDS=n` runs that many seeds.
+
+use corelane_sched::allocation::baseline;
+use corelane_sched::allocation::{self, Core, Discipline, Machine, Overheads, Rung, TaskSet, admit};
+use corelane_sched::analysis::server::{self, Server, ServerKind};
+use corelane_sched::analysis::{Steps, bounds, demand, priorities, response_time};
+use corelane_sched::random::Random;
+use corelane_sched::simulation::{Arrivals, Cores, Rule, System, simulate};
+use corelane_sched::task::{CoreId, Task, TaskId, Timing, Utilization};
+
+const MS: u64 = 1_000_000;
+
+fn each_seed(usual: u64, mut work: impl FnMut(&mut Random, u64)) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("CORELANE_SEED") {
+        Some(seed) => work(&mut Random::new(seed), seed),
+        None => (0..number("CORELANE_SEEDS").unwrap_or(usual)).for_each(|seed| work(&mut Random::new(seed), seed)),
+    }
+}
+
+/// Returns true if the usual seeds run, over which a test may check the number of each outcome.
+fn all_seeds_run() -> bool {
+    ["CORELANE_SEED", "CORELANE_SEEDS"].iter().all(|name| std::env::var_os(name).is_none())
+}
+
+/// Periods that divide 240, so that a simulation of 240 sees every phase.
+const PERIODS: [u64; 10] = [4, 5, 6, 8, 10, 12, 20, 24, 30, 60];
+
+fn small_set(random: &mut Random, most: u64) -> Vec<Timing> {
+    let count = random.within(1, most);
+    let mut one = || {
+        let period = PERIODS[random.index(PERIODS.len())];
+        let execution = random.within(1, (period / 2).max(1));
+        Timing::new(execution, period).with_deadline(random.within(execution, period))
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+fn on_one_core(tasks: &[Timing], rule: Rule) -> System {
+    System::new(tasks.to_vec(), Cores::Partitioned(vec![0; tasks.len()]), rule)
+}
+
+#[test]
+fn response_times_are_those_that_the_critical_instant_shows() {
+    let mut seen = [0; 2];
+    each_seed(3_000, |random, seed| {
+        let set = small_set(random, 5);
+        let tasks: Vec<Timing> = priorities::deadline_monotonic(&set).into_iter().map(|place| set[place]).collect();
+        let outcome = simulate(&on_one_core(&tasks, Rule::FixedPriority), 241);
+        let found = response_time::response_times(&tasks);
+        for (place, (observed, response)) in outcome.tasks.iter().zip(&found).enumerate() {
+            let meets = response.is_some_and(|response| response.meets(&tasks[place]));
+            assert_eq!(
+                meets,
+                observed.missed == 0,
+                "seed {seed}, task {place} of {tasks:?}: {response:?}, {observed:?}"
+            );
+            // Up to the first task without a bound every backlog is gone at 240.
+            if meets {
+                let response = response.expect("it meets its deadline").from_arrival;
+                assert_eq!(response, observed.worst, "seed {seed}, task {place} of {tasks:?}");
+            }
+            seen[usize::from(meets)] += 1;
+        }
+    });
+    assert!(!all_seeds_run() || seen.iter().all(|count| *count > 100), "{seen:?}");
+}
+
+#[test]
+fn the_demand_test_agrees_with_the_simulator() {
+    let mut seen = [0; 2];
+    each_seed(3_000, |random, seed| {
+        let tasks = small_set(random, 5);
+        let outcome = simulate(&on_one_core(&tasks, Rule::EarliestDeadlineFirst), 241);
+        let fits = demand::schedulable(&tasks);
+        assert_eq!(fits, !outcome.has_misses(), "seed {seed}: {tasks:?}");
+        seen[usize::from(fits)] += 1;
+    });
+    assert!(!all_seeds_run() || seen.iter().all(|count| *count > 100), "{seen:?}");
+}
+
+#[test]
+fn sufficient_tests_accept_nothing_that_the_exact_one_refuses() {
+    each_seed(3_000, |random, seed| {
+        let mut set = small_set(random, 6);
+        if random.within(0, 1) == 0 {
+            set.iter_mut().for_each(|task| task.deadline = task.period);
+        }
+        let tasks: Vec<Timing> = priorities::rate_monotonic(&set).into_iter().map(|place| set[place]).collect();
+        let exact = response_time::all_meet_deadlines(&tasks);
+        assert!(!bounds::passes_liu_layland(&tasks) || bounds::passes_hyperbolic(&tasks), "seed {seed}: {tasks:?}");
+        assert!(!bounds::passes_hyperbolic(&tasks) || exact, "seed {seed}: {tasks:?}");
+        for (place, task) in tasks.iter().enumerate() {
+            let Some(bound) = bounds::response_bound(task, &tasks[..place]) else { continue };
+            let response = response_time::response_time(task, &tasks[..place]).expect("a bound").from_arrival;
+            assert!(bound >= response, "seed {seed}: {bound} is below {response} for task {place} of {tasks:?}");
+        }
+    });
+}
+
+#[test]
+fn periodic_tasks_within_their_bound_are_schedulable_beside_a_server() {
+    each_seed(20_000, |random, seed| {
+        let kinds = [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic];
+        let kind = kinds[random.index(kinds.len())];
+        let period = 1_000_000;
+        let server = Server { kind, budget: random.within(1, period * 3 / 4), period };
+        let shortest = if kind == ServerKind::Deferrable { period + server.budget } else { period };
+        let count = random.within(1, 4);
+        let periods: Vec<u64> = (0..count).map(|_| random.within(shortest, 4 * shortest)).collect();
+        let share = server.as_timing().utilization();
+        let mut left = server::periodic_load_beside(kind, share, count as u32).0;
+        let mut tasks: Vec<Timing> = vec![server.as_timing()];
+        for (place, &period) in periods.iter().enumerate() {
+            let part = if place + 1 == periods.len() { left } else { random.within(0, left) };
+            left -= part;
+            tasks.push(Timing::new(period * part / Utilization::ONE.0, period));
+        }
+        tasks[1..].sort_by_key(|task| task.period);
+        for place in 1..tasks.len() {
+            assert!(response_time::meets_deadline(&tasks[place], &tasks[..place]), "seed {seed}: {tasks:?}");
+        }
+    });
+}
+
+#[test]
+fn audsley_finds_an_order_whenever_one_exists() {
+    each_seed(400, |random, seed| {
+        let mut set = small_set(random, 4);
+        for task in &mut set {
+            task.deadline = random.within(task.execution, task.period + 6);
+            task.blocking = random.within(0, 2);
+        }
+        let exists = permutations(set.len()).into_iter().any(|order| {
+            response_time::all_meet_deadlines(&order.into_iter().map(|place| set[place]).collect::<Vec<_>>())
+        });
+        let found = priorities::audsley(&set);
+        assert_eq!(found.is_some(), exists, "seed {seed}: {set:?}");
+        if let Some(order) = found {
+            let tasks: Vec<Timing> = order.into_iter().map(|place| set[place]).collect();
+            assert!(response_time::all_meet_deadlines(&tasks), "seed {seed}: {tasks:?}");
+        }
+    });
+}
+
+fn permutations(count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let insert = |shorter: Vec<usize>| {
+        (0..count).map(move |place| {
+            let mut longer = shorter.clone();
+            longer.insert(place, count - 1);
+            longer
+        })
+    };
+    permutations(count - 1).into_iter().flat_map(insert).collect()
+}
+
+fn machine(cores: u32, discipline: Discipline) -> Machine {
+    let mut machine = Machine { discipline, ..Machine::with_cores(cores) };
+    machine.cores.iter_mut().for_each(|core| core.capacity = Utilization::ONE);
+    machine
+}
+
+fn place(machine: &Machine, core: CoreId) -> usize {
+    machine.cores.iter().position(|other| other.id == core).expect("a core of the machine")
+}
+
+/// The admitted tasks as a system for the simulator, with random offsets, sporadic arrivals and
+/// jitter. Each job takes the machine's overhead besides its own time.
+fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
+    let promises = allocation::promises(set, machine);
+    let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;
+    let overheads = &machine.overheads;
+    let tasks: Vec<Timing> = promises
+        .iter()
+        .map(|promise| {
+            let timing = timing(promise.task);
+            let distance = timing.min_distance.saturating_sub(overheads.release_jitter);
+            timing.with_jitter(timing.jitter + overheads.release_jitter).with_min_distance(distance)
+        })
+        .collect();
+    let arrivals = |timing: &Timing| Arrivals {
+        offset: random.within(0, timing.period),
+        seed: Some(random.next_u64()),
+        max_delay: timing.period / 4 * random.within(0, 1),
+    };
+    let rule = match machine.discipline {
+        Discipline::EarliestDeadlineFirst => Rule::EarliestDeadlineFirst,
+        Discipline::FixedPriority | Discipline::LiuLayland => Rule::FixedPriority,
+    };
+    let cores = promises.iter().map(|promise| place(machine, promise.core)).collect();
+    System {
+        arrivals: tasks.iter().map(arrivals).collect(),
+        levels: promises.iter().map(|promise| promise.level).collect(),
+        overhead: overheads.context_switch * 2 + overheads.hand_off,
+        ..System::new(tasks, Cores::Partitioned(cores), rule)
+    }
+}
+
+/// A random machine: up to 3 cores, with overheads or without, with few levels or enough.
+fn random_machine(random: &mut Random, discipline: Discipline) -> Machine {
+    let mut machine = machine(random.within(1, 3) as u32, discipline);
+    if random.within(0, 1) == 0 && discipline != Discipline::LiuLayland {
+        machine.overheads = Overheads {
+            context_switch: random.within(0, 200_000),
+            hand_off: random.within(0, 300_000),
+            release_jitter: random.within(0, MS),
+            blocking: 0,
+        };
+    }
+    if random.within(0, 2) == 0 {
+        machine.max_levels = random.within(1, 4) as u32;
+    }
+    machine
+}
+
+/// A random task; under the bound of Liu and Layland with its deadline at the period.
+fn random_task(random: &mut Random, id: u64, discipline: Discipline) -> Task {
+    let period = random.within(5, 100) * MS;
+    let execution = random.within(MS, period * 6 / 10);
+    let timing = Timing::new(execution, period);
+    let timing = match (discipline, random.within(0, 3)) {
+        (Discipline::LiuLayland, _) | (_, 0 | 1) => timing,
+        (_, 2) => timing.with_deadline(random.within(execution, period)),
+        _ => timing.with_deadline(random.within(period, 2 * period)),
+    };
+    Task::new(TaskId(id), timing).expect("a timing in range")
+}
+
+const DISCIPLINES: [Discipline; 3] =
+    [Discipline::FixedPriority, Discipline::LiuLayland, Discipline::EarliestDeadlineFirst];
+
+#[test]
+fn admitted_tasks_never_miss() {
+    let mut rungs = std::collections::HashMap::new();
+    let mut shared = 0;
+    each_seed(100, |random, seed| {
+        for discipline in DISCIPLINES {
+            let machine = random_machine(random, discipline);
+            let mut set = TaskSet::on(&machine);
+            for id in 0..random.within(4, 16) {
+                let task = random_task(random, id, discipline);
+                match admit(&set, &machine, &task) {
+                    Ok(plan) => {
+                        *rungs.entry(plan.rung).or_insert(0) += 1;
+                        let response = plan.response;
+                        set.apply(&plan);
+                        assert!(allocation::holds(&set, &machine), "seed {seed}: {plan:?}");
+                        let promises = allocation::promises(&set, &machine);
+                        assert!(promises.iter().all(|promise| promise.is_kept), "seed {seed}: {promises:?}");
+                        let own = promises.iter().find(|promise| promise.task == task.id).expect("it was admitted");
+                        assert_eq!((own.core, own.response), (plan.core, response), "seed {seed}");
+                    }
+                    Err(rejection) => assert_eq!(rejection.task, task.id),
+                }
+            }
+            let system = as_system(&set, &machine, random);
+            shared += usize::from(system.levels.len() > machine.max_levels as usize * machine.cores.len());
+            let outcome = simulate(&system, 2_000 * MS);
+            assert!(!outcome.has_misses() && !outcome.is_cut, "seed {seed}, {discipline:?}: {set:?}");
+            for (observed, promise) in outcome.tasks.iter().zip(allocation::promises(&set, &machine)) {
+                assert!(promise.response.is_none_or(|response| observed.worst <= response), "seed {seed}: {promise:?}");
+            }
+        }
+    });
+    if all_seeds_run() {
+        for rung in [Rung::Direct, Rung::Move, Rung::Swap, Rung::Repack] {
+            assert!(rungs.contains_key(&rung), "no plan took the way {rung:?}: {rungs:?}");
+        }
+        assert!(shared > 0, "no set has more tasks than levels");
+    }
+}
+
+/// Adds the interference of each core to a system, above all tasks.
+fn with_interference(mut system: System, machine: &Machine, random: &mut Random) -> System {
+    system.levels.iter_mut().for_each(|level| *level += 1);
+    let Cores::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
+    for (place, core) in machine.cores.iter().enumerate() {
+        for timing in &core.interference {
+            // The simulator adds the overhead to every job, the analysis to those of tasks.
+            system.tasks.push(Timing { execution: timing.execution - system.overhead, ..*timing });
+            system.levels.push(0);
+            system.arrivals.push(Arrivals { offset: 0, seed: Some(random.next_u64()), max_delay: 0 });
+            cores.push(place);
+        }
+    }
+    system
+}
+
+#[test]
+fn admitted_tasks_never_miss_beside_interference_and_jitter() {
+    let mut admitted = [0; 3];
+    each_seed(150, |random, seed| {
+        for (index, discipline) in DISCIPLINES.into_iter().enumerate() {
+            let mut machine = random_machine(random, discipline);
+            // The simulator has no work above all deadlines.
+            let most = if discipline == Discipline::EarliestDeadlineFirst { 0 } else { 2 };
+            let has_jitter = discipline != Discipline::LiuLayland;
+            for core in &mut machine.cores {
+                for _ in 0..random.within(0, most) {
+                    let period = random.within(5, 100) * MS;
+                    let timing = Timing::new(random.within(MS, period / 4), period);
+                    let jitter = if has_jitter { random.within(0, period) } else { 0 };
+                    core.interference.push(timing.with_jitter(jitter));
+                }
+            }
+            let mut set = TaskSet::on(&machine);
+            for id in 0..random.within(4, 12) {
+                let mut task = random_task(random, id, discipline);
+                if has_jitter && random.within(0, 1) == 0 {
+                    task.timing.jitter = random.within(0, task.timing.deadline - task.timing.execution);
+                    task.timing.min_distance = random.within(0, task.timing.period);
+                }
+                if let Ok(plan) = admit(&set, &machine, &task) {
+                    set.apply(&plan);
+                }
+            }
+            admitted[index] += set.len();
+            let mut system = as_system(&set, &machine, random);
+            if random.within(0, 1) == 0 {
+                system.arrivals.iter_mut().for_each(|arrivals| arrivals.offset = 0);
+            }
+            let system = with_interference(system, &machine, random);
+            let outcome = simulate(&system, 2_000 * MS);
+            for (observed, promise) in outcome.tasks.iter().zip(allocation::promises(&set, &machine)) {
+                assert_eq!(observed.missed, 0, "seed {seed}, {discipline:?}: {promise:?} of {set:?} on {machine:?}");
+                assert!(promise.response.is_none_or(|response| observed.worst <= response), "seed {seed}: {promise:?}");
+            }
+        }
+    });
+    assert!(!all_seeds_run() || admitted.iter().all(|count| *count > 300), "{admitted:?}");
+}
+
+#[test]
+fn a_lost_core_costs_no_other_core_a_deadline() {
+    let mut lost_jobs = 0;
+    each_seed(60, |random, seed| {
+        for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
+            let machine = machine(2, discipline);
+            let tasks: Vec<Task> = (0..8).map(|id| random_task(random, id, discipline)).collect();
+            let (set, _) = allocation::admit_all(&machine, &tasks);
+            let lost = random.index(2);
+            let mut system = as_system(&set, &machine, random);
+            system.lost_core = Some((lost, random.within(0, 500 * MS)));
+            let outcome = simulate(&system, 1_000 * MS);
+            let Cores::Partitioned(cores) = &system.cores else { panic!("a partitioned system") };
+            for (observed, core) in outcome.tasks.iter().zip(cores) {
+                assert!(*core == lost || observed.missed == 0, "seed {seed}: {set:?}");
+                lost_jobs += observed.missed;
+            }
+            // The promises are decided again on the remaining cores.
+            let survivor: Vec<Core> =
+                machine.cores.iter().filter(|core| core.id.core as usize != lost).cloned().collect();
+            let rest = Machine { cores: survivor, ..machine.clone() };
+            let (kept, _) = allocation::admit_all(&rest, &tasks);
+            assert!(!simulate(&as_system(&kept, &rest, random), 1_000 * MS).has_misses(), "seed {seed}: {kept:?}");
+        }
+    });
+    assert!(!all_seeds_run() || lost_jobs > 0);
+}
+
+#[test]
+fn rejected_tasks_miss_from_the_critical_instant() {
+    let mut rejected = [0; 2];
+    each_seed(300, |random, seed| {
+        for (index, (discipline, rule)) in [
+            (Discipline::FixedPriority, Rule::FixedPriority),
+            (Discipline::EarliestDeadlineFirst, Rule::EarliestDeadlineFirst),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let machine = machine(1, discipline);
+            let mut set = TaskSet::on(&machine);
+            for (id, timing) in (0..).zip(small_set(random, 7)) {
+                // Times of this test are units of 100 us, the shortest period being 400 us.
+                let scaled = Timing::new(timing.execution * 100_000, timing.period * 100_000);
+                let task = Task::new(TaskId(id), scaled.with_deadline(timing.deadline * 100_000)).expect("in range");
+                let Err(rejection) = admit(&set, &machine, &task) else {
+                    set.insert(task, machine.cores[0].id);
+                    continue;
+                };
+                assert!(rejection.is_exhaustive, "seed {seed}: {rejection}");
+                let mut timings: Vec<Timing> = set.iter().map(|(task, _)| task.timing).chain([task.timing]).collect();
+                timings.sort_by_key(|timing| timing.deadline);
+                let outcome = simulate(&on_one_core(&timings, rule), 24_100_000);
+                assert!(outcome.has_misses(), "seed {seed}, {discipline:?}: {timings:?}, {rejection}");
+                rejected[index] += 1;
+                if let Some(longest) = rejection.longest_execution {
+                    let mut fits = task;
+                    fits.timing.execution = longest;
+                    assert!(admit(&set, &machine, &fits).is_ok(), "seed {seed}: {rejection}");
+                }
+            }
+        }
+    });
+    assert!(!all_seeds_run() || rejected.iter().all(|count| *count > 50), "{rejected:?}");
+}
+
+#[test]
+fn shared_levels_are_the_fewest_and_hold_in_the_simulator() {
+    let mut seen = [0; 5];
+    each_seed(400, |random, seed| {
+        let set = small_set(random, 4);
+        let holds = |levels: &[u32]| {
+            (0..set.len()).all(|place| {
+                let others = (0..set.len()).filter(|&other| other != place && levels[other] <= levels[place]);
+                response_time::meets_deadline(&set[place], &others.map(|other| set[other]).collect::<Vec<_>>())
+            })
+        };
+        let found = priorities::shared_levels(&[], &set, &mut Steps::default());
+        let count = |levels: &[u32]| levels.iter().max().map_or(0, |last| last + 1);
+        // Every assignment of up to four levels.
+        let all = (0..1_u32 << (2 * set.len()))
+            .map(|choice| -> Vec<u32> { (0..set.len()).map(|place| (choice >> (2 * place)) & 3).collect() });
+        let fewest = all.filter(|levels| holds(levels)).map(|levels| count(&levels)).min();
+        assert_eq!(found.as_ref().map(|levels| count(levels)), fewest, "seed {seed}: {set:?}");
+        let Some(levels) = found else { return };
+        assert!(holds(&levels), "seed {seed}: {set:?}, {levels:?}");
+        seen[count(&levels) as usize] += 1;
+        let arrivals = |timing: &Timing| Arrivals {
+            offset: random.within(0, timing.period),
+            seed: Some(random.next_u64()),
+            max_delay: random.within(0, 3),
+        };
+        let arrivals = set.iter().map(arrivals).collect();
+        let system = System { levels, arrivals, ..on_one_core(&set, Rule::FixedPriority) };
+        assert!(!simulate(&system, 5_000).has_misses(), "seed {seed}: {system:?}");
+    });
+    assert!(!all_seeds_run() || (seen[1] > 0 && seen[2] > 0 && seen[3] > 0), "{seen:?}");
+}
+
+#[test]
+fn deadline_monotonic_order_is_optimal_with_jitter_and_one_blocking_time() {
+    let mut seen = [0; 2];
+    each_seed(1_000, |random, seed| {
+        let mut set = small_set(random, 5);
+        let blocking = random.within(0, 2);
+        for task in &mut set {
+            task.jitter = random.within(0, task.deadline - task.execution);
+            task.blocking = blocking;
+        }
+        let order = priorities::deadline_monotonic(&set);
+        let holds = response_time::all_meet_deadlines(&order.iter().map(|&place| set[place]).collect::<Vec<_>>());
+        assert_eq!(holds, priorities::audsley(&set).is_some(), "seed {seed}: {set:?}");
+        seen[usize::from(holds)] += 1;
+    });
+    assert!(!all_seeds_run() || seen.iter().all(|count| *count > 50), "{seen:?}");
+}
+
+#[test]
+fn global_sets_that_a_baseline_accepts_never_miss() {
+    let mut accepted = [0; 3];
+    each_seed(1_500, |random, seed| {
+        let cores = random.within(1, 3) as u32;
+        let mut set = small_set(random, 6);
+        if random.within(0, 1) == 0 {
+            set.iter_mut().for_each(|task| task.deadline = task.period);
+        }
+        set.sort_by_key(|task| task.period);
+        let verdicts = [
+            (baseline::global_edf_by_density(&set, cores), Rule::EarliestDeadlineFirst),
+            (baseline::global_edf_by_interference(&set, cores), Rule::EarliestDeadlineFirst),
+            (baseline::global_rate_monotonic(&set, cores), Rule::FixedPriority),
+        ];
+        for (index, (is_accepted, rule)) in verdicts.into_iter().enumerate() {
+            if !is_accepted {
+                continue;
+            }
+            accepted[index] += 1;
+            let arrivals = set.iter().map(|task| Arrivals {
+                offset: random.within(0, task.period),
+                seed: Some(random.next_u64()),
+                max_delay: random.within(0, 4),
+            });
+            let arrivals = arrivals.collect();
+            let system = System { arrivals, ..System::new(set.clone(), Cores::Global(cores as usize), rule) };
+            assert!(!simulate(&system, 1_000).has_misses(), "seed {seed}, {cores} cores: {system:?}");
+            let together = System { arrivals: Vec::new(), ..system };
+            assert!(!simulate(&together, 1_000).has_misses(), "seed {seed}, {cores} cores: {together:?}");
+        }
+    });
+    assert!(!all_seeds_run() || accepted.iter().all(|count| *count > 100), "{accepted:?}");
+}
+
+#[test]
+fn the_search_accepts_whatever_some_placement_allows() {
+    let mut seen = [0; 2];
+    each_seed(120, |random, seed| {
+        let discipline = DISCIPLINES[random.index(3)];
+        let mut machine = machine(2, discipline);
+        machine.max_steps = u32::MAX;
+        let mut set = TaskSet::on(&machine);
+        let mut all: Vec<Timing> = Vec::new();
+        for id in 0..7 {
+            let period = random.within(5, 40);
+            let timing = Timing::new(random.within(1, period * 7 / 10) * MS, period * MS);
+            let task = Task::new(TaskId(id), timing).expect("a timing in range");
+            let with_it: Vec<Timing> = all.iter().copied().chain([timing]).collect();
+            let exists = (0..1_u32 << with_it.len()).any(|choice| {
+                (0..2).all(|core| {
+                    let on_core = with_it.iter().enumerate().filter(|(place, _)| (choice >> place) & 1 == core);
+                    let mut timings: Vec<Timing> = on_core.map(|(_, timing)| *timing).collect();
+                    timings.sort_by_key(|timing| timing.deadline);
+                    match discipline {
+                        Discipline::FixedPriority => response_time::all_meet_deadlines(&timings),
+                        Discipline::LiuLayland => bounds::passes_liu_layland(&timings),
+                        Discipline::EarliestDeadlineFirst => demand::schedulable(&timings),
+                    }
+                })
+            });
+            let decision = admit(&set, &machine, &task);
+            assert_eq!(decision.is_ok(), exists, "seed {seed}: {with_it:?}");
+            seen[usize::from(exists)] += 1;
+            if let Ok(plan) = decision {
+                set.apply(&plan);
+                all = with_it;
+            }
+        }
+    });
+    assert!(!all_seeds_run() || seen.iter().all(|count| *count > 20), "{seen:?}");
+}

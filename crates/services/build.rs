@@ -1,0 +1,5 @@
+//! Compiles the IDL of the services.
+
+fn main() {
+    corelane_idl::Builder::new().compile("idl/naming.idl");
+}

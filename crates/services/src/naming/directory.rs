@@ -1,0 +1,543 @@
+//! The contexts of a server, shared by its threads, and their store.
+//!
+//! Readers load the newest published [`State`] without waiting. Changes are queued. A thread that
+//! finds no batch running takes the whole queue and applies it to a copy. It commits the changes to
+//! the store in one batch, publishes the copy and hands out the results. A change is therefore
+//! visible and acknowledged once the store has it, and threads that wait for the disk together
+//! share one commit.
+//!
+//! A failed commit changes nothing that readers see. If other servers share the store, a commit may
+//! find a newer revision. The records are then read again, and the queue is decided again.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::rcu_cell::{RcuCell, RcuGuard};
+use corelane_sys::thread;
+
+use super::records::{self, Record, STAMP_KEY};
+use super::state::{Change, ContextId, Done, Loader, Operation, Refusal, State};
+use crate::store::{Durability, Revision, Store, StoreError, Write};
+
+/// Time between two syncs of relaxed changes. This plus the duration of a sync stays below the time
+/// that a crash may cost.
+const SYNC_INTERVAL: Duration = Duration::from_millis(50);
+/// Time from a sync that failed to the next attempt.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of attempts to commit one batch while other servers keep changing the store.
+const MAX_ATTEMPTS: usize = 32;
+
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    Refused(Refusal),
+    /// The store did not take the change.
+    Store(Arc<StoreError>),
+}
+
+pub(super) struct Directory {
+    state: RcuCell<State>,
+    /// Distinguishes the object ids of this directory from others'.
+    stamp: u64,
+    queue: Mutex<Queue>,
+    /// Notified when a batch is done.
+    done: Condvar,
+    store: Option<Arc<Stored>>,
+    syncing: Option<thread::JoinHandle<()>>,
+}
+
+struct Stored {
+    store: Box<dyn Store>,
+    durability: Durability,
+    unsynced: Mutex<Unsynced>,
+    /// Notified when there is something to sync, or the directory ends.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Unsynced {
+    has_changes: bool,
+    is_ending: bool,
+}
+
+struct Queue {
+    waiting: Vec<(u64, Operation)>,
+    results: HashMap<u64, Result<Done, Failure>>,
+    next_ticket: u64,
+    /// The newest version; `None` while a thread runs a batch.
+    head: Option<Head>,
+}
+
+#[derive(Clone)]
+struct Head {
+    state: State,
+    revision: Revision,
+}
+
+/// Returns a number that other processes cannot guess.
+pub(super) fn random_number() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+impl Directory {
+    /// Creates a directory in memory with an empty initial context.
+    pub(super) fn in_memory() -> Self {
+        let head = Head { state: State::new(random_number()), revision: Revision(0) };
+        Self::new(head, random_number(), None, None)
+    }
+
+    /// Creates a directory from the contents of a store. An empty store gets an initial context.
+    pub(super) fn open(store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
+        let (mut head, mut stamp) = load(&*store)?;
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(stamp) = stamp.filter(|_| head.state.has_context(ContextId::ROOT)) {
+                return Self::with_store(head, stamp, store, durability);
+            }
+            let chosen = stamp.unwrap_or_else(random_number);
+            let root = records::encode(&Change::AddContext(ContextId::ROOT));
+            let stamp_value = chosen.to_be_bytes();
+            let batch = [Write::Put(STAMP_KEY, &stamp_value), Write::Put(&root.key, b"")];
+            match store.commit(head.revision, &batch, Durability::Synced) {
+                Ok(_) | Err(StoreError::Conflict) => (head, stamp) = load(&*store)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+
+    fn with_store(head: Head, stamp: u64, store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
+        let unsynced = Mutex::new("naming sync", Scope::Orb, Unsynced::default());
+        let stored = Arc::new(Stored { store, durability, unsynced, changed: Condvar::new() });
+        let syncing = match durability {
+            Durability::Synced => None,
+            Durability::Relaxed => {
+                let stored = Arc::clone(&stored);
+                let spawned = thread::Builder::new().name("naming/sync").spawn(move || stored.sync_changes());
+                Some(spawned.map_err(|error: io::Error| StoreError::Failed { path: None, reason: error.to_string() })?)
+            }
+        };
+        Ok(Self::new(head, stamp, Some(stored), syncing))
+    }
+
+    fn new(head: Head, stamp: u64, store: Option<Arc<Stored>>, syncing: Option<thread::JoinHandle<()>>) -> Self {
+        let state = RcuCell::new("naming contexts", Scope::Orb, head.state.clone());
+        let queue = Queue { waiting: Vec::new(), results: HashMap::new(), next_ticket: 0, head: Some(head) };
+        let queue = Mutex::new("naming changes", Scope::Orb, queue);
+        Directory { state, stamp, queue, done: Condvar::new(), store, syncing }
+    }
+
+    /// Returns the newest version of all contexts. Callers hold it only while they resolve a name.
+    pub(super) fn state(&self) -> RcuGuard<State> {
+        self.state.load()
+    }
+
+    /// Returns the number that is part of the object ids of all contexts but the initial one.
+    pub(super) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    pub(super) fn backup(&self, path: &Path) -> Option<Result<(), StoreError>> {
+        Some(self.store.as_ref()?.store.backup(path))
+    }
+
+    /// Runs an operation and returns when the store has its changes.
+    pub(super) fn submit(&self, operation: Operation) -> Result<Done, Failure> {
+        let mut queue = self.queue.lock();
+        let ticket = queue.next_ticket;
+        queue.next_ticket = ticket.wrapping_add(1);
+        queue.waiting.push((ticket, operation));
+        loop {
+            if let Some(result) = queue.results.remove(&ticket) {
+                return result;
+            }
+            let Some(head) = queue.head.take() else {
+                queue = self.done.wait(queue);
+                continue;
+            };
+            let batch = std::mem::take(&mut queue.waiting);
+            drop(queue);
+            let mut turn = Turn { directory: self, head, results: unfinished(&batch) };
+            turn.results = self.run(&mut turn.head, &batch);
+            drop(turn);
+            queue = self.queue.lock();
+        }
+    }
+
+    /// Runs a batch of operations and publishes their changes.
+    fn run(&self, head: &mut Head, batch: &[(u64, Operation)]) -> Vec<(u64, Result<Done, Failure>)> {
+        for _ in 0..MAX_ATTEMPTS {
+            let mut next = head.state.clone();
+            let mut changes = Vec::new();
+            let results = batch
+                .iter()
+                .map(|(ticket, operation)| (*ticket, next.apply(operation, &mut changes).map_err(Failure::Refused)))
+                .collect();
+            if changes.is_empty() {
+                return results;
+            }
+            match self.commit(head.revision, &changes) {
+                Ok(revision) => {
+                    *head = Head { state: next, revision };
+                    self.state.store(Arc::new(head.state.clone()));
+                    return results;
+                }
+                Err(StoreError::Conflict) => match self.reload() {
+                    Ok(newer) => {
+                        *head = newer;
+                        self.state.store(Arc::new(head.state.clone()));
+                    }
+                    Err(error) => return refuse(head, batch, error),
+                },
+                Err(error) => return refuse(head, batch, error),
+            }
+        }
+        refuse(head, batch, StoreError::Conflict)
+    }
+
+    fn commit(&self, after: Revision, changes: &[Change]) -> Result<Revision, StoreError> {
+        let Some(stored) = &self.store else { return Ok(after) };
+        let written: Vec<records::Written> = changes.iter().map(records::encode).collect();
+        let batch: Vec<Write<'_>> = written
+            .iter()
+            .map(|written| match &written.value {
+                Some(value) => Write::Put(&written.key, value),
+                None => Write::Delete(&written.key),
+            })
+            .collect();
+        let revision = stored.store.commit(after, &batch, stored.durability)?;
+        if stored.durability == Durability::Relaxed {
+            stored.unsynced.lock().has_changes = true;
+            stored.changed.notify_one();
+        }
+        Ok(revision)
+    }
+
+    fn reload(&self) -> Result<Head, StoreError> {
+        match &self.store {
+            Some(stored) => load(&*stored.store).map(|(head, _)| head),
+            None => Err(StoreError::Conflict),
+        }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Some(stored) = &self.store {
+            stored.unsynced.lock().is_ending = true;
+            stored.changed.notify_one();
+        }
+        if let Some(syncing) = self.syncing.take() {
+            // A panic of the thread has already been reported.
+            let _ = syncing.join();
+        }
+    }
+}
+
+impl Stored {
+    /// Syncs relaxed changes to the disk until the directory ends. A sync that fails is repeated,
+    /// even if no further change comes.
+    fn sync_changes(&self) {
+        let mut unsynced = self.unsynced.lock();
+        loop {
+            if unsynced.has_changes {
+                unsynced.has_changes = false;
+                drop(unsynced);
+                let is_synced = self.store.sync().is_ok();
+                unsynced = self.unsynced.lock();
+                if !is_synced && unsynced.is_ending {
+                    return;
+                }
+                unsynced.has_changes |= !is_synced;
+                let next = Monotonic::now() + if is_synced { SYNC_INTERVAL } else { RETRY_INTERVAL };
+                while !unsynced.is_ending && !next.is_past() {
+                    unsynced = self.changed.wait_until(unsynced, Some(next)).0;
+                }
+            } else if unsynced.is_ending {
+                return;
+            } else {
+                unsynced = self.changed.wait(unsynced);
+            }
+        }
+    }
+}
+
+/// Returns the newest version and the results of a batch to the queue on drop, even after a panic.
+struct Turn<'d> {
+    directory: &'d Directory,
+    head: Head,
+    results: Vec<(u64, Result<Done, Failure>)>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.directory.queue.lock();
+        queue.head = Some(self.head.clone());
+        queue.results.extend(self.results.drain(..));
+        self.directory.done.notify_all();
+    }
+}
+
+/// Returns the results for a batch that a panic ends.
+fn unfinished(batch: &[(u64, Operation)]) -> Vec<(u64, Result<Done, Failure>)> {
+    let reason = "the change ended in the middle".to_owned();
+    let error = Arc::new(StoreError::Failed { path: None, reason });
+    batch.iter().map(|(ticket, _)| (*ticket, Err(Failure::Store(Arc::clone(&error))))).collect()
+}
+
+/// Returns the results for a batch that the store refused. Operations without changes keep their
+/// own results.
+fn refuse(head: &Head, batch: &[(u64, Operation)], error: StoreError) -> Vec<(u64, Result<Done, Failure>)> {
+    let error = Arc::new(error);
+    batch
+        .iter()
+        .map(|(ticket, operation)| {
+            let mut changes = Vec::new();
+            let result = head.state.clone().apply(operation, &mut changes).map_err(Failure::Refused);
+            let is_kept = changes.is_empty();
+            (*ticket, if is_kept { result } else { Err(Failure::Store(Arc::clone(&error))) })
+        })
+        .collect()
+}
+
+/// Reads all records of a store. The stamp is missing in a new one.
+fn load(store: &dyn Store) -> Result<(Head, Option<u64>), StoreError> {
+    let mut loader = Loader::new(random_number());
+    let mut stamp = None;
+    let damaged = |reason: &str| StoreError::Damaged { path: None, reason: reason.to_owned() };
+    let revision = store.for_each(&mut |key, value| {
+        match records::decode(key, value).map_err(|_| damaged("a record of the Naming Service cannot be read"))? {
+            Record::Stamp(number) => stamp = Some(number),
+            Record::Change(change) => {
+                loader.replay(change).map_err(|_| damaged("a binding belongs to no context"))?;
+            }
+        }
+        Ok(())
+    })?;
+    let state = loader.finish().map_err(|_| damaged("a binding belongs to no context"))?;
+    Ok((Head { state, revision }, stamp))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::super::cos_naming::NameComponent;
+    use super::super::state::{BatchLimits, Reference, Resolved, Target};
+    use super::*;
+    use crate::store::{MemoryStore, Visitor};
+
+    /// A store whose commits can be made to fail or to wait.
+    struct Probe {
+        inner: MemoryStore,
+        fails: Arc<AtomicBool>,
+        commits: Arc<AtomicUsize>,
+        /// Number of syncs; the first one fails if `fails` is set.
+        syncs: Arc<AtomicUsize>,
+        /// Runs before each commit.
+        before: Box<dyn Fn() + Send + Sync>,
+    }
+
+    impl Probe {
+        fn new(inner: MemoryStore) -> Self {
+            Probe {
+                inner,
+                fails: Arc::default(),
+                commits: Arc::default(),
+                syncs: Arc::default(),
+                before: Box::new(|| {}),
+            }
+        }
+    }
+
+    impl Store for Probe {
+        fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+            self.inner.for_each(visit)
+        }
+
+        fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+            (self.before)();
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(StoreError::Full { reason: "no space left".to_owned() });
+            }
+            self.commits.fetch_add(1, Ordering::Relaxed);
+            self.inner.commit(after, batch, durability)
+        }
+
+        fn sync(&self) -> Result<(), StoreError> {
+            if self.syncs.fetch_add(1, Ordering::Relaxed) == 0 && self.fails.load(Ordering::Relaxed) {
+                return Err(StoreError::Full { reason: "no space left".to_owned() });
+            }
+            self.inner.sync()
+        }
+
+        fn backup(&self, path: &Path) -> Result<(), StoreError> {
+            self.inner.backup(path)
+        }
+    }
+
+    fn name(id: &str) -> Vec<NameComponent> {
+        vec![NameComponent { id: id.to_owned(), kind: String::new() }]
+    }
+
+    fn bind(id: &str) -> Operation {
+        let target = Target::Object(Reference::from(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..]));
+        Operation::Bind { context: ContextId::ROOT, name: name(id), target }
+    }
+
+    fn is_bound(directory: &Directory, id: &str) -> bool {
+        matches!(directory.state().resolve(ContextId::ROOT, &name(id)), Ok(Resolved::Bound(_)))
+    }
+
+    fn is_bound_in(store: &dyn Store, id: &str) -> bool {
+        matches!(load(store).unwrap().0.state.resolve(ContextId::ROOT, &name(id)), Ok(Resolved::Bound(_)))
+    }
+
+    fn open(store: impl Store) -> Directory {
+        Directory::open(Box::new(store), Durability::Synced).unwrap()
+    }
+
+    fn names(directory: &Directory) -> Vec<String> {
+        let limits = BatchLimits { max_bindings: usize::MAX, max_size: usize::MAX };
+        let batch = directory.state().list(ContextId::ROOT, None, limits).unwrap();
+        let mut names: Vec<String> = batch.bindings.into_iter().map(|(name, _)| name.id).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn changes_that_wait_together_are_one_commit() {
+        const WAITING: usize = 15;
+        let store = MemoryStore::new(records::KIND);
+        let directory: Arc<std::sync::OnceLock<Directory>> = Arc::default();
+        let mut probe = Probe::new(store.clone());
+        let commits = Arc::clone(&probe.commits);
+        let queued = Arc::clone(&directory);
+        let is_first = AtomicBool::new(true);
+        probe.before = Box::new(move || {
+            // The first commit ends once all other threads have queued theirs.
+            let Some(directory) = queued.get() else { return };
+            if is_first.swap(false, Ordering::Relaxed) {
+                while directory.queue.lock().waiting.len() < WAITING {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert!(directory.set(open(probe)).is_ok());
+        let opened = commits.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for number in 0..=WAITING {
+                let directory = directory.get().unwrap();
+                scope.spawn(move || directory.submit(bind(&format!("n{number}"))).unwrap());
+            }
+        });
+        assert_eq!(commits.load(Ordering::Relaxed) - opened, 2);
+        assert_eq!(names(directory.get().unwrap()).len(), WAITING + 1);
+        assert_eq!(names(&open(store)), names(directory.get().unwrap()));
+        assert!(directory.get().unwrap().queue.lock().results.is_empty());
+    }
+
+    #[test]
+    fn failing_store_changes_nothing_and_refusals_stay() {
+        let probe = Probe::new(MemoryStore::new(records::KIND));
+        let fails = Arc::clone(&probe.fails);
+        let directory = open(probe);
+        directory.submit(bind("a")).unwrap();
+        fails.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            let Err(Failure::Store(error)) = directory.submit(bind("b")) else { panic!() };
+            assert!(matches!(*error, StoreError::Full { .. }));
+            assert!(is_bound(&directory, "a") && !is_bound(&directory, "b"));
+            let Err(Failure::Refused(refusal)) = directory.submit(bind("a")) else { panic!() };
+            assert_eq!(refusal, Refusal::AlreadyBound);
+        }
+        fails.store(false, Ordering::Relaxed);
+        directory.submit(bind("b")).unwrap();
+        assert!(is_bound(&directory, "b"));
+    }
+
+    #[test]
+    fn failed_sync_is_repeated_without_a_further_change() {
+        let probe = Probe::new(MemoryStore::new(records::KIND));
+        let (fails, syncs) = (Arc::clone(&probe.fails), Arc::clone(&probe.syncs));
+        let directory = Directory::open(Box::new(probe), Durability::Relaxed).unwrap();
+        let store = directory.store.as_ref().unwrap();
+        // Holds back the sync until the store fails.
+        let unsynced = store.unsynced.lock();
+        std::thread::scope(|scope| {
+            let bound = scope.spawn(|| directory.submit(bind("a")));
+            while !is_bound_in(&*store.store, "a") {
+                std::thread::yield_now();
+            }
+            fails.store(true, Ordering::Relaxed);
+            drop(unsynced);
+            bound.join().unwrap().unwrap();
+        });
+        let deadline = Monotonic::now() + Duration::from_secs(20);
+        while syncs.load(Ordering::Relaxed) < 2 && !deadline.is_past() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(syncs.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn servers_that_share_a_store_see_each_others_changes_when_they_change() {
+        let store = MemoryStore::new(records::KIND);
+        let [first, second] = [open(store.clone()), open(store.clone())];
+        assert_eq!(first.stamp(), second.stamp());
+        first.submit(bind("a")).unwrap();
+        assert!(!is_bound(&second, "a"));
+        // The second server decides on the store's newest records.
+        second.submit(bind("b")).unwrap();
+        assert!(is_bound(&second, "a"));
+        let Err(Failure::Refused(refusal)) = first.submit(bind("b")) else { panic!() };
+        assert_eq!(refusal, Refusal::AlreadyBound);
+        std::thread::scope(|scope| {
+            for (server, directory) in [&first, &second].into_iter().enumerate() {
+                scope.spawn(move || {
+                    for number in 0..100 {
+                        directory.submit(bind(&format!("{server}/{number}"))).unwrap();
+                        let created = directory.submit(Operation::NewContext { context: ContextId::ROOT }).unwrap();
+                        assert!(matches!(created, Done::Created(_)));
+                    }
+                });
+            }
+        });
+        let third = open(store);
+        assert_eq!(names(&third).len(), 202);
+        assert_eq!(third.state().context_count(), 201, "no two contexts have one id");
+    }
+
+    #[test]
+    fn directory_in_memory_keeps_what_it_is_told() {
+        let directory = Directory::in_memory();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let directory = &directory;
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        let id = format!("{thread}/{number}");
+                        directory.submit(bind(&id)).unwrap();
+                        assert!(is_bound(directory, &id));
+                    }
+                });
+            }
+        });
+        assert_eq!(names(&directory).len(), 800);
+        assert!(directory.backup(Path::new("/nowhere")).is_none());
+    }
+
+    #[test]
+    fn records_that_do_not_fit_together_are_damage() {
+        for (key, value) in [(&b"\x03\0\0\0\0\0\0\0\x07\0\0\0\x01a"[..], &b"\x01\0\0\0\0\0\0\0\0"[..]), (b"x", b"")] {
+            let store = MemoryStore::new(records::KIND);
+            store.commit(Revision(0), &[Write::Put(key, value)], Durability::Synced).unwrap();
+            let refused = Directory::open(Box::new(store), Durability::Synced).err().unwrap();
+            assert!(refused.to_string().contains("put a backup in its place"), "{refused}");
+        }
+    }
+}

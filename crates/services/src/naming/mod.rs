@@ -1,0 +1,318 @@
+//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that hold further
+//! contexts.
+//!
+//! A server gets a name service with one line, and clients of any ORB reach it as
+//! `corbaloc::HOST:PORT/NameService`:
+//!
+//! ```
+//! use corelane::Orb;
+//! use corelane_services::naming::Naming;
+//!
+//! let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
+//! let naming = Naming::new().serve(&orb)?;
+//! println!("{}", naming.reference());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Bindings end with the process, unless they have a [store](Naming::store). Resolving a name takes
+//! no lock that a change holds. It takes as long in a context with a million bindings as in one
+//! with ten, apart from cache misses.
+//!
+//! The module has a pure core (`state`, `trie`, `iterators`, [`name`]), which knows neither clocks
+//! nor sockets. `directory` shares it between threads and commits changes. Beside this file, only
+//! `servants` knows the ORB.
+
+corelane::include_idl!("naming");
+
+mod directory;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
+mod iterators;
+pub mod name;
+mod records;
+mod servants;
+#[cfg(test)]
+mod simulation;
+mod state;
+mod trie;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::poa::{IdAssignment, IdUniqueness, Lifespan, Poa, PoaPolicies, RequestProcessing, ServantRetention};
+use corelane::{Orb, Servant, SystemException};
+
+use self::cos_naming::{BindingIterator, NamingContextExtRef};
+use self::directory::Directory;
+use self::iterators::IteratorLimits;
+use self::servants::{BindingIterators, Contexts, Service, Settings};
+use crate::store::{Durability, FileStore, Kind, Store, StoreError};
+
+/// The service and the format of its records, for a [`Store`] that a program supplies.
+pub const STORE_KIND: Kind = records::KIND;
+
+/// Plain object key and initial reference of a name service.
+pub const NAME_SERVICE: &str = "NameService";
+
+/// Settings of a name service.
+#[derive(Debug)]
+pub struct Naming {
+    place: StorePlace,
+    durability: Durability,
+    settings: Settings,
+}
+
+enum StorePlace {
+    Memory,
+    File(PathBuf),
+    Other(Box<dyn Store>),
+}
+
+impl fmt::Debug for StorePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorePlace::Memory => f.write_str("Memory"),
+            StorePlace::File(path) => f.debug_tuple("File").field(path).finish(),
+            StorePlace::Other(_) => f.write_str("Other"),
+        }
+    }
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Naming {
+    /// Makes the settings of a name service in memory.
+    #[must_use]
+    pub fn new() -> Self {
+        let iterator_limits = IteratorLimits {
+            max_iterators: 1_000,
+            // Until the ORB distinguishes clients, all iterators count as one client's.
+            max_per_client: 1_000,
+            idle_timeout: Duration::from_secs(900),
+        };
+        let settings = Settings {
+            iterator_limits,
+            forward_timeout: Duration::from_secs(3),
+            max_forwards: 2,
+            max_waiting_changes: usize::MAX,
+            is_read_only: false,
+        };
+        Naming { place: StorePlace::Memory, durability: Durability::Synced, settings }
+    }
+
+    /// Keeps all contexts in a file, which is created if it does not exist. References to contexts
+    /// stay valid, octet for octet, if a server restarts with the same file and address.
+    #[must_use]
+    pub fn store(mut self, path: impl Into<PathBuf>) -> Self {
+        self.place = StorePlace::File(path.into());
+        self
+    }
+
+    /// Keeps all contexts in a store of another kind.
+    #[must_use]
+    pub fn store_in(mut self, store: impl Store) -> Self {
+        self.place = StorePlace::Other(Box::new(store));
+        self
+    }
+
+    /// Sets the time at which a change is acknowledged. Relaxed changes are on the disk at most 100
+    /// ms later, and lost if the process or machine ends before.
+    /// Default: when the disk has the change.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets the maximum number of binding iterators. A further one ends the least recently used
+    /// one.
+    /// Default: 1,000.
+    #[must_use]
+    pub fn max_iterators(mut self, count: usize) -> Self {
+        self.settings.iterator_limits.max_iterators = count;
+        self.settings.iterator_limits.max_per_client = count;
+        self
+    }
+
+    /// Sets the time after its last use at which a binding iterator ends.
+    /// Default: 15 minutes.
+    #[must_use]
+    pub fn iterator_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.iterator_limits.idle_timeout = timeout;
+        self
+    }
+
+    /// Sets the maximum time for which a context of another server may resolve the rest of a name.
+    /// Then the client gets CannotProceed, with that context and the rest.
+    /// Default: 3 s.
+    #[must_use]
+    pub fn forward_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.forward_timeout = timeout;
+        self
+    }
+
+    /// Sets the maximum number of threads that wait for other servers. Beyond it clients get
+    /// CannotProceed at once, and can continue themselves. Permit at most half of the threads that
+    /// serve requests, so that servers which refer to each other keep threads for the answers.
+    /// Default: 2, half of a default pool's threads.
+    #[must_use]
+    pub fn max_forwards(mut self, threads: usize) -> Self {
+        self.settings.max_forwards = threads;
+        self
+    }
+
+    /// Sets the maximum number of changes that wait for the store, each with a thread of the pool.
+    /// Further ones get TRANSIENT, COMPLETED_NO. Permit fewer than the pool has threads, so that
+    /// names are resolved even while the disk stands still.
+    /// Default: no maximum.
+    #[must_use]
+    pub fn max_waiting_changes(mut self, threads: usize) -> Self {
+        self.settings.max_waiting_changes = threads;
+        self
+    }
+
+    /// Refuses all changes with NO_PERMISSION.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.settings.is_read_only = true;
+        self
+    }
+
+    /// Serves the contexts in an ORB until the ORB ends. Creates their POA, binds the plain key
+    /// `NameService` to the initial context, and registers it as the initial reference
+    /// `NameService`. Requests that come while the store is read wait for it.
+    ///
+    /// # Errors
+    /// The reason why the store cannot be used or the ORB refuses, such as BAD_PARAM if the key is
+    /// already bound.
+    pub fn serve(self, orb: &Orb) -> Result<NamingService, ServeError> {
+        // From here on requests wait. Otherwise a restarted server would answer OBJECT_NOT_EXIST
+        // for contexts that it has not loaded yet, and clients would take them for destroyed.
+        let poa = create_poa(&orb.root_poa(), "CorelaneNaming", Lifespan::Persistent)?;
+        let served = self.serve_in(orb, &poa);
+        if served.is_err() {
+            // Ends the service, which closes its store. Fails only after the ORB's shutdown.
+            let _ = poa.destroy(false, false);
+        }
+        served
+    }
+
+    fn serve_in(self, orb: &Orb, poa: &Poa) -> Result<NamingService, ServeError> {
+        let root = servants::root_reference(poa)?;
+        orb.bind_key(NAME_SERVICE, &root)?;
+        let served = self.load(poa).and_then(|service| {
+            orb.register_initial_reference(NAME_SERVICE, &root)?;
+            poa.manager().activate().map_err(SystemException::from)?;
+            Ok(NamingService { service, root: NamingContextExtRef::from_object(root) })
+        });
+        if served.is_err() {
+            orb.unbind_key(NAME_SERVICE);
+        }
+        served
+    }
+
+    /// Loads the contexts and makes their servants.
+    fn load(self, poa: &Poa) -> Result<Arc<Service>, ServeError> {
+        let directory = match self.place {
+            StorePlace::Memory => Directory::in_memory(),
+            StorePlace::File(path) => Directory::open(Box::new(FileStore::open(path, STORE_KIND)?), self.durability)?,
+            StorePlace::Other(store) => Directory::open(store, self.durability)?,
+        };
+        let service = Arc::new(Service::new(directory, self.settings));
+        let iterator_poa = create_poa(poa, "Iterators", Lifespan::Transient)?;
+        let iterators = BindingIterator::servant(BindingIterators(Arc::clone(&service)));
+        iterator_poa.set_servant(&iterators).map_err(SystemException::from)?;
+        iterator_poa.manager().activate().map_err(SystemException::from)?;
+        let contexts = Servant::new(Contexts { service: Arc::clone(&service), iterator_poa });
+        poa.set_servant(&contexts).map_err(SystemException::from)?;
+        Ok(service)
+    }
+}
+
+fn create_poa(parent: &Poa, name: &str, lifespan: Lifespan) -> Result<Poa, SystemException> {
+    let policies = PoaPolicies {
+        lifespan,
+        id_assignment: IdAssignment::User,
+        id_uniqueness: IdUniqueness::Multiple,
+        servant_retention: ServantRetention::NonRetain,
+        request_processing: RequestProcessing::DefaultServant,
+        ..PoaPolicies::default()
+    };
+    Ok(parent.create_poa(name, None, policies)?)
+}
+
+/// A name service in operation. Dropping the handle has no effect: the service ends with its ORB.
+#[derive(Clone)]
+pub struct NamingService {
+    service: Arc<Service>,
+    root: NamingContextExtRef,
+}
+
+impl NamingService {
+    /// Returns the reference of the initial context.
+    #[must_use]
+    pub fn reference(&self) -> &NamingContextExtRef {
+        &self.root
+    }
+
+    /// Returns the number of contexts, including those without a name.
+    #[must_use]
+    pub fn context_count(&self) -> usize {
+        self.service.directory.state().context_count()
+    }
+
+    /// Writes a copy of all contexts at one instant to a new file, for [`Naming::store`]. The
+    /// service continues. `None` for a service in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] if the file exists; errors of the store.
+    #[must_use]
+    pub fn backup(&self, path: impl AsRef<Path>) -> Option<Result<(), StoreError>> {
+        self.service.directory.backup(path.as_ref())
+    }
+}
+
+impl fmt::Debug for NamingService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamingService").field("contexts", &self.context_count()).finish_non_exhaustive()
+    }
+}
+
+/// The reason why a name service cannot be served.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The store cannot be used.
+    Store(StoreError),
+    /// The ORB refuses.
+    Orb(SystemException),
+}
+
+impl From<StoreError> for ServeError {
+    fn from(error: StoreError) -> Self {
+        ServeError::Store(error)
+    }
+}
+
+impl From<SystemException> for ServeError {
+    fn from(exception: SystemException) -> Self {
+        ServeError::Orb(exception)
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Store(error) => error.fmt(f),
+            ServeError::Orb(exception) => write!(f, "the name service cannot be served: {exception}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}

@@ -1,0 +1,228 @@
+//! Records of the Naming Service in a store, format 1.
+//!
+//! ```text
+//! 01 "next"                                       -> u64: the next context's id
+//! 01 "stamp"                                      -> u64: part of every context's object id
+//! 02 | u64 context                                -> empty
+//! 03 | u64 context | u32 length of id | id | kind -> 00 | byte order | reference     an object
+//!                                                    01 | u64 context                a context of this server
+//!                                                    02 | byte order | reference     a context of another server
+//! ```
+//! Numbers are big-endian. A reference is in CDR, in the byte order that the octet before it gives
+//! (1 is little-endian). In the order of keys all contexts come before all bindings.
+
+use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Endian, Ior};
+
+use super::cos_naming::NameComponent;
+use super::state::{Change, ContextId, Reference, Target};
+use crate::store::Kind;
+
+/// The service and the format of its stores.
+pub(super) const KIND: Kind = Kind { service: "naming", format: 1 };
+
+/// Key of the number that distinguishes the object ids of one store from others'.
+pub(super) const STAMP_KEY: &[u8] = b"\x01stamp";
+const NEXT_KEY: &[u8] = b"\x01next";
+const CONTEXT: u8 = 2;
+const BINDING: u8 = 3;
+
+const OBJECT: u8 = 0;
+const OWN_CONTEXT: u8 = 1;
+const FOREIGN_CONTEXT: u8 = 2;
+
+/// A record that does not have this format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BadRecord;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    Stamp(u64),
+    /// The change that the record represents.
+    Change(Change),
+}
+
+/// A record to be written, or deleted if it has no value.
+pub(super) struct Written {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Option<Vec<u8>>,
+}
+
+/// Returns the record that a change writes.
+pub(super) fn encode(change: &Change) -> Written {
+    match change {
+        Change::AddContext(context) => Written { key: context_key(*context), value: Some(Vec::new()) },
+        Change::RemoveContext(context) => Written { key: context_key(*context), value: None },
+        Change::PutBinding { context, name, target } => {
+            Written { key: binding_key(*context, name), value: Some(encode_target(target)) }
+        }
+        Change::RemoveBinding { context, name } => Written { key: binding_key(*context, name), value: None },
+        Change::NextContext(next) => Written { key: NEXT_KEY.to_vec(), value: Some(next.to_be_bytes().to_vec()) },
+    }
+}
+
+fn context_key(context: ContextId) -> Vec<u8> {
+    [&[CONTEXT][..], &context.0.to_be_bytes()].concat()
+}
+
+fn binding_key(context: ContextId, name: &NameComponent) -> Vec<u8> {
+    // Cannot overflow: a message, and so each field of it, is shorter than 2^32.
+    let length = (name.id.len() as u32).to_be_bytes();
+    [&[BINDING][..], &context.0.to_be_bytes(), &length, name.id.as_bytes(), name.kind.as_bytes()].concat()
+}
+
+fn encode_target(target: &Target) -> Vec<u8> {
+    let order = u8::from(Endian::NATIVE == Endian::Little);
+    match target {
+        Target::Object(reference) => [&[OBJECT, order][..], reference].concat(),
+        Target::Context(context) => [&[OWN_CONTEXT][..], &context.0.to_be_bytes()].concat(),
+        Target::ForeignContext(reference) => [&[FOREIGN_CONTEXT, order][..], reference].concat(),
+    }
+}
+
+pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<Record, BadRecord> {
+    if key == STAMP_KEY {
+        return Ok(Record::Stamp(number(value)?));
+    }
+    if key == NEXT_KEY {
+        return Ok(Record::Change(Change::NextContext(number(value)?)));
+    }
+    let (tag, key) = key.split_first().ok_or(BadRecord)?;
+    let (context, name) = key.split_at_checked(8).ok_or(BadRecord)?;
+    let context = ContextId(number(context)?);
+    match *tag {
+        CONTEXT if name.is_empty() && value.is_empty() => Ok(Record::Change(Change::AddContext(context))),
+        BINDING => {
+            let (length, text) = name.split_first_chunk().ok_or(BadRecord)?;
+            let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BadRecord)?;
+            let (id, kind) = text.split_at_checked(length).ok_or(BadRecord)?;
+            let field = |octets: &[u8]| String::from_utf8(octets.to_vec()).map_err(|_| BadRecord);
+            let name = NameComponent { id: field(id)?, kind: field(kind)? };
+            Ok(Record::Change(Change::PutBinding { context, name, target: decode_target(value)? }))
+        }
+        _ => Err(BadRecord),
+    }
+}
+
+fn number(octets: &[u8]) -> Result<u64, BadRecord> {
+    octets.try_into().map(u64::from_be_bytes).map_err(|_| BadRecord)
+}
+
+fn decode_target(value: &[u8]) -> Result<Target, BadRecord> {
+    match value {
+        [OBJECT, order, reference @ ..] => Ok(Target::Object(decode_reference(*order, reference)?)),
+        [OWN_CONTEXT, context @ ..] => Ok(Target::Context(ContextId(number(context)?))),
+        [FOREIGN_CONTEXT, order, reference @ ..] => Ok(Target::ForeignContext(decode_reference(*order, reference)?)),
+        _ => Err(BadRecord),
+    }
+}
+
+fn decode_reference(order: u8, octets: &[u8]) -> Result<Reference, BadRecord> {
+    let order = match order {
+        0 => Endian::Big,
+        1 => Endian::Little,
+        _ => return Err(BadRecord),
+    };
+    if order == Endian::NATIVE {
+        check_reference(octets, order).map_err(|_| BadRecord)?;
+        return Ok(Reference::from(octets));
+    }
+    let mut decoder = Decoder::new(octets, order);
+    let ior = Ior::decode(&mut decoder).map_err(|_| BadRecord)?;
+    if decoder.remaining() > 0 {
+        return Err(BadRecord);
+    }
+    encode_reference(&ior).map_err(|_| BadRecord)
+}
+
+/// Checks the encoding of a reference without building a value.
+fn check_reference(octets: &[u8], order: Endian) -> Result<(), CdrError> {
+    let mut decoder = Decoder::new(octets, order);
+    decoder.read_octets()?;
+    for _ in 0..decoder.read_u32()? {
+        decoder.read_u32()?;
+        decoder.read_octets()?;
+    }
+    if decoder.remaining() == 0 { Ok(()) } else { Err(CdrError::Unsupported) }
+}
+
+/// Encodes a reference as contexts store it, with all profiles unchanged.
+pub(super) fn encode_reference(ior: &Ior) -> Result<Reference, CdrError> {
+    let mut encoder = Encoder::new();
+    ior.encode(&mut encoder)?;
+    Ok(Reference::from(encoder.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_wire::ior::TaggedProfile;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ior() -> Ior {
+        let profiles =
+            vec![TaggedProfile { tag: 0x1234_5678, data: vec![1, 2, 3] }, TaggedProfile { tag: 0, data: vec![] }];
+        Ior { type_id: "IDL:a:1.0".to_owned(), profiles }
+    }
+
+    fn changes() -> Vec<Change> {
+        let name = |id: &str, kind: &str| NameComponent { id: id.to_owned(), kind: kind.to_owned() };
+        let context = ContextId(u64::MAX - 1);
+        let reference = encode_reference(&ior()).unwrap();
+        let bind = |name, target| Change::PutBinding { context, name, target };
+        vec![
+            Change::AddContext(context),
+            Change::NextContext(7),
+            bind(name("ä", ""), Target::Object(Reference::clone(&reference))),
+            bind(name("", "k"), Target::ForeignContext(reference)),
+            bind(name("", ""), Target::Context(ContextId(3))),
+        ]
+    }
+
+    #[test]
+    fn records_say_what_was_written() {
+        for change in changes() {
+            let Written { key, value } = encode(&change);
+            assert_eq!(decode(&key, &value.unwrap()), Ok(Record::Change(change)));
+        }
+        assert_eq!(decode(STAMP_KEY, &[0, 0, 0, 0, 0, 0, 1, 2]), Ok(Record::Stamp(0x102)));
+    }
+
+    #[test]
+    fn references_of_the_other_byte_order_are_converted() {
+        for (order, endian) in [(0, Endian::Big), (1, Endian::Little)] {
+            let mut encoder = Encoder::new();
+            encoder.set_endian(endian);
+            ior().encode(&mut encoder).unwrap();
+            assert_eq!(decode_reference(order, &encoder.to_vec()), Ok(encode_reference(&ior()).unwrap()));
+        }
+    }
+
+    #[test]
+    fn shortened_records_are_refused() {
+        for change in changes() {
+            let Written { key, value } = encode(&change);
+            let value = value.unwrap();
+            for length in 0..value.len() {
+                assert_eq!(decode(&key, &value[..length]), Err(BadRecord), "{change:?}");
+            }
+            for length in 0..key.len().min(9) {
+                assert_eq!(decode(&key[..length], &value), Err(BadRecord), "{change:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_is_written_alike(
+            tag in 0..5u8, key in prop::collection::vec(0..4u8, 0..24), value in prop::collection::vec(0..4u8, 0..40)
+        ) {
+            let key = [&[tag][..], &key].concat();
+            if let Ok(Record::Change(change)) = decode(&key, &value) {
+                let written = encode(&change);
+                prop_assert_eq!(decode(&written.key, &written.value.unwrap()), Ok(Record::Change(change)));
+                prop_assert_eq!(written.key, key);
+            }
+        }
+    }
+}

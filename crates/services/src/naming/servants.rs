@@ -1,0 +1,609 @@
+//! The servants of contexts and iterators, which decode requests and encode replies.
+//!
+//! One servant serves all contexts, and one all iterators; the object id of the request selects the
+//! instance. A context therefore costs the ORB nothing. The skeleton of contexts is written by
+//! hand: references pass through it as the octets received. A resolved reference is copied into the
+//! reply without being parsed.
+//!
+//! A name that leads into a context of another server is forwarded there in one call, with the
+//! remaining components.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::mapping::{At, read_reference, write_reference};
+use corelane::poa::{ObjectId, Poa};
+use corelane::{
+    Cdr, Completion, Decoder, Ior, ObjectRef, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind,
+    current,
+};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_wire::Endian;
+
+use super::cos_naming::naming_context::{
+    AlreadyBound, BindError, BindNewContextError, CannotProceed, InvalidName, NotEmpty, NotFound, RebindError,
+};
+use super::cos_naming::naming_context_ext::InvalidAddress;
+use super::cos_naming::{
+    Binding, BindingIterator, BindingIteratorRef, BindingType, NameComponent, NamingContextExtRef, NamingContextRef,
+};
+use super::directory::{self, Directory};
+use super::iterators::{ClientId, IteratorId, IteratorLimits, Iterators, Place};
+use super::name;
+use super::records;
+use super::state::{Batch, BatchLimits, ContextId, Done, Operation, Reference, Refusal, Resolved, Target};
+
+/// Limits on the bindings in one reply of `list` or `next_n`, independent of the client's request.
+const BATCH_LIMITS: BatchLimits = BatchLimits { max_bindings: 10_000, max_size: 1 << 20 };
+
+/// Object id of the initial context, the same in every store.
+const ROOT_ID: &[u8] = b"root";
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) iterator_limits: IteratorLimits,
+    pub(super) forward_timeout: Duration,
+    pub(super) max_forwards: usize,
+    pub(super) max_waiting_changes: usize,
+    pub(super) is_read_only: bool,
+}
+
+/// State that both servants share.
+pub(super) struct Service {
+    pub(super) directory: Directory,
+    settings: Settings,
+    iterators: Mutex<Iterators>,
+    started_at: Monotonic,
+    /// Number of threads that call other servers.
+    forwards: Mutex<usize>,
+    /// Number of threads that wait for the store.
+    waiting_changes: Mutex<usize>,
+}
+
+enum Raised {
+    NotFound(NotFound),
+    CannotProceed(CannotProceed),
+    InvalidName,
+    AlreadyBound,
+    NotEmpty,
+    InvalidAddress,
+    System(SystemException),
+}
+
+impl From<SystemException> for Raised {
+    fn from(exception: SystemException) -> Self {
+        Raised::System(exception)
+    }
+}
+
+impl From<RebindError> for Raised {
+    fn from(error: RebindError) -> Self {
+        match error {
+            RebindError::NotFound(exception) => Raised::NotFound(exception),
+            RebindError::CannotProceed(exception) => Raised::CannotProceed(exception),
+            RebindError::InvalidName(_) => Raised::InvalidName,
+            RebindError::System(exception) => Raised::System(exception),
+        }
+    }
+}
+
+impl From<BindError> for Raised {
+    fn from(error: BindError) -> Self {
+        match error {
+            BindError::NotFound(exception) => Raised::NotFound(exception),
+            BindError::CannotProceed(exception) => Raised::CannotProceed(exception),
+            BindError::InvalidName(_) => Raised::InvalidName,
+            BindError::AlreadyBound(_) => Raised::AlreadyBound,
+            BindError::System(exception) => Raised::System(exception),
+        }
+    }
+}
+
+impl From<BindNewContextError> for Raised {
+    fn from(error: BindNewContextError) -> Self {
+        match error {
+            BindNewContextError::NotFound(exception) => Raised::NotFound(exception),
+            BindNewContextError::CannotProceed(exception) => Raised::CannotProceed(exception),
+            BindNewContextError::InvalidName(_) => Raised::InvalidName,
+            BindNewContextError::AlreadyBound(_) => Raised::AlreadyBound,
+            BindNewContextError::System(exception) => Raised::System(exception),
+        }
+    }
+}
+
+impl From<name::InvalidName> for Raised {
+    fn from(_: name::InvalidName) -> Self {
+        Raised::InvalidName
+    }
+}
+
+impl Raised {
+    /// Writes the exception into the reply.
+    #[cold]
+    fn answer(self, call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        match self {
+            Raised::NotFound(exception) => call.raise(&exception),
+            Raised::CannotProceed(exception) => call.raise(&exception),
+            Raised::InvalidName => call.raise(&InvalidName),
+            Raised::AlreadyBound => call.raise(&AlreadyBound),
+            Raised::NotEmpty => call.raise(&NotEmpty),
+            Raised::InvalidAddress => call.raise(&InvalidAddress),
+            Raised::System(exception) => Err(exception),
+        }
+    }
+}
+
+fn system(kind: Kind, completed: Completion, why: &str) -> SystemException {
+    SystemException::new(kind, 0, completed).because(why)
+}
+
+fn no_such_object() -> SystemException {
+    system(Kind::ObjectNotExist, Completion::No, "the context or iterator has been destroyed")
+}
+
+impl Service {
+    pub(super) fn new(directory: Directory, settings: Settings) -> Self {
+        let iterators = Iterators::new(settings.iterator_limits, directory::random_number());
+        Service {
+            directory,
+            settings,
+            iterators: Mutex::new("naming iterators", Scope::Orb, iterators),
+            started_at: Monotonic::now(),
+            forwards: Mutex::new("naming forwards", Scope::Orb, 0),
+            waiting_changes: Mutex::new("naming changes that wait", Scope::Orb, 0),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started_at.elapsed()
+    }
+
+    pub(super) fn object_id(&self, context: ContextId) -> ObjectId {
+        if context == ContextId::ROOT {
+            return ObjectId::from(ROOT_ID);
+        }
+        let mut id = [0; 16];
+        let (stamp, number) = id.split_at_mut(8);
+        stamp.copy_from_slice(&self.directory.stamp().to_be_bytes());
+        number.copy_from_slice(&context.0.to_be_bytes());
+        ObjectId::from(&id[..])
+    }
+
+    /// Returns the context with this object id; `None` if no context of this directory ever had it.
+    fn context(&self, id: &ObjectId) -> Option<ContextId> {
+        let octets = id.as_octets();
+        if octets == ROOT_ID {
+            return Some(ContextId::ROOT);
+        }
+        let (stamp, number) = octets.split_first_chunk()?;
+        let number = u64::from_be_bytes(number.try_into().ok()?);
+        (u64::from_be_bytes(*stamp) == self.directory.stamp() && number > ContextId::ROOT.0)
+            .then_some(ContextId(number))
+    }
+}
+
+/// One of the threads that may wait for something at a time.
+struct WaitingThread<'c>(&'c Mutex<usize>);
+
+impl<'c> WaitingThread<'c> {
+    /// Counts the calling thread in `count`; `None` if `max` threads wait.
+    fn begin(count: &'c Mutex<usize>, max: usize) -> Option<Self> {
+        let mut waiting = count.lock();
+        if *waiting >= max {
+            return None;
+        }
+        *waiting += 1;
+        Some(WaitingThread(count))
+    }
+}
+
+impl Drop for WaitingThread<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock();
+        *waiting = waiting.saturating_sub(1);
+    }
+}
+
+pub(super) struct Contexts {
+    pub(super) service: Arc<Service>,
+    /// Creates the references of iterators.
+    pub(super) iterator_poa: Poa,
+}
+
+struct Request<'s, 'c, 'm> {
+    service: &'s Service,
+    iterator_poa: &'s Poa,
+    poa: Poa,
+    context: ContextId,
+    /// The ORB, in the form that decoders use to create references.
+    orb: Option<&'m (dyn Any + Sync)>,
+    call: &'c mut ServerCall<'m>,
+}
+
+impl Skeleton for Contexts {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &[NamingContextExtRef::REPOSITORY_ID, NamingContextRef::REPOSITORY_ID]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let current = current().ok_or_else(no_such_object)?;
+        let service = &*self.service;
+        let context = service.context(&current.object_id);
+        // Operations that read no bindings would otherwise succeed in a destroyed context.
+        if matches!(operation, [b'_', ..] | b"to_string" | b"to_name" | b"to_url") {
+            let is_there = context.is_some_and(|context| service.directory.state().has_context(context));
+            match operation {
+                _ if is_there => {}
+                b"_non_existent" | b"_not_existent" => {
+                    call.reply().write_bool(true);
+                    return Ok(());
+                }
+                _ => return Err(no_such_object()),
+            }
+        }
+        let context = context.ok_or_else(no_such_object)?;
+        let (poa, orb) = (current.poa, call.arguments().env());
+        let mut request = Request { service, iterator_poa: &self.iterator_poa, poa, context, orb, call };
+        match request.run(operation) {
+            Ok(()) => Ok(()),
+            Err(raised) => raised.answer(call),
+        }
+    }
+}
+
+impl Request<'_, '_, '_> {
+    fn run(&mut self, operation: &[u8]) -> Result<(), Raised> {
+        match operation {
+            b"resolve" => {
+                let name = self.read_name()?;
+                self.resolve(&name)
+            }
+            b"resolve_str" => {
+                let name = name::to_name(&self.read_string("sn")?)?;
+                self.resolve(&name)
+            }
+            b"bind" => self.bind_object(false),
+            b"rebind" => self.bind_object(true),
+            b"bind_context" => self.bind_context(false),
+            b"rebind_context" => self.bind_context(true),
+            b"unbind" => {
+                let name = self.read_name()?;
+                self.unbind(name)
+            }
+            b"new_context" => self.new_context(),
+            b"bind_new_context" => {
+                let name = self.read_name()?;
+                self.bind_new_context(name)
+            }
+            b"destroy" => {
+                let context = self.context;
+                self.submit(Operation::Destroy { context }, &[]).map(drop)
+            }
+            b"list" => self.list(),
+            b"to_string" => {
+                let text = name::to_string(&self.read_name()?)?;
+                self.write("result", &text)
+            }
+            b"to_name" => {
+                let name = name::to_name(&self.read_string("sn")?)?;
+                self.write("result", &name)
+            }
+            b"to_url" => {
+                let (address, text) = (self.read_string("addr")?, self.read_string("sn")?);
+                match name::to_url(&address, &text) {
+                    Ok(url) => self.write("result", &url),
+                    Err(name::InvalidUrl::Address) => Err(Raised::InvalidAddress),
+                    Err(name::InvalidUrl::Name) => Err(Raised::InvalidName),
+                }
+            }
+            _ => Err(SystemException::bad_operation().into()),
+        }
+    }
+
+    fn resolve(&mut self, name: &[NameComponent]) -> Result<(), Raised> {
+        let state = self.service.directory.state();
+        let foreign = match state.resolve(self.context, name) {
+            Ok(Resolved::Bound(Target::Object(reference) | Target::ForeignContext(reference))) => {
+                let encoder = self.call.reply();
+                encoder.align(4);
+                encoder.write_raw(reference);
+                return Ok(());
+            }
+            Ok(Resolved::Bound(Target::Context(context))) => return self.write_context(*context),
+            Ok(Resolved::Foreign { context, at }) => (Reference::clone(context), at),
+            Err(refusal) => return Err(self.raise(refusal, name)),
+        };
+        drop(state);
+        let object = self.forward(&foreign.0, name, foreign.1, |context, rest| context.resolve(rest))?;
+        let encoder = self.call.reply();
+        Ok(At::result(write_reference(encoder, object.as_ref()), "result", encoder)?)
+    }
+
+    fn bind_object(&mut self, rebind: bool) -> Result<(), Raised> {
+        let name = self.read_name()?;
+        let decoder = self.call.arguments();
+        let ior = At::argument(Ior::decode(decoder), "obj", decoder)?;
+        let reference = records::encode_reference(&ior).map_err(SystemException::from)?;
+        let target = Target::Object(Reference::clone(&reference));
+        let foreign = match self.bind(&name, target, rebind)? {
+            Done::Foreign { context, at } => (context, at),
+            _ => return Ok(()),
+        };
+        let object = if ior.is_nil() { None } else { Some(self.object(&reference)?) };
+        self.forward(&foreign.0, &name, foreign.1, |context, rest| {
+            if rebind {
+                context.rebind(rest, object.as_ref()).map_err(Raised::from)
+            } else {
+                context.bind(rest, object.as_ref()).map_err(Raised::from)
+            }
+        })
+    }
+
+    fn bind_context(&mut self, rebind: bool) -> Result<(), Raised> {
+        let name = self.read_name()?;
+        let decoder = self.call.arguments();
+        let context: Option<NamingContextRef> = At::argument(read_reference(decoder), "nc", decoder)?;
+        let Some(context) = context else {
+            let why = "a name cannot be bound to a context that is nil";
+            return Err(system(Kind::BadParam, Completion::No, why).into());
+        };
+        let own = self.poa.reference_to_id(context.as_object()).ok().and_then(|id| self.service.context(&id));
+        let target = match own {
+            Some(own) => Target::Context(own),
+            None => {
+                let reference = records::encode_reference(context.as_object().ior());
+                Target::ForeignContext(reference.map_err(SystemException::from)?)
+            }
+        };
+        let foreign = match self.bind(&name, target, rebind)? {
+            Done::Foreign { context, at } => (context, at),
+            _ => return Ok(()),
+        };
+        self.forward(&foreign.0, &name, foreign.1, |there, rest| {
+            if rebind {
+                there.rebind_context(rest, Some(&context)).map_err(Raised::from)
+            } else {
+                there.bind_context(rest, Some(&context)).map_err(Raised::from)
+            }
+        })
+    }
+
+    fn bind(&mut self, name: &[NameComponent], target: Target, rebind: bool) -> Result<Done, Raised> {
+        let (context, owned) = (self.context, name.to_vec());
+        let operation = if rebind {
+            Operation::Rebind { context, name: owned, target }
+        } else {
+            Operation::Bind { context, name: owned, target }
+        };
+        self.submit(operation, name)
+    }
+
+    fn unbind(&mut self, name: Vec<NameComponent>) -> Result<(), Raised> {
+        match self.submit(Operation::Unbind { context: self.context, name: name.clone() }, &name)? {
+            Done::Foreign { context, at } => self.forward(&context, &name, at, |context, rest| context.unbind(rest)),
+            _ => Ok(()),
+        }
+    }
+
+    fn new_context(&mut self) -> Result<(), Raised> {
+        match self.submit(Operation::NewContext { context: self.context }, &[])? {
+            Done::Created(context) => self.write_context(context),
+            _ => Err(system(Kind::Internal, Completion::Maybe, "no context was made").into()),
+        }
+    }
+
+    fn bind_new_context(&mut self, name: Vec<NameComponent>) -> Result<(), Raised> {
+        let operation = Operation::BindNewContext { context: self.context, name: name.clone() };
+        let created = match self.submit(operation, &name)? {
+            Done::Created(context) => return self.write_context(context),
+            Done::Foreign { context, at } => {
+                self.forward(&context, &name, at, |context, rest| context.bind_new_context(rest))?
+            }
+            Done::Changed => None,
+        };
+        let encoder = self.call.reply();
+        Ok(At::result(write_reference(encoder, created.as_ref()), "result", encoder)?)
+    }
+
+    fn list(&mut self) -> Result<(), Raised> {
+        let decoder = self.call.arguments();
+        let how_many = At::argument(decoder.read_u32(), "how_many", decoder)?;
+        let limits = batch_limits(how_many);
+        let batch = self.service.directory.state().list(self.context, None, limits);
+        let batch = batch.map_err(|refusal| self.raise(refusal, &[]))?;
+        let iterator = if batch.has_more {
+            let place = Place { context: self.context, cursor: batch.cursor.clone() };
+            Some(self.open_iterator(place)?)
+        } else {
+            None
+        };
+        self.write("bl", &bindings(batch))?;
+        let encoder = self.call.reply();
+        Ok(At::result(write_reference(encoder, iterator.as_ref()), "bi", encoder)?)
+    }
+
+    fn open_iterator(&self, place: Place) -> Result<BindingIteratorRef, SystemException> {
+        // The ORB does not yet tell servants which client calls.
+        let client = ClientId(0);
+        let opened = self.service.iterators.lock().open(client, place, self.service.now());
+        let why = "the server's settings allow no binding iterators";
+        let id = opened.ok_or_else(|| system(Kind::NoResources, Completion::No, why))?;
+        let id = ObjectId::from(&id.0.to_be_bytes()[..]);
+        let object = self.iterator_poa.create_reference_with_id(&id, BindingIteratorRef::REPOSITORY_ID)?;
+        Ok(BindingIteratorRef::unchecked_narrow(&object))
+    }
+
+    fn submit(&self, operation: Operation, name: &[NameComponent]) -> Result<Done, Raised> {
+        if self.service.settings.is_read_only {
+            let why = "the naming service is read-only";
+            return Err(system(Kind::NoPermission, Completion::No, why).into());
+        }
+        let Some(_thread) =
+            WaitingThread::begin(&self.service.waiting_changes, self.service.settings.max_waiting_changes)
+        else {
+            let why = "too many changes wait for the disk";
+            return Err(system(Kind::Transient, Completion::No, why).into());
+        };
+        self.service.directory.submit(operation).map_err(|failure| match failure {
+            directory::Failure::Refused(refusal) => self.raise(refusal, name),
+            directory::Failure::Store(error) => {
+                let kind = match *error {
+                    crate::store::StoreError::Full { .. } => Kind::NoResources,
+                    _ => Kind::Internal,
+                };
+                system(kind, Completion::Maybe, &error.to_string()).into()
+            }
+        })
+    }
+
+    /// Calls a context of another server with the components of `name` from `at` on.
+    fn forward<T, E: Into<Raised>>(
+        &self,
+        context: &Reference,
+        name: &[NameComponent],
+        at: usize,
+        call: impl FnOnce(&NamingContextRef, &[NameComponent]) -> Result<T, E>,
+    ) -> Result<T, Raised> {
+        let context = NamingContextRef::unchecked_narrow(&self.object(context)?);
+        let rest = name.get(at..).unwrap_or_default();
+        let cannot_proceed =
+            || Raised::CannotProceed(CannotProceed { cxt: Some(context.clone()), rest_of_name: rest.to_vec() });
+        let Some(_thread) = WaitingThread::begin(&self.service.forwards, self.service.settings.max_forwards) else {
+            return Err(cannot_proceed());
+        };
+        call(&context.with_timeout(self.service.settings.forward_timeout), rest).map_err(|error| match error.into() {
+            // A server that could be reached has answered with these.
+            Raised::System(exception) if matches!(exception.kind(), Kind::NoPermission | Kind::BadParam) => {
+                Raised::System(exception)
+            }
+            Raised::System(_) => cannot_proceed(),
+            raised => raised,
+        })
+    }
+
+    /// Returns the exception for a refusal of an operation with `name`.
+    fn raise(&self, refusal: Refusal, name: &[NameComponent]) -> Raised {
+        let rest = |at: usize| name.get(at..).unwrap_or_default().to_vec();
+        match refusal {
+            Refusal::NotFound { why, at } => Raised::NotFound(NotFound { why, rest_of_name: rest(at) }),
+            Refusal::CannotProceed { context, at } => match self.context_reference(context) {
+                Ok(reference) => {
+                    let cxt = Some(NamingContextRef::unchecked_narrow(&reference));
+                    Raised::CannotProceed(CannotProceed { cxt, rest_of_name: rest(at) })
+                }
+                Err(exception) => exception.into(),
+            },
+            Refusal::InvalidName => Raised::InvalidName,
+            Refusal::AlreadyBound => Raised::AlreadyBound,
+            Refusal::NotEmpty => Raised::NotEmpty,
+            Refusal::NoContext => no_such_object().into(),
+            Refusal::RootContext => {
+                system(Kind::NoPermission, Completion::No, "the initial context cannot be destroyed").into()
+            }
+        }
+    }
+
+    fn read_name(&mut self) -> Result<Vec<NameComponent>, SystemException> {
+        let decoder = self.call.arguments();
+        At::argument(Cdr::decode(decoder), "n", decoder)
+    }
+
+    fn read_string(&mut self, name: &'static str) -> Result<String, SystemException> {
+        let decoder = self.call.arguments();
+        At::argument(decoder.read_string(), name, decoder)
+    }
+
+    fn write(&mut self, name: &'static str, value: &impl Cdr) -> Result<(), Raised> {
+        let encoder = self.call.reply();
+        Ok(At::result(value.encode(encoder), name, encoder)?)
+    }
+
+    fn write_context(&mut self, context: ContextId) -> Result<(), Raised> {
+        let reference = self.context_reference(context)?;
+        let encoder = self.call.reply();
+        Ok(At::result(write_reference(encoder, Some(&reference)), "result", encoder)?)
+    }
+
+    fn context_reference(&self, context: ContextId) -> Result<ObjectRef, SystemException> {
+        context_reference(&self.poa, self.service, context)
+    }
+
+    /// Decodes a reference into one that can be called.
+    fn object(&self, reference: &Reference) -> Result<ObjectRef, SystemException> {
+        let mut decoder = Decoder::new(reference, Endian::NATIVE);
+        if let Some(orb) = self.orb {
+            decoder = decoder.with_env(orb);
+        }
+        let object = read_reference(&mut decoder).map_err(SystemException::from)?;
+        object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
+    }
+}
+
+/// Returns the reference of the initial context, which is the same in every store.
+pub(super) fn root_reference(poa: &Poa) -> Result<ObjectRef, SystemException> {
+    Ok(poa.create_reference_with_id(&ObjectId::from(ROOT_ID), NamingContextExtRef::REPOSITORY_ID)?)
+}
+
+fn context_reference(poa: &Poa, service: &Service, context: ContextId) -> Result<ObjectRef, SystemException> {
+    Ok(poa.create_reference_with_id(&service.object_id(context), NamingContextExtRef::REPOSITORY_ID)?)
+}
+
+fn batch_limits(how_many: u32) -> BatchLimits {
+    let wanted = usize::try_from(how_many).unwrap_or(usize::MAX);
+    BatchLimits { max_bindings: wanted.min(BATCH_LIMITS.max_bindings), ..BATCH_LIMITS }
+}
+
+fn bindings(batch: Batch) -> Vec<Binding> {
+    let binding = |(name, is_context)| {
+        let binding_type = if is_context { BindingType::Ncontext } else { BindingType::Nobject };
+        Binding { binding_name: vec![name], binding_type }
+    };
+    batch.bindings.into_iter().map(binding).collect()
+}
+
+pub(super) struct BindingIterators(pub(super) Arc<Service>);
+
+impl BindingIterators {
+    fn id() -> Result<IteratorId, SystemException> {
+        let current = current().ok_or_else(no_such_object)?;
+        let octets = current.object_id.as_octets().try_into();
+        octets.map(|octets| IteratorId(u64::from_be_bytes(octets))).map_err(|_| no_such_object())
+    }
+
+    /// Returns at most `how_many` further bindings.
+    fn advance(&self, how_many: u32) -> Result<Vec<Binding>, SystemException> {
+        let id = Self::id()?;
+        let mut iterators = self.0.iterators.lock();
+        let place = iterators.place_mut(id, self.0.now()).ok_or_else(no_such_object)?;
+        let state = self.0.directory.state();
+        // A context that has been destroyed has no further bindings.
+        let Ok(batch) = state.list(place.context, place.cursor.as_ref(), batch_limits(how_many)) else {
+            return Ok(Vec::new());
+        };
+        place.cursor.clone_from(&batch.cursor);
+        drop(iterators);
+        Ok(bindings(batch))
+    }
+}
+
+impl BindingIterator for BindingIterators {
+    fn next_one(&self) -> Result<(bool, Binding), SystemException> {
+        let binding = self.advance(1)?.pop();
+        Ok((binding.is_some(), binding.unwrap_or_default()))
+    }
+
+    fn next_n(&self, how_many: u32) -> Result<(bool, Vec<Binding>), SystemException> {
+        if how_many == 0 {
+            return Err(system(Kind::BadParam, Completion::No, "next_n of 0 bindings"));
+        }
+        let bindings = self.advance(how_many)?;
+        Ok((!bindings.is_empty(), bindings))
+    }
+
+    fn destroy(&self) -> Result<(), SystemException> {
+        let id = Self::id()?;
+        if self.0.iterators.lock().close(id) { Ok(()) } else { Err(no_such_object()) }
+    }
+}

@@ -1,0 +1,407 @@
+//! A simulation of the pure core against plain maps, in virtual time. Runs random operations,
+//! clients that forget iterators, and restarts from the recorded changes.
+//!
+//! A seed determines everything. A failing seed is printed, and `CORELANE_SEED=n cargo test -p
+//! corelane-services simulation` runs it alone; `CORELANE_SEEDS=n` sets the number of seeds.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cos_naming::NameComponent;
+use super::cos_naming::naming_context::NotFoundReason;
+use super::iterators::{ClientId, IteratorId, IteratorLimits, Iterators, Place};
+use super::state::{BatchLimits, Change, ContextId, Done, Operation, Refusal, Resolved, State, Target};
+
+const SEEDS: u64 = 60;
+const STEPS: usize = 2_000;
+const LIMITS: IteratorLimits =
+    IteratorLimits { max_iterators: 12, max_per_client: 4, idle_timeout: Duration::from_secs(100) };
+
+/// A generator of pseudo-random numbers (splitmix64).
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// Runs `work` with one seed, or with many.
+pub(super) fn under_seeds(usual: u64, work: impl Fn(u64)) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("CORELANE_SEED") {
+        return work(seed);
+    }
+    for seed in 0..number("CORELANE_SEEDS").unwrap_or(usual) {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(seed)));
+        if let Err(panic) = outcome {
+            eprintln!("seed {seed}; alone: CORELANE_SEED={seed} cargo test -p corelane-services simulation");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+type Key = (String, String);
+
+/// The rules of the specification, component by component, over plain maps.
+#[derive(Default)]
+struct Model {
+    contexts: HashMap<u64, BTreeMap<Key, Target>>,
+    created: u64,
+}
+
+fn key(component: &NameComponent) -> Key {
+    (component.id.clone(), component.kind.clone())
+}
+
+enum Step<'m> {
+    Here(u64, Option<&'m Target>),
+    Foreign(&'m Arc<[u8]>, usize),
+}
+
+impl Model {
+    /// `op(<c1 .. cn>)` on a context equals `op(<c2 .. cn>)` on the result of `resolve(<c1>)`.
+    fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<Step<'_>, Refusal> {
+        let bindings = match self.contexts.get(&context) {
+            Some(bindings) => bindings,
+            None if at == 0 => return Err(Refusal::NoContext),
+            None => return Err(Refusal::CannotProceed { context: ContextId(context), at }),
+        };
+        let component = name.get(at).ok_or(Refusal::InvalidName)?;
+        let target = bindings.get(&key(component));
+        if at + 1 == name.len() {
+            return Ok(Step::Here(context, target));
+        }
+        match target {
+            None => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at }),
+            Some(Target::Object(_)) => Err(Refusal::NotFound { why: NotFoundReason::NotContext, at }),
+            Some(Target::ForeignContext(reference)) => Ok(Step::Foreign(reference, at + 1)),
+            Some(Target::Context(next)) => self.find(next.0, name, at + 1),
+        }
+    }
+
+    fn resolve(&self, context: u64, name: &[NameComponent]) -> Result<Resolved<'_>, Refusal> {
+        match self.find(context, name, 0)? {
+            Step::Foreign(context, at) => Ok(Resolved::Foreign { context, at }),
+            Step::Here(_, Some(target)) => Ok(Resolved::Bound(target)),
+            Step::Here(_, None) => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 }),
+        }
+    }
+
+    fn bind(&mut self, context: u64, name: &[NameComponent], target: Target, rebind: bool) -> Result<Done, Refusal> {
+        let context = match self.find(context, name, 0)? {
+            Step::Foreign(context, at) => return Ok(Done::Foreign { context: Arc::clone(context), at }),
+            Step::Here(_, Some(_)) if !rebind => return Err(Refusal::AlreadyBound),
+            Step::Here(_, Some(old)) if old.is_context() && !target.is_context() => {
+                return Err(Refusal::NotFound { why: NotFoundReason::NotObject, at: name.len() - 1 });
+            }
+            Step::Here(_, Some(old)) if !old.is_context() && target.is_context() => {
+                return Err(Refusal::NotFound { why: NotFoundReason::NotContext, at: name.len() - 1 });
+            }
+            Step::Here(context, _) => context,
+        };
+        self.contexts.get_mut(&context).unwrap().insert(key(&name[name.len() - 1]), target);
+        Ok(Done::Changed)
+    }
+
+    fn create(&mut self) -> ContextId {
+        self.created += 1;
+        self.contexts.insert(self.created, BTreeMap::new());
+        ContextId(self.created)
+    }
+
+    fn apply(&mut self, operation: &Operation) -> Result<Done, Refusal> {
+        match operation {
+            Operation::Bind { context, name, target } => self.bind(context.0, name, target.clone(), false),
+            Operation::Rebind { context, name, target } => self.bind(context.0, name, target.clone(), true),
+            Operation::NewContext { context } if self.contexts.contains_key(&context.0) => {
+                Ok(Done::Created(self.create()))
+            }
+            Operation::NewContext { .. } => Err(Refusal::NoContext),
+            Operation::BindNewContext { context, name } => {
+                let created = ContextId(self.created + 1);
+                match self.bind(context.0, name, Target::Context(created), false)? {
+                    Done::Changed => Ok(Done::Created(self.create())),
+                    other => Ok(other),
+                }
+            }
+            Operation::Unbind { context, name } => match self.find(context.0, name, 0)? {
+                Step::Foreign(context, at) => Ok(Done::Foreign { context: Arc::clone(context), at }),
+                Step::Here(_, None) => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 }),
+                Step::Here(context, Some(_)) => {
+                    self.contexts.get_mut(&context).unwrap().remove(&key(&name[name.len() - 1]));
+                    Ok(Done::Changed)
+                }
+            },
+            Operation::Destroy { context } => match self.contexts.get(&context.0) {
+                None => Err(Refusal::NoContext),
+                Some(bindings) if !bindings.is_empty() => Err(Refusal::NotEmpty),
+                Some(_) if context.0 == 0 => Err(Refusal::RootContext),
+                Some(_) => {
+                    self.contexts.remove(&context.0);
+                    Ok(Done::Changed)
+                }
+            },
+        }
+    }
+}
+
+/// An iterator as a client sees it.
+struct Listing {
+    context: u64,
+    client: ClientId,
+    used_at: Duration,
+    /// Step of the last use.
+    used: usize,
+    /// Bindings that have existed since the list began.
+    lasting: BTreeSet<Key>,
+    /// Bindings that were returned and have existed since.
+    returned: BTreeSet<Key>,
+}
+
+struct World {
+    random: Random,
+    now: Duration,
+    state: State,
+    model: Model,
+    records: Vec<Change>,
+    iterators: Iterators,
+    /// Listings whose iterators have not ended.
+    listings: BTreeMap<IteratorId, Listing>,
+    ended: Vec<IteratorId>,
+    step: usize,
+    /// Number of occurrences by kind, so that the test can check its coverage.
+    seen: BTreeMap<&'static str, usize>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut model = Model::default();
+        model.contexts.insert(0, BTreeMap::new());
+        World {
+            random: Random(seed),
+            now: Duration::ZERO,
+            state: State::new(seed),
+            model,
+            records: vec![Change::AddContext(ContextId::ROOT)],
+            iterators: Iterators::new(LIMITS, seed),
+            listings: BTreeMap::new(),
+            ended: Vec::new(),
+            step: 0,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    fn context(&mut self) -> ContextId {
+        ContextId(self.random.below(self.model.created as usize + 1) as u64)
+    }
+
+    fn name(&mut self) -> Vec<NameComponent> {
+        let length = [0, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 5][self.random.below(12)];
+        let fields = ["", "a", "b", "c", "/", ".", "\\", "ä", "d", "e", "f", "g"];
+        let mut field = |count| fields[self.random.below(count)].to_owned();
+        (0..length).map(|_| NameComponent { id: field(12), kind: field(3) }).collect()
+    }
+
+    fn reference(&mut self) -> Arc<[u8]> {
+        Arc::from(self.random.next().to_ne_bytes().as_slice())
+    }
+
+    fn target(&mut self) -> Target {
+        match self.random.below(5) {
+            0 => Target::ForeignContext(self.reference()),
+            1 | 2 => Target::Context(self.context()),
+            _ => Target::Object(self.reference()),
+        }
+    }
+
+    fn operation(&mut self) -> Operation {
+        let (context, name) = (self.context(), self.name());
+        match self.random.below(14) {
+            0..5 => Operation::Bind { context, name, target: self.target() },
+            5..8 => Operation::Rebind { context, name, target: self.target() },
+            8..10 => Operation::Unbind { context, name },
+            10 => Operation::NewContext { context },
+            11 | 12 => Operation::BindNewContext { context, name },
+            _ => Operation::Destroy { context },
+        }
+    }
+
+    fn change(&mut self) {
+        let operation = self.operation();
+        let mut changes = Vec::new();
+        let before = self.state.clone();
+        let outcome = self.state.apply(&operation, &mut changes);
+        assert_eq!(outcome, self.model.apply(&operation), "{operation:?}");
+        match &outcome {
+            Ok(Done::Changed | Done::Created(_)) => self.note("changed"),
+            Ok(Done::Foreign { .. }) => self.note("foreign"),
+            Err(Refusal::NotFound { .. }) => self.note("not found"),
+            Err(Refusal::CannotProceed { .. }) => self.note("cannot proceed"),
+            Err(_) => self.note("refused otherwise"),
+        }
+        if !matches!(outcome, Ok(Done::Changed | Done::Created(_))) {
+            assert_eq!(changes, []);
+        }
+        drop(before);
+        for change in &changes {
+            self.note_in_listings(change);
+        }
+        self.records.append(&mut changes);
+    }
+
+    fn note_in_listings(&mut self, change: &Change) {
+        if let Change::RemoveBinding { context, name } = change {
+            for listing in self.listings.values_mut().filter(|listing| listing.context == context.0) {
+                listing.lasting.remove(&key(name));
+                listing.returned.remove(&key(name));
+            }
+        }
+    }
+
+    fn resolve(&mut self) {
+        let (context, name) = (self.context(), self.name());
+        assert_eq!(self.state.resolve(context, &name), self.model.resolve(context.0, &name), "{name:?}");
+    }
+
+    /// Ends the least recently used listing of `client`, or of all.
+    fn evict(&mut self, client: Option<ClientId>) {
+        let listings = self.listings.iter().filter(|(_, listing)| client.is_none_or(|client| client == listing.client));
+        let oldest = listings.min_by_key(|(_, listing)| listing.used).map(|(id, _)| *id).unwrap();
+        self.listings.remove(&oldest);
+        self.ended.push(oldest);
+        self.note(if client.is_some() { "evicted of client" } else { "evicted of all" });
+    }
+
+    fn expire(&mut self) {
+        let idle = |listing: &Listing| self.now - listing.used_at >= LIMITS.idle_timeout;
+        let gone: Vec<IteratorId> =
+            self.listings.iter().filter(|(_, listing)| idle(listing)).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.listings.remove(&id);
+            self.ended.push(id);
+            self.note("expired");
+        }
+    }
+
+    fn open(&mut self) {
+        let context = self.context();
+        let Some(bindings) = self.model.contexts.get(&context.0) else { return };
+        let lasting = bindings.keys().cloned().collect();
+        let client = ClientId(self.random.below(5) as u64);
+        if self.listings.values().filter(|listing| listing.client == client).count() == LIMITS.max_per_client {
+            self.evict(Some(client));
+        }
+        if self.listings.len() == LIMITS.max_iterators {
+            self.evict(None);
+        }
+        let id = self.iterators.open(client, Place { context, cursor: None }, self.now).unwrap();
+        let (used_at, used, returned) = (self.now, self.step, BTreeSet::new());
+        self.listings.insert(id, Listing { context: context.0, client, used_at, used, lasting, returned });
+    }
+
+    /// Opens an iterator or advances one. Clients never end iterators themselves.
+    fn list(&mut self) {
+        self.expire();
+        if self.random.below(3) == 0 {
+            return self.open();
+        }
+        if let Some(id) = self.ended.pop() {
+            assert_eq!(self.iterators.place_mut(id, self.now), None);
+        }
+        let index = self.random.below(self.listings.len());
+        let Some(id) = self.listings.keys().nth(index).copied() else { return };
+        let place = self.iterators.place_mut(id, self.now).unwrap();
+        let limits = BatchLimits { max_bindings: self.random.below(4), max_size: 1 + self.random.below(6) };
+        let outcome = self.state.list(place.context, place.cursor.as_ref(), limits);
+        let listing = self.listings.get_mut(&id).unwrap();
+        (listing.used_at, listing.used) = (self.now, self.step);
+        let Some(bindings) = self.model.contexts.get(&listing.context) else {
+            assert_eq!(outcome.unwrap_err(), Refusal::NoContext);
+            self.iterators.close(id);
+            self.listings.remove(&id);
+            return;
+        };
+        let batch = outcome.unwrap();
+        assert!(batch.bindings.len() <= limits.max_bindings);
+        place.cursor = batch.cursor;
+        for (name, is_context) in batch.bindings {
+            assert_eq!(bindings[&key(&name)].is_context(), is_context);
+            assert!(listing.returned.insert(key(&name)), "{name:?} twice");
+        }
+        if !batch.has_more {
+            assert!(listing.lasting.is_subset(&listing.returned));
+            self.iterators.close(id);
+            self.listings.remove(&id);
+            self.note("listed");
+        }
+    }
+
+    /// Restarts from the records, with another hash seed and without iterators.
+    fn restart(&mut self) {
+        let mut state = State::empty(self.random.next());
+        for change in self.records.iter().cloned() {
+            state.replay(change).unwrap();
+        }
+        self.state = state;
+        self.iterators = Iterators::new(LIMITS, self.random.next());
+        self.listings.clear();
+        self.ended.clear();
+        self.note("restart");
+    }
+
+    fn check(&self) {
+        assert_eq!(self.state.context_count(), self.model.contexts.len());
+        for (context, bindings) in &self.model.contexts {
+            let limits = BatchLimits { max_bindings: usize::MAX, max_size: usize::MAX };
+            let batch = self.state.list(ContextId(*context), None, limits).unwrap();
+            assert!(!batch.has_more);
+            let listed: BTreeMap<Key, bool> =
+                batch.bindings.iter().map(|(name, is_context)| (key(name), *is_context)).collect();
+            assert_eq!(batch.bindings.len(), listed.len());
+            assert_eq!(listed, bindings.iter().map(|(key, target)| (key.clone(), target.is_context())).collect());
+        }
+        assert!(self.iterators.len() <= LIMITS.max_iterators);
+    }
+
+    fn run(&mut self) {
+        for step in 0..STEPS {
+            self.step = step;
+            match self.random.below(1_000) {
+                0 => self.restart(),
+                1..300 => self.change(),
+                300..600 => self.resolve(),
+                600..900 => self.list(),
+                _ => self.now += Duration::from_millis(self.random.next() % 5_000),
+            }
+        }
+        self.check();
+    }
+}
+
+#[test]
+fn simulation_of_contexts_agrees_with_plain_maps() {
+    let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
+    under_seeds(SEEDS, |seed| {
+        let mut world = World::new(seed);
+        world.run();
+        for (what, count) in world.seen {
+            *seen.borrow_mut().entry(what).or_default() += count;
+        }
+    });
+    let seen = seen.into_inner();
+    assert!(std::env::var_os("CORELANE_SEED").is_some() || seen.len() == 10, "{seen:?}");
+}

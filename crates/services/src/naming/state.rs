@@ -1,0 +1,501 @@
+//! Contexts and their bindings, as one immutable value.
+//!
+//! A [`State`] is cheap to clone, and [`State::apply`] changes a clone without affecting other
+//! versions. Readers resolve names in the newest published version while a writer prepares the next
+//! one. This module reads no clock, never waits, and knows neither stores nor connections.
+//!
+//! If a name leads into a context of another server, resolution ends with [`Resolved::Foreign`] or
+//! [`Done::Foreign`]. The caller continues there with the remaining components.
+//!
+//! Invariant: every binding belongs to an existing context, and no context id is used twice. A
+//! binding may lead to a destroyed context, as the specification allows.
+
+use std::cmp::Ordering;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::cos_naming::NameComponent;
+use super::cos_naming::naming_context::NotFoundReason;
+use super::trie::{Cursor, Item, Trie};
+
+/// Identifies a context of this server, permanently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ContextId(pub(super) u64);
+
+impl ContextId {
+    pub(super) const ROOT: ContextId = ContextId(0);
+}
+
+/// An object reference in CDR in native byte order, aligned at its start.
+pub(super) type Reference = Arc<[u8]>;
+
+/// A thing that a name can be bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// An object, at which the resolution of names ends.
+    Object(Reference),
+    /// A context of this server.
+    Context(ContextId),
+    /// A context of another server.
+    ForeignContext(Reference),
+}
+
+impl Target {
+    /// Returns true if names can continue here.
+    pub(super) fn is_context(&self) -> bool {
+        !matches!(self, Target::Object(_))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Binding {
+    /// Id and kind in one allocation.
+    text: Box<str>,
+    id_len: usize,
+    target: Target,
+}
+
+impl Binding {
+    fn new(name: &NameComponent, target: Target) -> Self {
+        let mut text = String::with_capacity(name.id.len() + name.kind.len());
+        text.push_str(&name.id);
+        text.push_str(&name.kind);
+        Binding { text: text.into(), id_len: name.id.len(), target }
+    }
+
+    fn fields(&self) -> (&str, &str) {
+        self.text.split_at(self.id_len)
+    }
+
+    /// Returns the name, as a list shows it.
+    pub(super) fn name(&self) -> NameComponent {
+        let (id, kind) = self.fields();
+        NameComponent { id: id.to_owned(), kind: kind.to_owned() }
+    }
+
+    /// Returns what the name is bound to.
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+}
+
+impl Item for Binding {
+    type Key = NameComponent;
+
+    fn compare(&self, key: &NameComponent) -> Ordering {
+        self.fields().cmp(&(key.id.as_str(), key.kind.as_str()))
+    }
+}
+
+#[derive(Clone)]
+struct Context {
+    id: ContextId,
+    bindings: Trie<Binding>,
+}
+
+impl Item for Context {
+    type Key = ContextId;
+
+    fn compare(&self, key: &ContextId) -> Ordering {
+        self.id.cmp(key)
+    }
+}
+
+/// The reason why an operation fails. `at` is the index of the first component of `rest_of_name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// NotFound, with its reason.
+    NotFound { why: NotFoundReason, at: usize },
+    /// CannotProceed: the context has been destroyed.
+    CannotProceed { context: ContextId, at: usize },
+    /// InvalidName: the name has no components.
+    InvalidName,
+    /// AlreadyBound: the name has a binding.
+    AlreadyBound,
+    /// NotEmpty: the context has bindings.
+    NotEmpty,
+    /// OBJECT_NOT_EXIST: the context that the operation was called on has been destroyed.
+    NoContext,
+    /// The initial context cannot be destroyed.
+    RootContext,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resolved<'s> {
+    /// The name is bound to this.
+    Bound(&'s Target),
+    /// A context of another server has to resolve the components from `at` on.
+    Foreign { context: &'s Reference, at: usize },
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    /// `bind` and `bind_context`.
+    Bind { context: ContextId, name: Vec<NameComponent>, target: Target },
+    /// `rebind` and `rebind_context`.
+    Rebind { context: ContextId, name: Vec<NameComponent>, target: Target },
+    /// `unbind`.
+    Unbind { context: ContextId, name: Vec<NameComponent> },
+    /// `new_context`.
+    NewContext { context: ContextId },
+    /// `bind_new_context`.
+    BindNewContext { context: ContextId, name: Vec<NameComponent> },
+    /// `destroy`.
+    Destroy { context: ContextId },
+}
+
+/// Result of an operation that is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// The changes have been made.
+    Changed,
+    /// The changes have been made, and this context was created.
+    Created(ContextId),
+    /// A context of another server has to run the operation with the components from `at` on.
+    /// Nothing has been changed.
+    Foreign { context: Reference, at: usize },
+}
+
+/// A change of one record, as a store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A context is created, empty at first.
+    AddContext(ContextId),
+    /// A context without bindings is removed.
+    RemoveContext(ContextId),
+    /// A name is bound to a target, replacing any earlier one.
+    PutBinding { context: ContextId, name: NameComponent, target: Target },
+    /// A name is unbound.
+    RemoveBinding { context: ContextId, name: NameComponent },
+    /// Sets the id of the next context.
+    NextContext(u64),
+}
+
+/// A position in a list of bindings, after the one with this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListCursor {
+    hash: u64,
+    name: NameComponent,
+}
+
+/// A part of a list of bindings.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Names, each with true if it is bound to a context.
+    pub(super) bindings: Vec<(NameComponent, bool)>,
+    /// Position after the last binding, for the next part; `None` is the beginning.
+    pub(super) cursor: Option<ListCursor>,
+    /// True if bindings follow.
+    pub(super) has_more: bool,
+}
+
+/// Bounds of a part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BatchLimits {
+    pub(super) max_bindings: usize,
+    /// Maximum size of their names in bytes. One binding is always included.
+    pub(super) max_size: usize,
+}
+
+/// A version of all contexts.
+#[derive(Clone)]
+pub(super) struct State {
+    /// Seed of the hashes, so that a client cannot choose names that collide.
+    seed: u64,
+    contexts: Trie<Context>,
+    next_context: u64,
+}
+
+impl State {
+    /// Creates a state without contexts, not even the initial one.
+    pub(super) fn empty(seed: u64) -> Self {
+        State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
+    }
+
+    /// Creates a state with an empty initial context.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut state = Self::empty(seed);
+        state.add_context(ContextId::ROOT);
+        state
+    }
+
+    pub(super) fn has_context(&self, context: ContextId) -> bool {
+        self.context(context).is_some()
+    }
+
+    pub(super) fn context_count(&self) -> usize {
+        self.contexts.len()
+    }
+
+    pub(super) fn resolve(&self, context: ContextId, name: &[NameComponent]) -> Result<Resolved<'_>, Refusal> {
+        let (context, at, last) = match self.walk(context, name)? {
+            Walk::Here { context, at, last } => (context, at, last),
+            Walk::Foreign { context, at } => return Ok(Resolved::Foreign { context, at }),
+        };
+        match context.bindings.get(self.hash(last), last) {
+            Some(binding) => Ok(Resolved::Bound(&binding.target)),
+            None => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at }),
+        }
+    }
+
+    /// Returns the bindings after `cursor`, or the first ones, within `limits`.
+    pub(super) fn list(
+        &self,
+        context: ContextId,
+        cursor: Option<&ListCursor>,
+        limits: BatchLimits,
+    ) -> Result<Batch, Refusal> {
+        let context = self.context(context).ok_or(Refusal::NoContext)?;
+        let mut batch = Batch { cursor: cursor.cloned(), ..Batch::default() };
+        let (mut size, mut last_hash) = (0_usize, 0);
+        let after = cursor.map(|cursor| Cursor { hash: cursor.hash, key: &cursor.name });
+        let end = context.bindings.visit_after(after, |hash, binding| {
+            let exceeds_size = size > 0 && size.saturating_add(binding.text.len()) > limits.max_size;
+            if batch.bindings.len() >= limits.max_bindings || exceeds_size {
+                return ControlFlow::Break(());
+            }
+            size = size.saturating_add(binding.text.len()).max(1);
+            last_hash = hash;
+            batch.bindings.push((binding.name(), binding.target.is_context()));
+            ControlFlow::Continue(())
+        });
+        if let Some((name, _)) = batch.bindings.last() {
+            batch.cursor = Some(ListCursor { hash: last_hash, name: name.clone() });
+        }
+        batch.has_more = end.is_break();
+        Ok(batch)
+    }
+
+    /// Runs an operation and appends its changes to `changes`. An operation that fails, or that
+    /// another server has to run, changes nothing.
+    pub(super) fn apply(&mut self, operation: &Operation, changes: &mut Vec<Change>) -> Result<Done, Refusal> {
+        match operation {
+            Operation::Bind { context, name, target } => self.bind(*context, name, changes, |bound| match bound {
+                Some(_) => Err(Refusal::AlreadyBound),
+                None => Ok(target.clone()),
+            }),
+            Operation::Rebind { context, name, target } => {
+                let at = name.len().saturating_sub(1);
+                self.bind(*context, name, changes, |bound| match bound {
+                    Some(bound) if bound.is_context() != target.is_context() => {
+                        let is_context = bound.is_context();
+                        let why = if is_context { NotFoundReason::NotObject } else { NotFoundReason::NotContext };
+                        Err(Refusal::NotFound { why, at })
+                    }
+                    _ => Ok(target.clone()),
+                })
+            }
+            Operation::Unbind { context, name } => self.unbind(*context, name, changes),
+            Operation::NewContext { context } => {
+                self.context(*context).ok_or(Refusal::NoContext)?;
+                Ok(Done::Created(self.create_context(changes)))
+            }
+            Operation::BindNewContext { context, name } => {
+                let created = ContextId(self.next_context);
+                let mut own = Vec::new();
+                let done = self.bind(*context, name, &mut own, |bound| match bound {
+                    Some(_) => Err(Refusal::AlreadyBound),
+                    None => Ok(Target::Context(created)),
+                })?;
+                if matches!(done, Done::Foreign { .. }) {
+                    return Ok(done);
+                }
+                self.create_context(changes);
+                changes.append(&mut own);
+                Ok(Done::Created(created))
+            }
+            Operation::Destroy { context } => self.destroy(*context, changes),
+        }
+    }
+
+    /// Applies a change from a store.
+    pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
+        match change {
+            Change::AddContext(context) => {
+                self.add_context(context);
+                self.next_context = self.next_context.max(context.0.saturating_add(1));
+            }
+            Change::RemoveContext(context) => {
+                self.contexts.remove(self.hash(&context), &context);
+            }
+            Change::PutBinding { context, name, target } => {
+                let hash = self.hash(&name);
+                let context = self.context_mut(context).ok_or(ReplayError)?;
+                context.bindings.insert(hash, &name, Binding::new(&name, target));
+            }
+            Change::RemoveBinding { context, name } => {
+                let hash = self.hash(&name);
+                self.context_mut(context).ok_or(ReplayError)?.bindings.remove(hash, &name);
+            }
+            Change::NextContext(next) => self.next_context = self.next_context.max(next),
+        }
+        Ok(())
+    }
+
+    /// Binds the last component of a name to the target that `choose` returns. `choose` gets the
+    /// present target.
+    fn bind(
+        &mut self,
+        context: ContextId,
+        name: &[NameComponent],
+        changes: &mut Vec<Change>,
+        choose: impl FnOnce(Option<&Target>) -> Result<Target, Refusal>,
+    ) -> Result<Done, Refusal> {
+        let (context, last) = match self.walk(context, name)? {
+            Walk::Here { context, last, .. } => (context, last),
+            Walk::Foreign { context, at } => return Ok(Done::Foreign { context: Arc::clone(context), at }),
+        };
+        let hash = self.hash(last);
+        let target = choose(context.bindings.get(hash, last).map(Binding::target))?;
+        let id = context.id;
+        let binding = Binding::new(last, target.clone());
+        if let Some(context) = self.context_mut(id) {
+            context.bindings.insert(hash, last, binding);
+        }
+        changes.push(Change::PutBinding { context: id, name: last.clone(), target });
+        Ok(Done::Changed)
+    }
+
+    fn unbind(
+        &mut self,
+        context: ContextId,
+        name: &[NameComponent],
+        changes: &mut Vec<Change>,
+    ) -> Result<Done, Refusal> {
+        let (id, at, last) = match self.walk(context, name)? {
+            Walk::Here { context, at, last } => (context.id, at, last),
+            Walk::Foreign { context, at } => return Ok(Done::Foreign { context: Arc::clone(context), at }),
+        };
+        let hash = self.hash(last);
+        let removed = self.context_mut(id).and_then(|context| context.bindings.remove(hash, last));
+        removed.ok_or(Refusal::NotFound { why: NotFoundReason::MissingNode, at })?;
+        changes.push(Change::RemoveBinding { context: id, name: last.clone() });
+        Ok(Done::Changed)
+    }
+
+    fn destroy(&mut self, id: ContextId, changes: &mut Vec<Change>) -> Result<Done, Refusal> {
+        let context = self.context(id).ok_or(Refusal::NoContext)?;
+        if context.bindings.len() > 0 {
+            return Err(Refusal::NotEmpty);
+        }
+        if id == ContextId::ROOT {
+            return Err(Refusal::RootContext);
+        }
+        self.contexts.remove(self.hash(&id), &id);
+        changes.push(Change::RemoveContext(id));
+        Ok(Done::Changed)
+    }
+
+    fn create_context(&mut self, changes: &mut Vec<Change>) -> ContextId {
+        let id = ContextId(self.next_context);
+        self.next_context = self.next_context.saturating_add(1);
+        self.add_context(id);
+        changes.push(Change::NextContext(self.next_context));
+        changes.push(Change::AddContext(id));
+        id
+    }
+
+    fn add_context(&mut self, id: ContextId) {
+        let hash = self.hash(&id);
+        if self.contexts.get(hash, &id).is_none() {
+            self.contexts.insert(hash, &id, Context { id, bindings: Trie::default() });
+        }
+    }
+
+    /// Resolves all components of a name except the last one.
+    fn walk<'s, 'n>(&'s self, context: ContextId, name: &'n [NameComponent]) -> Result<Walk<'s, 'n>, Refusal> {
+        let mut context = self.context(context).ok_or(Refusal::NoContext)?;
+        let (last, path) = name.split_last().ok_or(Refusal::InvalidName)?;
+        for (at, component) in path.iter().enumerate() {
+            let binding = context.bindings.get(self.hash(component), component);
+            match binding.map(Binding::target) {
+                None => return Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at }),
+                Some(Target::Object(_)) => return Err(Refusal::NotFound { why: NotFoundReason::NotContext, at }),
+                Some(Target::ForeignContext(context)) => return Ok(Walk::Foreign { context, at: at + 1 }),
+                Some(Target::Context(id)) => {
+                    let gone = Refusal::CannotProceed { context: *id, at: at + 1 };
+                    context = self.context(*id).ok_or(gone)?;
+                }
+            }
+        }
+        Ok(Walk::Here { context, at: path.len(), last })
+    }
+
+    fn context(&self, id: ContextId) -> Option<&Context> {
+        self.contexts.get(self.hash(&id), &id)
+    }
+
+    fn context_mut(&mut self, id: ContextId) -> Option<&mut Context> {
+        let hash = self.hash(&id);
+        self.contexts.get_mut(hash, &id)
+    }
+
+    fn hash<K: Hash>(&self, key: &K) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.seed.hash(&mut hasher);
+        key.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Builds a state from the records of a store. Faster than change by change: consecutive bindings
+/// of one context are inserted together.
+pub(super) struct Loader {
+    state: State,
+    context: ContextId,
+    bindings: Vec<(u64, Binding)>,
+}
+
+impl Loader {
+    /// Starts with a state without contexts.
+    pub(super) fn new(seed: u64) -> Self {
+        Loader { state: State::empty(seed), context: ContextId::ROOT, bindings: Vec::new() }
+    }
+
+    /// Applies a change from a store. No name of a context may occur twice.
+    pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
+        let Change::PutBinding { context, name, target } = change else { return self.state.replay(change) };
+        if context != self.context {
+            self.flush()?;
+            self.context = context;
+        }
+        self.bindings.push((self.state.hash(&name), Binding::new(&name, target)));
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<State, ReplayError> {
+        self.flush()?;
+        Ok(self.state)
+    }
+
+    fn flush(&mut self) -> Result<(), ReplayError> {
+        if self.bindings.is_empty() {
+            return Ok(());
+        }
+        let mut bindings = std::mem::take(&mut self.bindings);
+        let context = self.state.context_mut(self.context).ok_or(ReplayError)?;
+        if context.bindings.len() == 0 {
+            bindings.sort_unstable_by(|(hash, binding), (other_hash, other)| {
+                hash.cmp(other_hash).then_with(|| binding.fields().cmp(&other.fields()))
+            });
+            let sorted: Vec<_> = bindings.into_iter().map(|(hash, binding)| (hash, Arc::new(binding))).collect();
+            context.bindings = Trie::from_sorted(&sorted);
+            return Ok(());
+        }
+        for (hash, binding) in bindings {
+            context.bindings.insert(hash, &binding.name(), binding);
+        }
+        Ok(())
+    }
+}
+
+/// A change names a context that does not exist: the records are inconsistent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReplayError;
+
+/// The result of resolving all components of a name except the last one.
+enum Walk<'s, 'n> {
+    Here { context: &'s Context, at: usize, last: &'n NameComponent },
+    Foreign { context: &'s Reference, at: usize },
+}

@@ -1,0 +1,394 @@
+//! An immutable map whose versions share their common parts: a trie over 64-bit hashes.
+//!
+//! A clone costs one reference count. A change copies the path from the root to the item, at most
+//! one node of sixteen children for each four bits of the hash. A path that no other version shares
+//! is changed in place. Readers of a version therefore never wait for a writer, and loading many
+//! items copies nothing.
+//!
+//! Items have a fixed order, by hash and then by key, that does not depend on the version. A
+//! [`Cursor`] can therefore continue in a later version: an item that is present all the time is
+//! visited exactly once.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Maximum number of items in a leaf; a larger one is split unless the hashes are equal.
+const LEAF_SIZE: usize = 16;
+/// Number of bits of the hash that select a child.
+const BITS: u32 = 4;
+const WIDTH: usize = 1 << BITS;
+
+/// A value that contains its key.
+pub(super) trait Item: Clone {
+    /// The type of keys in lookups.
+    type Key: ?Sized;
+
+    /// Compares the item's key with `key`, by any total order.
+    fn compare(&self, key: &Self::Key) -> Ordering;
+}
+
+pub(super) struct Trie<T> {
+    root: Option<Arc<Node<T>>>,
+    len: usize,
+}
+
+enum Node<T> {
+    /// Sorted by hash and key.
+    Leaf(Vec<(u64, Arc<T>)>),
+    /// Children are stored inline, so that a search follows one pointer for each level. A leaf
+    /// occupies as much memory, which costs a few bytes for each item.
+    Branch([Option<Arc<Node<T>>>; WIDTH]),
+}
+
+/// A position between two items.
+#[derive(Debug)]
+pub(super) struct Cursor<'k, K: ?Sized> {
+    /// Hash of the last visited item.
+    pub(super) hash: u64,
+    /// Key of the last visited item.
+    pub(super) key: &'k K,
+}
+
+impl<K: ?Sized> Clone for Cursor<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized> Copy for Cursor<'_, K> {}
+
+impl<T> Clone for Trie<T> {
+    fn clone(&self) -> Self {
+        Trie { root: self.root.clone(), len: self.len }
+    }
+}
+
+impl<T> Clone for Node<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Node::Leaf(items) => Node::Leaf(items.clone()),
+            Node::Branch(children) => Node::Branch(children.clone()),
+        }
+    }
+}
+
+impl<T> Default for Trie<T> {
+    fn default() -> Self {
+        Trie { root: None, len: 0 }
+    }
+}
+
+/// Returns the index of the child of a branch at `depth` that leads to `hash`. The highest bits
+/// come first, so that children are in the order of hashes.
+fn child_index(hash: u64, depth: u32) -> usize {
+    let shift = u64::BITS - BITS * (depth + 1);
+    (hash >> shift) as usize % WIDTH
+}
+
+/// Returns true if the hash has bits left for a branch at `depth`.
+fn can_split(depth: u32) -> bool {
+    BITS * (depth + 1) <= u64::BITS
+}
+
+/// Returns the position of the item in a leaf, or the position for its insertion.
+fn search<T: Item>(items: &[(u64, Arc<T>)], hash: u64, key: &T::Key) -> Result<usize, usize> {
+    items.binary_search_by(|(other, item)| other.cmp(&hash).then_with(|| item.compare(key)))
+}
+
+impl<T: Item> Trie<T> {
+    /// Builds a map from items that are sorted by hash and key, without duplicate keys.
+    pub(super) fn from_sorted(items: &[(u64, Arc<T>)]) -> Self {
+        let root = if items.is_empty() { None } else { Some(Arc::new(build(items, 0))) };
+        Trie { root, len: items.len() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the item with this key, whose hash is `hash`.
+    pub(super) fn get(&self, hash: u64, key: &T::Key) -> Option<&T> {
+        let mut node = self.root.as_deref()?;
+        let mut depth = 0;
+        loop {
+            match node {
+                Node::Leaf(items) => {
+                    let index = search(items, hash, key).ok()?;
+                    return items.get(index).map(|(_, item)| &**item);
+                }
+                Node::Branch(children) => node = children.get(child_index(hash, depth))?.as_deref()?,
+            }
+            depth += 1;
+        }
+    }
+
+    /// Returns the item with this key for a change, which must keep the key.
+    pub(super) fn get_mut(&mut self, hash: u64, key: &T::Key) -> Option<&mut T> {
+        // A lookup that finds nothing must copy nothing.
+        self.get(hash, key)?;
+        let mut node = self.root.as_mut()?;
+        let mut depth = 0;
+        loop {
+            match Arc::make_mut(node) {
+                Node::Leaf(items) => {
+                    let index = search(items, hash, key).ok()?;
+                    return items.get_mut(index).map(|(_, item)| Arc::make_mut(item));
+                }
+                Node::Branch(children) => node = children.get_mut(child_index(hash, depth))?.as_mut()?,
+            }
+            depth += 1;
+        }
+    }
+
+    /// Inserts an item. Returns the item with the same key that it replaces.
+    pub(super) fn insert(&mut self, hash: u64, key: &T::Key, item: T) -> Option<Arc<T>> {
+        let item = Arc::new(item);
+        let replaced = match &mut self.root {
+            None => {
+                self.root = Some(Arc::new(Node::Leaf(vec![(hash, item)])));
+                None
+            }
+            Some(root) => insert_into(root, 0, hash, key, item),
+        };
+        if replaced.is_none() {
+            self.len += 1;
+        }
+        replaced
+    }
+
+    pub(super) fn remove(&mut self, hash: u64, key: &T::Key) -> Option<Arc<T>> {
+        self.get(hash, key)?;
+        let removed = remove_from(&mut self.root, 0, hash, key)?;
+        self.len -= 1;
+        Some(removed)
+    }
+
+    /// Visits the items after `cursor`, or all without one, until `visit` breaks off.
+    pub(super) fn visit_after<'t, B>(
+        &'t self,
+        cursor: Option<Cursor<'_, T::Key>>,
+        mut visit: impl FnMut(u64, &'t T) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match &self.root {
+            Some(root) => visit_node(root, 0, cursor, &mut visit),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Inserts an item below `node`. The recursion is at most as deep as the hash has digits.
+fn insert_into<T: Item>(node: &mut Arc<Node<T>>, depth: u32, hash: u64, key: &T::Key, item: Arc<T>) -> Option<Arc<T>> {
+    match Arc::make_mut(node) {
+        Node::Branch(children) => match children.get_mut(child_index(hash, depth))? {
+            Some(child) => insert_into(child, depth + 1, hash, key, item),
+            empty => {
+                *empty = Some(Arc::new(Node::Leaf(vec![(hash, item)])));
+                None
+            }
+        },
+        Node::Leaf(items) => match search(items, hash, key) {
+            Ok(index) => items.get_mut(index).map(|(_, old)| std::mem::replace(old, item)),
+            Err(index) => {
+                items.insert(index, (hash, item));
+                if items.len() > LEAF_SIZE && can_split(depth) {
+                    let items = std::mem::take(items);
+                    *node = Arc::new(split(items, depth));
+                }
+                None
+            }
+        },
+    }
+}
+
+/// Splits a leaf into a branch. All items may end up in one child, which the next insertion splits.
+fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
+    let mut leaves: [Vec<(u64, Arc<T>)>; WIDTH] = [const { Vec::new() }; WIDTH];
+    for (hash, item) in items {
+        if let Some(leaf) = leaves.get_mut(child_index(hash, depth)) {
+            leaf.push((hash, item));
+        }
+    }
+    let child = |leaf: Vec<_>| if leaf.is_empty() { None } else { Some(Arc::new(Node::Leaf(leaf))) };
+    Node::Branch(leaves.map(child))
+}
+
+/// Builds a node from sorted items whose hashes agree in the bits above `depth`.
+fn build<T>(items: &[(u64, Arc<T>)], depth: u32) -> Node<T> {
+    if items.len() <= LEAF_SIZE || !can_split(depth) {
+        return Node::Leaf(items.to_vec());
+    }
+    let mut rest = items;
+    Node::Branch(std::array::from_fn(|index| {
+        let end = rest.partition_point(|(hash, _)| child_index(*hash, depth) <= index);
+        let (child, after) = rest.split_at(end);
+        rest = after;
+        if child.is_empty() { None } else { Some(Arc::new(build(child, depth + 1))) }
+    }))
+}
+
+/// Removes an item below `node`, and nodes that become empty.
+fn remove_from<T: Item>(node: &mut Option<Arc<Node<T>>>, depth: u32, hash: u64, key: &T::Key) -> Option<Arc<T>> {
+    let (removed, is_empty) = match Arc::make_mut(node.as_mut()?) {
+        Node::Leaf(items) => {
+            let index = search(items, hash, key).ok()?;
+            let (_, removed) = items.remove(index);
+            (removed, items.is_empty())
+        }
+        Node::Branch(children) => {
+            let removed = remove_from(children.get_mut(child_index(hash, depth))?, depth + 1, hash, key)?;
+            (removed, children.iter().all(Option::is_none))
+        }
+    };
+    if is_empty {
+        *node = None;
+    }
+    Some(removed)
+}
+
+fn visit_node<'t, T: Item, B>(
+    node: &'t Node<T>,
+    depth: u32,
+    cursor: Option<Cursor<'_, T::Key>>,
+    visit: &mut impl FnMut(u64, &'t T) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    match node {
+        Node::Leaf(items) => {
+            let start = match cursor {
+                None => 0,
+                Some(Cursor { hash, key }) => match search(items, hash, key) {
+                    Ok(index) => index + 1,
+                    Err(index) => index,
+                },
+            };
+            items.iter().skip(start).try_for_each(|(hash, item)| visit(*hash, item))
+        }
+        Node::Branch(children) => {
+            let start = cursor.map_or(0, |cursor| child_index(cursor.hash, depth));
+            for (index, child) in children.iter().enumerate().skip(start) {
+                if let Some(child) = child {
+                    // Children after the first one lie wholly after the cursor.
+                    visit_node(child, depth + 1, cursor.filter(|_| index == start), visit)?;
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Pair(u32, u32);
+
+    impl Item for Pair {
+        type Key = u32;
+        fn compare(&self, key: &u32) -> Ordering {
+            self.0.cmp(key)
+        }
+    }
+
+    /// Returns hashes that collide in all, in many, or in few bits.
+    fn hash(key: u32) -> u64 {
+        match key % 3 {
+            0 => 7,
+            1 => u64::from(key % 64),
+            _ => u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }
+    }
+
+    fn items(trie: &Trie<Pair>) -> Vec<Pair> {
+        let mut found = Vec::new();
+        let end: ControlFlow<()> = trie.visit_after(None, |_, item| {
+            found.push(item.clone());
+            ControlFlow::Continue(())
+        });
+        assert!(end.is_continue());
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn versions_behave_as_maps(steps in prop::collection::vec((0..3u8, 0..200u32, any::<u32>()), 0..600)) {
+            let mut trie: Trie<Pair> = Trie::default();
+            let mut map = BTreeMap::new();
+            let mut versions = Vec::new();
+            for (step, (kind, key, value)) in steps.into_iter().enumerate() {
+                match kind {
+                    0 => {
+                        let removed = trie.remove(hash(key), &key).map(|item| item.1);
+                        prop_assert_eq!(removed, map.remove(&(hash(key), key)));
+                    }
+                    1 => {
+                        let changed = trie.get_mut(hash(key), &key).map(|item| item.1 = value);
+                        prop_assert_eq!(changed, map.get_mut(&(hash(key), key)).map(|old| *old = value));
+                    }
+                    _ => {
+                        let old = trie.insert(hash(key), &key, Pair(key, value)).map(|item| item.1);
+                        prop_assert_eq!(old, map.insert((hash(key), key), value));
+                    }
+                }
+                if step % 50 == 0 {
+                    versions.push((trie.clone(), map.clone()));
+                }
+            }
+            versions.push((trie, map));
+            for (trie, map) in versions {
+                prop_assert_eq!(trie.len(), map.len());
+                let expected: Vec<Pair> = map.iter().map(|((_, key), value)| Pair(*key, *value)).collect();
+                prop_assert_eq!(items(&trie), expected.clone());
+                let sorted: Vec<_> = expected.iter().map(|pair| (hash(pair.0), Arc::new(pair.clone()))).collect();
+                let built = Trie::from_sorted(&sorted);
+                prop_assert_eq!((items(&built), built.len()), (expected.clone(), trie.len()));
+                prop_assert!(expected.iter().all(|pair| built.get(hash(pair.0), &pair.0) == Some(pair)));
+                for key in 0..200 {
+                    prop_assert_eq!(trie.get(hash(key), &key).map(|item| item.1), map.get(&(hash(key), key)).copied());
+                    // A cursor need not be at an item.
+                    let mut after = Vec::new();
+                    let _: ControlFlow<()> = trie.visit_after(Some(Cursor { hash: hash(key), key: &key }), |_, item| {
+                        after.push(item.clone());
+                        ControlFlow::Continue(())
+                    });
+                    let rest = map.range((hash(key), key + 1)..).map(|((_, key), value)| Pair(*key, *value));
+                    prop_assert_eq!(after, rest.collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unshared_paths_are_changed_in_place() {
+        let mut trie = Trie::default();
+        for key in 0..1000 {
+            trie.insert(hash(3 * key + 2), &key, Pair(key, 0));
+        }
+        let root = Arc::as_ptr(trie.root.as_ref().unwrap());
+        trie.insert(hash(9000), &9000, Pair(9000, 0));
+        assert_eq!(Arc::as_ptr(trie.root.as_ref().unwrap()), root);
+        let version = trie.clone();
+        trie.insert(hash(9001), &9001, Pair(9001, 0));
+        assert_ne!(Arc::as_ptr(trie.root.as_ref().unwrap()), root);
+        assert_eq!((version.len(), trie.len()), (1001, 1002));
+        for key in 0..1000 {
+            trie.remove(hash(3 * key + 2), &key);
+        }
+        trie.remove(hash(9000), &9000);
+        trie.remove(hash(9001), &9001);
+        assert!(trie.root.is_none() && trie.len() == 0);
+    }
+
+    #[test]
+    fn search_of_an_absent_item_copies_nothing() {
+        let mut trie = Trie::default();
+        trie.insert(1, &1, Pair(1, 1));
+        let version = trie.clone();
+        assert!(trie.get_mut(2, &2).is_none() && trie.remove(2, &2).is_none());
+        assert!(Arc::ptr_eq(trie.root.as_ref().unwrap(), version.root.as_ref().unwrap()));
+    }
+}

@@ -1,0 +1,125 @@
+//! Errors of stores, with texts that say what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// The reason why a store cannot be opened, read or changed. Each text says what can be done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process has the file open.
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// Id of the process, if known.
+        process: Option<u32>,
+    },
+    /// The file belongs to another program.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file belongs to another service.
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// Service that it belongs to.
+        found: String,
+        /// Service that it was opened for.
+        wanted: &'static str,
+    },
+    /// The file was written in a later format.
+    LaterVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+        /// The latest format that this program reads.
+        known: u64,
+    },
+    /// The contents are inconsistent.
+    Damaged {
+        /// The file; `None` for a store without one.
+        path: Option<PathBuf>,
+        /// The inconsistency.
+        reason: String,
+    },
+    /// The file exists already.
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no room: on the disk, in a quota, or under a limit on the size of files.
+    Full {
+        /// The system's message.
+        reason: String,
+    },
+    /// The file cannot be opened, read or written for another reason.
+    Failed {
+        /// The file; `None` for a store without one.
+        path: Option<PathBuf>,
+        /// The system's message.
+        reason: String,
+    },
+    /// Another server has committed since the given revision.
+    Conflict,
+}
+
+impl StoreError {
+    /// Classifies an error of the system.
+    pub(super) fn of_io(error: &io::Error, path: Option<PathBuf>) -> Self {
+        let is_full = matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        );
+        let reason = error.to_string();
+        if is_full { StoreError::Full { reason } } else { StoreError::Failed { path, reason } }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown =
+            |path: &Option<PathBuf>| path.as_ref().map_or("the store".to_owned(), |path| format!("{}", path.display()));
+        match self {
+            StoreError::Locked { path, process } => {
+                write!(f, "{} is in use by ", path.display())?;
+                match process {
+                    Some(process) => write!(f, "process {process}")?,
+                    None => f.write_str("another process")?,
+                }
+                f.write_str(": stop that process, or choose another file")
+            }
+            StoreError::Foreign { path } => {
+                write!(f, "{} is not a store of Corelane; it was left as it is: choose another file", path.display())
+            }
+            StoreError::OtherKind { path, found, wanted } => {
+                let path = path.display();
+                write!(f, "{path} is a store of the service \"{found}\", not \"{wanted}\": choose another file")
+            }
+            StoreError::LaterVersion { path, found, known } => write!(
+                f,
+                "{} has format {found}, and this program knows formats up to {known}: use a later version of Corelane",
+                path.display()
+            ),
+            StoreError::Damaged { path, reason } => {
+                write!(f, "{} is damaged ({reason}): put a backup in its place", shown(path))
+            }
+            StoreError::Exists { path } => {
+                write!(f, "{} exists already: choose another name, or remove it", path.display())
+            }
+            StoreError::Full { reason } => write!(f, "the store has no room ({reason}): free some space on its disk"),
+            StoreError::Failed { path, reason } => {
+                write!(
+                    f,
+                    "{} cannot be used ({reason}): check the file, its folder, their permissions and the disk",
+                    shown(path)
+                )
+            }
+            StoreError::Conflict => f.write_str("another server has changed the store: read it again"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

@@ -1,0 +1,62 @@
+//! A store in memory, for tests and for services that share nothing on disk.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use corelane_sys::lock::{Mutex, Scope};
+
+use super::file::{Kind, write_copy};
+use super::{Durability, Revision, Store, StoreError, Visitor, Write};
+
+/// A store in memory. Clones are the same store, which several servers can share.
+#[derive(Clone)]
+pub struct MemoryStore {
+    kind: Kind,
+    shared: Arc<Mutex<Records>>,
+}
+
+#[derive(Default)]
+struct Records {
+    revision: Revision,
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl MemoryStore {
+    /// Creates an empty store. Its backups are of this kind.
+    #[must_use]
+    pub fn new(kind: Kind) -> Self {
+        MemoryStore { kind, shared: Arc::new(Mutex::new("memory store", Scope::Orb, Records::default())) }
+    }
+}
+
+impl Store for MemoryStore {
+    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+        let shared = self.shared.lock();
+        shared.records.iter().try_for_each(|(key, value)| visit(key, value))?;
+        Ok(shared.revision)
+    }
+
+    fn commit(&self, after: Revision, batch: &[Write<'_>], _durability: Durability) -> Result<Revision, StoreError> {
+        let mut shared = self.shared.lock();
+        if shared.revision != after {
+            return Err(StoreError::Conflict);
+        }
+        for change in batch {
+            match *change {
+                Write::Put(key, value) => shared.records.insert(key.to_vec(), value.to_vec()),
+                Write::Delete(key) => shared.records.remove(key),
+            };
+        }
+        shared.revision = Revision(after.0.saturating_add(1));
+        Ok(shared.revision)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn backup(&self, path: &Path) -> Result<(), StoreError> {
+        write_copy(path, self.kind, &mut |visit| self.for_each(visit))
+    }
+}

@@ -1,0 +1,76 @@
+//! Stores, which keep the records of a service.
+//!
+//! A [`Store`] is a map from keys to values. It is changed in batches, each applied completely or
+//! not at all. Services keep their state in memory and read a store only at their start; later they
+//! commit changes.
+//!
+//! Several servers can share a store if its kind allows that. Each commit names the [`Revision`]
+//! that the server knows, and fails with [`StoreError::Conflict`] if another server has committed
+//! since. The server then reads the records again and decides again.
+
+mod error;
+mod file;
+mod memory;
+
+use std::path::Path;
+
+pub use error::StoreError;
+pub use file::{FileStore, Kind};
+pub use memory::MemoryStore;
+
+/// One change of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write<'b> {
+    /// Sets the value of the key.
+    Put(&'b [u8], &'b [u8]),
+    /// Deletes the key; no effect if it has no value.
+    Delete(&'b [u8]),
+}
+
+/// The number of the last commit to a store, which every commit increases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+/// The instant at which a commit counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the disk has it: the commit survives the end of the process and a power failure.
+    #[default]
+    Synced,
+    /// At once. The next [`Store::sync`] or synced commit brings it to the disk; until then the end
+    /// of the process loses it.
+    Relaxed,
+}
+
+/// Receives the records of a store.
+pub type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
+
+/// A persistent map. Every method can be called from any thread.
+pub trait Store: Send + Sync + 'static {
+    /// Passes all records to `visit`, in the order of their keys, as of one instant. Returns the
+    /// revision of that instant.
+    ///
+    /// # Errors
+    /// Errors of reading, and those that `visit` returns.
+    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError>;
+
+    /// Applies all changes of a batch, in order, or none. Returns the new revision.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the store's revision is not `after`. After any other error the
+    /// batch may have been applied: see [`for_each`](Self::for_each).
+    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError>;
+
+    /// Syncs all relaxed commits to the disk.
+    ///
+    /// # Errors
+    /// The reason why syncing failed. The commits are not lost: a later call tries again.
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// Writes all records as of one instant to a new file, for [`FileStore::open`]. Commits can
+    /// continue during this.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] if the file exists; errors of reading and writing.
+    fn backup(&self, path: &Path) -> Result<(), StoreError>;
+}

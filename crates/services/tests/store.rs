@@ -1,0 +1,419 @@
+//! What every store promises, and what stores on disk promise beyond that.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use corelane_services::store::{Durability, FileStore, Kind, MemoryStore, Revision, Store, StoreError, Write};
+use redb::{Database, TableDefinition};
+
+mod disk;
+
+use disk::{Disk, Random};
+
+const KIND: Kind = Kind { service: "test", format: 3 };
+
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corelane-store-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn read(store: &dyn Store) -> (Revision, Records) {
+    let mut records = Records::new();
+    let mut last: Option<Vec<u8>> = None;
+    let revision = store
+        .for_each(&mut |key, value| {
+            assert!(last.as_deref().is_none_or(|last| last < key), "keys come in their order");
+            last = Some(key.to_vec());
+            records.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        })
+        .unwrap();
+    (revision, records)
+}
+
+fn apply(records: &mut Records, batch: &[Write<'_>]) {
+    for change in batch {
+        match *change {
+            Write::Put(key, value) => records.insert(key.to_vec(), value.to_vec()),
+            Write::Delete(key) => records.remove(key),
+        };
+    }
+}
+
+/// The promises of [`Store`]. `open` opens one store again and again; `folder` is for backups.
+fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
+    let store = open();
+    let (first, records) = read(&*store);
+    assert!(records.is_empty());
+
+    // A later change of a batch wins, and an absent key can be deleted.
+    let batch = [Write::Put(b"a", b"1"), Write::Put(b"b", b"2"), Write::Put(b"a", b"3"), Write::Delete(b"c")];
+    let second = store.commit(first, &batch, Durability::Synced).unwrap();
+    assert!(second > first);
+    let expected = Records::from([(b"a".to_vec(), b"3".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
+    assert_eq!(read(&*store), (second, expected.clone()));
+
+    // Another revision changes nothing.
+    for other in [first, Revision(second.0 + 1)] {
+        let refused = store.commit(other, &[Write::Delete(b"a")], Durability::Synced);
+        assert!(matches!(refused, Err(StoreError::Conflict)));
+    }
+    assert_eq!(read(&*store), (second, expected.clone()));
+
+    // A visitor can stop.
+    let mut visited = 0;
+    let stopped = store.for_each(&mut |_, _| {
+        visited += 1;
+        Err(StoreError::Conflict)
+    });
+    assert!(matches!(stopped, Err(StoreError::Conflict)) && visited == 1);
+
+    // Octets of all values, empty and large.
+    let large = vec![0xab; 1 << 20];
+    let odd = [Write::Put(b"", b""), Write::Put(&[0, 255, 0], &large), Write::Delete(b"b")];
+    let third = store.commit(second, &odd, Durability::Relaxed).unwrap();
+    let mut records = expected;
+    apply(&mut records, &odd);
+    assert_eq!(read(&*store), (third, records.clone()));
+    store.sync().unwrap();
+    store.sync().unwrap();
+    assert_eq!(read(&*store), (third, records.clone()));
+
+    // A backup is a store with the same records, and replaces no file.
+    let backup = folder.file("backup");
+    store.backup(&backup).unwrap();
+    assert!(matches!(store.backup(&backup), Err(StoreError::Exists { .. })));
+    assert_eq!(read(&FileStore::open(&backup, KIND).unwrap()).1, records);
+    fs::remove_file(&backup).unwrap();
+    let fourth = store.commit(third, &[], Durability::Synced).unwrap();
+    assert!(fourth > third);
+
+    // Everything is there when the store is opened again.
+    drop(store);
+    let store = open();
+    assert_eq!(read(&*store), (fourth, records.clone()));
+
+    // Commits of several threads: each sees those before it, or is refused.
+    let store: Arc<dyn Store> = store.into();
+    let threads: Vec<_> = (0..4u8)
+        .map(|thread| {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || {
+                for number in 0..20u8 {
+                    loop {
+                        let after = store.for_each(&mut |_, _| Ok(())).unwrap();
+                        let key = [b't', thread, number];
+                        match store.commit(after, &[Write::Put(&key, b"")], Durability::Relaxed) {
+                            Ok(_) => break,
+                            Err(StoreError::Conflict) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let (revision, found) = read(&*store);
+    assert_eq!((found.len(), revision.0), (records.len() + 80, fourth.0 + 80));
+}
+
+#[test]
+fn memory_store_conforms() {
+    let folder = Folder::new("memory");
+    let store = MemoryStore::new(KIND);
+    conformance(&folder, &|| Box::new(store.clone()));
+}
+
+#[test]
+fn file_store_conforms() {
+    let folder = Folder::new("file");
+    conformance(&folder, &|| Box::new(FileStore::open(folder.file("store"), KIND).unwrap()));
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "no other file is left");
+}
+
+#[test]
+fn backup_is_taken_while_commits_go_on() {
+    let folder = Folder::new("backup");
+    let store = Arc::new(FileStore::open(folder.file("store"), KIND).unwrap());
+    let mut revision = Revision(0);
+    for number in 0..200u32 {
+        let key = number.to_be_bytes();
+        revision = store.commit(revision, &[Write::Put(&key, &[7; 100])], Durability::Relaxed).unwrap();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let committing = {
+        let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let mut count = 0;
+            // Two keys that always change together.
+            while !stop.load(Ordering::Relaxed) || count == 0 {
+                let value: [u8; 4] = u32::to_be_bytes(count);
+                let batch = [Write::Put(b"x", &value), Write::Put(b"y", &value)];
+                revision = store.commit(revision, &batch, Durability::Relaxed).unwrap();
+                count += 1;
+            }
+        })
+    };
+    for number in 0..5 {
+        let path = folder.file(&format!("backup{number}"));
+        store.backup(&path).unwrap();
+        let (_, records) = read(&FileStore::open(&path, KIND).unwrap());
+        assert_eq!(records.get(&b"x"[..]), records.get(&b"y"[..]));
+        assert!(records.len() >= 200);
+    }
+    stop.store(true, Ordering::Relaxed);
+    committing.join().unwrap();
+}
+
+fn message(result: Result<FileStore, StoreError>) -> String {
+    result.err().expect("the file is refused").to_string()
+}
+
+#[test]
+fn unusable_files_are_refused_with_advice_and_left_alone() {
+    let folder = Folder::new("refused");
+    let path = folder.file("names.db");
+    let store = FileStore::open(&path, KIND).unwrap();
+    store.commit(Revision(0), &[Write::Put(b"a", &[1; 100_000])], Durability::Synced).unwrap();
+
+    let locked = message(FileStore::open(&path, KIND));
+    assert!(locked.contains(&format!("in use by process {}: stop that process", std::process::id())), "{locked}");
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+
+    let other = message(FileStore::open(&path, Kind { service: "other", format: 3 }));
+    assert!(other.contains("a store of the service \"test\", not \"other\""), "{other}");
+    let later = message(FileStore::open(&path, Kind { service: "test", format: 2 }));
+    assert!(later.contains("has format 3, and this program knows formats up to 2: use a later version"), "{later}");
+    // Later programs read earlier formats.
+    FileStore::open(&path, Kind { service: "test", format: 4 }).unwrap();
+
+    for (number, text) in [&b"Some text"[..], b"r", &[0; 100_000], b"SQLite format 3\0"].into_iter().enumerate() {
+        let path = folder.file(&format!("foreign{number}"));
+        fs::write(&path, text).unwrap();
+        let foreign = message(FileStore::open(&path, KIND));
+        assert!(foreign.contains("is not a store of Corelane"), "{foreign}");
+        assert_eq!(fs::read(&path).unwrap(), text);
+    }
+    assert!(message(FileStore::open(&folder.0, KIND)).contains("is not a store of Corelane"));
+
+    let path = folder.file("other.redb");
+    let database = Database::create(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(TableDefinition::<&str, u64>::new("other")).unwrap().insert("a", 1).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    assert!(message(FileStore::open(&path, KIND)).contains("is not a store of Corelane"));
+
+    let nowhere = message(FileStore::open(folder.file("none/names.db"), KIND));
+    assert!(nowhere.contains("No such file") && nowhere.contains("check the file, its folder"), "{nowhere}");
+
+    // Cut anywhere, a file is refused or has its records.
+    for length in [9, 100, 4_095, 4_096, 20_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
+        let path = folder.file("cut");
+        fs::write(&path, &whole[..length]).unwrap();
+        match FileStore::open(&path, KIND) {
+            Err(error) => assert!(error.to_string().contains("put a backup in its place"), "{length}: {error}"),
+            Ok(store) => match store.for_each(&mut |_, value| {
+                assert_eq!(value, [1; 100_000]);
+                Ok(())
+            }) {
+                Ok(revision) => assert_eq!(revision, Revision(1)),
+                Err(error) => assert!(error.to_string().contains("put a backup in its place"), "{length}: {error}"),
+            },
+        }
+    }
+}
+
+#[test]
+fn empty_file_becomes_a_store() {
+    let folder = Folder::new("empty");
+    let path = folder.file("names.db");
+    fs::write(&path, b"").unwrap();
+    let store = FileStore::open(&path, KIND).unwrap();
+    store.commit(Revision(0), &[Write::Put(b"a", b"b")], Durability::Synced).unwrap();
+    drop(store);
+    assert_eq!(read(&FileStore::open(&path, KIND).unwrap()).0, Revision(1));
+}
+
+#[test]
+fn changed_octets_never_end_the_program() {
+    let folder = Folder::new("changed");
+    let path = folder.file("names.db");
+    let store = FileStore::open(&path, KIND).unwrap();
+    let mut revision = Revision(0);
+    for number in 0..300u32 {
+        revision = store.commit(revision, &[Write::Put(&number.to_be_bytes(), &[1; 50])], Durability::Relaxed).unwrap();
+    }
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+    let mut random = Random(1);
+    let mut refused = 0;
+    for _ in 0..200 {
+        let mut changed = whole.clone();
+        for _ in 0..1 + random.below(40) {
+            // Half of them in the first pages, where the structure is.
+            let bound = if random.below(2) == 0 { 8_192 } else { changed.len() };
+            changed[random.below(bound)] ^= 1 << random.below(8);
+        }
+        fs::write(&path, &changed).unwrap();
+        let outcome = FileStore::open(&path, KIND).and_then(|store| store.for_each(&mut |_, _| Ok(())));
+        refused += usize::from(outcome.is_err());
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+/// Random changes of a few records.
+fn random_batch(random: &mut Random) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    (0..1 + random.below(5))
+        .map(|_| {
+            let key = vec![random.below(40) as u8];
+            let size = if random.below(10) == 0 { 20_000 } else { 30 };
+            let value = vec![random.below(256) as u8; random.below(size)];
+            (key, if random.below(3) == 0 { None } else { Some(value) })
+        })
+        .collect()
+}
+
+fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Write<'_>> {
+    batch.iter().map(|(key, value)| value.as_ref().map_or(Write::Delete(key), |value| Write::Put(key, value))).collect()
+}
+
+/// Power fails at 1,000 instants. The disk keeps what was synced; of later writes it keeps some, and tears the last one.
+#[test]
+fn synced_commits_survive_power_failures_whole() {
+    let disk = Disk::default();
+    drop(FileStore::with_backend(disk.opener(), KIND).unwrap());
+    disk.start_log();
+    let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
+    let mut random = Random(7);
+    // What each revision has, and the length of the log when it was acknowledged.
+    let mut versions = vec![(Records::new(), 0)];
+    for number in 0..150 {
+        let batch = random_batch(&mut random);
+        let durability = if number % 10 == 9 { Durability::Relaxed } else { Durability::Synced };
+        let revision = store.commit(Revision(number), &writes(&batch), durability).unwrap();
+        assert_eq!(revision, Revision(number + 1));
+        let mut records = versions.last().unwrap().0.clone();
+        apply(&mut records, &writes(&batch));
+        // A relaxed commit lasts from the next sync on.
+        let acknowledged = if durability == Durability::Synced { disk.log_len() } else { usize::MAX };
+        versions.push((records, acknowledged));
+    }
+    let length = disk.log_len();
+    drop(store);
+    let mut survivors = std::collections::BTreeSet::new();
+    for number in 0..1_000 {
+        let cut = if number == 0 { length } else { random.below(length + 1) };
+        let image = disk.cut(cut, &mut random);
+        let store = FileStore::with_backend(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
+        let (revision, records) = read(&store);
+        let acknowledged = versions.iter().rposition(|(_, at)| *at <= cut).unwrap();
+        let found = revision.0 as usize;
+        assert!(found >= acknowledged, "cut {cut}: revision {found}, {acknowledged} was acknowledged");
+        assert!(records == versions[found].0, "cut {cut}: revision {found} is not whole");
+        survivors.insert(found);
+        // The store goes on from there.
+        let next = store.commit(revision, &[Write::Put(b"after", b"x")], Durability::Synced).unwrap();
+        assert_eq!(read(&store).0, next);
+    }
+    assert!(survivors.len() > 100, "{}", survivors.len());
+}
+
+/// A disk without room refuses changes; reading, and later changes, go on.
+#[test]
+fn full_disk_refuses_changes_until_there_is_room() {
+    let disk = Disk::default();
+    let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
+    let mut revision = store.commit(Revision(0), &[Write::Put(b"a", b"1")], Durability::Synced).unwrap();
+    let mut failures = Vec::new();
+    // Each of the disk's operations fails once.
+    for operation in 0..30 {
+        disk.fail_after(Some(operation));
+        let (before, expected) = read(&store);
+        assert_eq!(before, revision);
+        let outcome = store.commit(revision, &[Write::Put(b"b", &[1; 10_000])], Durability::Synced);
+        disk.fail_after(None);
+        match outcome {
+            Ok(next) => revision = next,
+            Err(error) => {
+                failures.push(matches!(error, StoreError::Full { .. }));
+                // The commit may have been kept or not, and the store says so.
+                match store.commit(revision, &[], Durability::Synced) {
+                    Ok(next) => {
+                        assert_eq!(read(&store).1, expected);
+                        revision = next;
+                    }
+                    Err(StoreError::Conflict) => revision = read(&store).0,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        let next = store.commit(revision, &[Write::Delete(b"b")], Durability::Synced).unwrap();
+        revision = next;
+    }
+    assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
+}
+
+/// Relaxed commits are acknowledged. An error of the disk that passes must not undo them.
+#[test]
+fn relaxed_commits_survive_a_failed_sync() {
+    let disk = Disk::default();
+    let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
+    let synced = store.commit(Revision(0), &[Write::Put(b"a", b"1")], Durability::Synced).unwrap();
+    for operation in 0..20 {
+        let value = [operation as u8; 5_000];
+        let batch = [Write::Put(b"b", &value), Write::Delete(b"c")];
+        let (before, _) = read(&store);
+        let relaxed = store.commit(before, &batch, Durability::Relaxed).unwrap();
+        let last = store.commit(relaxed, &[Write::Put(b"c", b"2")], Durability::Relaxed).unwrap();
+        disk.fail_after(Some(operation));
+        let _ = store.sync();
+        disk.fail_after(None);
+        // Reading goes on, and so do changes.
+        let (revision, records) = read(&store);
+        assert_eq!((revision, records.get(&b"b"[..])), (last, Some(&value.to_vec())), "{operation}");
+        assert_eq!(records.get(&b"c"[..]), Some(&b"2".to_vec()));
+        store.sync().unwrap();
+    }
+    let (last, records) = read(&store);
+    assert!(last > synced);
+    drop(store);
+    assert_eq!(read(&FileStore::with_backend(disk.opener(), KIND).unwrap()), (last, records));
+}
+
+#[test]
+fn a_hundred_openings_leave_no_lock() {
+    let folder = Folder::new("openings");
+    let opened = Cell::new(0);
+    let path: &Path = &folder.file("store");
+    for _ in 0..100 {
+        FileStore::open(path, KIND).unwrap();
+        opened.set(opened.get() + 1);
+    }
+    assert_eq!(opened.get(), 100);
+}

@@ -1,0 +1,155 @@
+//! The link between a program and an interface. It ends when its descriptor is closed, also when
+//! the process is killed.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use super::program::XDP_ATTACH;
+use super::{Command, LoadedProgram, address, enter, own};
+
+/// The place where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum AttachMode {
+    /// In the driver, or in the kernel's generic path where the driver has none.
+    Any = 0,
+    /// In the generic path, after the kernel has made a socket buffer of the frame.
+    Generic = 1 << 1,
+    /// In the driver.
+    Driver = 1 << 2,
+}
+
+/// An XDP program on an interface. Dropping it detaches the program.
+#[derive(Debug)]
+pub struct XdpLink(OwnedFd);
+
+/// `union bpf_attr` for `BPF_LINK_CREATE`.
+#[repr(C)]
+struct CreateAttributes {
+    prog_fd: u32,
+    target_ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+/// `union bpf_attr` for `BPF_LINK_UPDATE`.
+#[repr(C)]
+struct UpdateAttributes {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+/// `union bpf_attr` for `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct InfoAttributes {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// The beginning of `struct bpf_link_info`, with the part for XDP.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    link_type: u32,
+    id: u32,
+    prog_id: u32,
+    padding: u32,
+    ifindex: u32,
+    rest: u32,
+}
+
+impl XdpLink {
+    /// Attaches `program` to the interface with this index.
+    ///
+    /// # Errors
+    /// `ResourceBusy` (EBUSY) or `AlreadyExists` (EEXIST) where another program is attached,
+    /// `EINVAL` or `ENODEV` where there is no such interface, `EOPNOTSUPP` where the driver has no
+    /// XDP, and `PermissionDenied` without the capabilities.
+    pub fn attach(program: &LoadedProgram, interface: u32, mode: AttachMode) -> io::Result<Self> {
+        let mut attributes = CreateAttributes {
+            prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
+            target_ifindex: interface,
+            attach_type: XDP_ATTACH,
+            flags: mode as u32,
+        };
+        // SAFETY: the attributes are those of the command and hold no addresses.
+        let fd = unsafe { enter(Command::LinkCreate, &mut attributes) }?;
+        // SAFETY: the kernel has just returned the descriptor.
+        Ok(Self(unsafe { own(fd) }))
+    }
+
+    /// Replaces the program at once: every frame meets the old one or the new one.
+    ///
+    /// # Errors
+    /// `ENOLINK` where the link has ended, and the kernel's refusal.
+    pub fn replace(&self, program: &LoadedProgram) -> io::Result<()> {
+        let mut attributes = UpdateAttributes {
+            link_fd: self.0.as_raw_fd().cast_unsigned(),
+            new_prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
+            flags: 0,
+            old_prog_fd: 0,
+        };
+        // SAFETY: the attributes are those of the command and hold no addresses.
+        unsafe { enter(Command::LinkUpdate, &mut attributes) }.map(drop)
+    }
+
+    /// Returns the index of the interface; `None` once the interface is gone or the link was
+    /// detached from outside.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn interface(&self) -> io::Result<Option<u32>> {
+        let mut info = LinkInfo::default();
+        let mut attributes = InfoAttributes {
+            bpf_fd: self.0.as_raw_fd().cast_unsigned(),
+            info_len: u32::try_from(size_of::<LinkInfo>()).unwrap_or(0),
+            info: address(&raw mut info),
+        };
+        // SAFETY: the attributes are those of the command; the kernel writes at most `info_len`
+        // bytes into `info`, which lives through the call and consists of integers.
+        unsafe { enter(Command::ObjectInfo, &mut attributes) }?;
+        Ok((info.ifindex != 0).then_some(info.ifindex))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::{Assembler, Register, XdpAction, load, refusal};
+    use super::*;
+
+    fn verdict(action: i32) -> LoadedProgram {
+        let mut asm = Assembler::new();
+        asm.set(Register::R0, action).exit();
+        load("verdict", &asm.finish().unwrap(), &[]).unwrap()
+    }
+
+    /// In a network namespace of the thread's own, whose loopback interface vanishes with it.
+    #[test]
+    fn a_link_lasts_as_long_as_its_descriptor() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        let thread = std::thread::spawn(|| {
+            // SAFETY: the call takes no pointers; it changes the network namespace of this thread,
+            // which then ends.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } == -1 {
+                return println!("not run: no network namespace: {}", io::Error::last_os_error());
+            }
+            let (pass, other) = (verdict(XdpAction::PASS), verdict(XdpAction::DROP));
+            // The loopback interface is always the first; it has the generic path only.
+            let link = XdpLink::attach(&pass, 1, AttachMode::Any).unwrap();
+            assert_eq!(link.interface().unwrap(), Some(1));
+            let taken = XdpLink::attach(&other, 1, AttachMode::Any).unwrap_err();
+            assert!(matches!(taken.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)), "{taken}");
+            link.replace(&other).unwrap();
+            drop(link);
+            XdpLink::attach(&other, 1, AttachMode::Any).unwrap();
+            assert!(XdpLink::attach(&pass, 1, AttachMode::Driver).is_err());
+            assert!(XdpLink::attach(&pass, 0x7fff_ffff, AttachMode::Any).is_err());
+        });
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,312 @@
+//! Maps: tables that a program in the kernel and this process share.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::{fs, io};
+
+use super::{Command, address, enter, object_name, own};
+
+/// The structure of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MapKind {
+    /// Any key, allocated in advance.
+    Hash = 1,
+    /// A `u32` index; every entry exists from the start, filled with zeros.
+    Array = 2,
+    /// A `u32` index with a value for each possible processor.
+    PerCpuArray = 6,
+    /// A `u32` index; the value is a map of the kind that [`Map::create_outer`] was given.
+    ArrayOfMaps = 12,
+    /// The index is a processor's number; the value is the length of the queue to a kernel thread
+    /// on that processor. The kernel makes the thread when the entry is set and ends it when the
+    /// entry goes.
+    CpuMap = 16,
+    /// A `u32` index; the value is the descriptor of an AF_XDP socket.
+    XskMap = 17,
+}
+
+/// A map in the kernel. Keys and values are bytes in the machine's order.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    kind: MapKind,
+    key_size: usize,
+    /// Size in bytes of a value in one processor's copy.
+    value_size: usize,
+    /// Number of copies of a value that a look-up returns.
+    copies: usize,
+}
+
+/// `union bpf_attr` for `BPF_MAP_CREATE`.
+#[repr(C)]
+#[derive(Default)]
+struct CreateAttributes {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+    numa_node: u32,
+    map_name: [u8; 16],
+}
+
+/// `union bpf_attr` for `BPF_MAP_*_ELEM`.
+#[repr(C)]
+struct ElementAttributes {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Map {
+    /// Creates a map whose memory the kernel allocates at once.
+    ///
+    /// # Errors
+    /// The kernel's refusal, for example `PermissionDenied` without `CAP_BPF`, or `InvalidInput`
+    /// for sizes that `kind` does not permit.
+    pub fn create(kind: MapKind, name: &str, key_size: usize, value_size: usize, max_entries: u32) -> io::Result<Self> {
+        Self::create_with(kind, name, (key_size, value_size), max_entries, 0)
+    }
+
+    /// Creates an array of maps that have the kind, the sizes and the number of entries of `inner`.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_outer(name: &str, inner: &Self, max_entries: u32) -> io::Result<Self> {
+        let inner = inner.fd.as_raw_fd().cast_unsigned();
+        Self::create_with(MapKind::ArrayOfMaps, name, (4, 4), max_entries, inner)
+    }
+
+    fn create_with(
+        kind: MapKind,
+        name: &str,
+        (key_size, value_size): (usize, usize),
+        max_entries: u32,
+        inner_map_fd: u32,
+    ) -> io::Result<Self> {
+        let size = |size: usize| u32::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+        let mut attributes = CreateAttributes {
+            map_type: kind as u32,
+            key_size: size(key_size)?,
+            value_size: size(value_size)?,
+            max_entries,
+            inner_map_fd,
+            map_name: object_name(name),
+            ..CreateAttributes::default()
+        };
+        let copies = if kind == MapKind::PerCpuArray { possible_processors()? } else { 1 };
+        // SAFETY: the attributes are those of the command and hold no addresses.
+        let fd = unsafe { enter(Command::MapCreate, &mut attributes) }?;
+        // SAFETY: the kernel has just returned the descriptor.
+        let fd = unsafe { own(fd) };
+        Ok(Self { fd, kind, key_size, value_size, copies })
+    }
+
+    /// Returns the structure of the map.
+    #[must_use]
+    pub fn kind(&self) -> MapKind {
+        self.kind
+    }
+
+    /// Sets the value of `key`; a [`MapKind::PerCpuArray`] takes one value for every processor, in
+    /// order.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a key or value of another size, and the kernel's refusal, for example
+    /// when the map is full.
+    pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        if key.len() != self.key_size || value.len() != self.transfer_size() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.element(Command::MapUpdate, key, address(value.as_ptr()))
+    }
+
+    /// Sets the value of an index whose value is a number of 32 bits.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn update_index(&self, index: u32, value: u32) -> io::Result<()> {
+        self.update(&index.to_ne_bytes(), &value.to_ne_bytes())
+    }
+
+    /// Puts a map into an array of maps.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update); `InvalidInput` where `inner` differs from the map that
+    /// [`create_outer`](Self::create_outer) was given.
+    pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
+        self.update_index(index, inner.fd.as_raw_fd().cast_unsigned())
+    }
+
+    /// Returns the value of `key`: the values of all possible processors one after the other for a
+    /// [`MapKind::PerCpuArray`]. `None` where the key has no entry.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a key of another size, and the kernel's refusal.
+    pub fn look_up(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        if key.len() != self.key_size {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut value = vec![0; self.transfer_size()];
+        match self.element(Command::MapLookup, key, address(value.as_mut_ptr())) {
+            Ok(()) => Ok(Some(value)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the sums over all processors of a value that consists of numbers of 64 bits.
+    ///
+    /// # Errors
+    /// As [`look_up`](Self::look_up); `NotFound` for an index without entry.
+    pub fn sum(&self, index: u32) -> io::Result<Vec<u64>> {
+        let value = self.look_up(&index.to_ne_bytes())?.ok_or(io::ErrorKind::NotFound)?;
+        let mut sums = vec![0_u64; self.value_size / 8];
+        for copy in value.chunks_exact(self.copy_size()) {
+            let numbers = copy.chunks_exact(8).map(|number| u64::from_ne_bytes(number.try_into().unwrap_or_default()));
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.wrapping_add(number));
+        }
+        Ok(sums)
+    }
+
+    /// Removes an entry. Returns true if there was one.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a key of another size or a map whose entries cannot be removed.
+    pub fn delete(&self, key: &[u8]) -> io::Result<bool> {
+        if key.len() != self.key_size {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        match self.element(Command::MapDelete, key, 0) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn element(&self, command: Command, key: &[u8], value: u64) -> io::Result<()> {
+        let mut attributes = ElementAttributes {
+            map_fd: self.fd.as_raw_fd().cast_unsigned(),
+            padding: 0,
+            key: address(key.as_ptr()),
+            value,
+            flags: 0,
+        };
+        // SAFETY: the attributes are those of the command. The callers have ensured that the key
+        // has the map's size and that `value` is 0 for a deletion, else the address of
+        // `transfer_size` bytes, writable for a look-up.
+        unsafe { enter(command, &mut attributes) }.map(drop)
+    }
+
+    /// Returns the bytes that the kernel reserves for one processor's copy: it rounds up to 8 if
+    /// there are several.
+    fn copy_size(&self) -> usize {
+        if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
+    }
+
+    /// Returns the bytes that the kernel reads or writes for one entry.
+    fn transfer_size(&self) -> usize {
+        self.copy_size() * self.copies
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Returns the largest number of processors that the kernel may ever have: the copies in a
+/// [`MapKind::PerCpuArray`], and the entries that a [`MapKind::CpuMap`] may have.
+///
+/// # Errors
+/// If `/sys/devices/system/cpu/possible` cannot be read.
+pub fn possible_processors() -> io::Result<usize> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    highest_processor(&text).map(|highest| highest + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Returns the highest number in a list such as `0-3,8`.
+fn highest_processor(list: &str) -> Option<usize> {
+    list.trim().rsplit([',', '-']).next()?.parse().ok()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::refusal;
+    use super::*;
+
+    #[test]
+    fn the_highest_processor_ends_the_list() {
+        assert_eq!(["0\n", "0-3\n", "0-3,8\n"].map(highest_processor), [Some(0), Some(3), Some(8)]);
+        assert_eq!(highest_processor("\n"), None);
+    }
+
+    #[test]
+    fn entries_are_set_found_and_removed() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        let map = Map::create(MapKind::Hash, "hash", 4, 8, 2).unwrap();
+        let (key, value) = ([1, 2, 3, 4], [7; 8]);
+        assert_eq!(map.look_up(&key).unwrap(), None);
+        map.update(&key, &value).unwrap();
+        assert_eq!(map.look_up(&key).unwrap().as_deref(), Some(value.as_slice()));
+        map.update(&[0; 4], &value).unwrap();
+        assert_eq!(map.update(&[9; 4], &value).unwrap_err().raw_os_error(), Some(libc::E2BIG));
+        assert_eq!((map.delete(&key).unwrap(), map.delete(&key).unwrap()), (true, false));
+    }
+
+    #[test]
+    fn sizes_of_keys_and_values_are_checked_before_the_kernel_sees_them() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        let map = Map::create(MapKind::Array, "array", 4, 8, 2).unwrap();
+        let invalid = Some(io::ErrorKind::InvalidInput);
+        assert_eq!(map.update(&[0; 3], &[0; 8]).err().map(|error| error.kind()), invalid);
+        assert_eq!(map.update(&[0; 4], &[0; 7]).err().map(|error| error.kind()), invalid);
+        assert_eq!(map.look_up(&[0; 5]).err().map(|error| error.kind()), invalid);
+        assert_eq!(map.delete(&[]).err().map(|error| error.kind()), invalid);
+        assert_eq!(map.look_up(&2_u32.to_ne_bytes()).unwrap(), None);
+    }
+
+    #[test]
+    fn values_of_all_processors_are_added_up() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        let map = Map::create(MapKind::PerCpuArray, "counts", 4, 16, 1).unwrap();
+        let copies = map.transfer_size() / 16;
+        let one = [3_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat();
+        map.update(&[0; 4], &one.repeat(copies)).unwrap();
+        let copies = copies as u64;
+        assert_eq!(map.sum(0).unwrap(), [3 * copies, 5 * copies]);
+        assert_eq!(map.sum(1).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn an_array_of_maps_takes_maps_of_one_shape() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        let inner = Map::create(MapKind::Array, "inner", 4, 8, 2).unwrap();
+        let outer = Map::create_outer("outer", &inner, 3).unwrap();
+        outer.update_map(2, &inner).unwrap();
+        let other = Map::create(MapKind::Array, "other", 4, 16, 2).unwrap();
+        assert_eq!(outer.update_map(0, &other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(outer.update_map(3, &inner).unwrap_err().raw_os_error(), Some(libc::E2BIG));
+    }
+
+    #[test]
+    fn a_map_that_makes_no_sense_is_refused() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        let wrong = Map::create(MapKind::Array, "wrong", 8, 8, 1).unwrap_err();
+        assert_eq!(wrong.kind(), io::ErrorKind::InvalidInput);
+    }
+}

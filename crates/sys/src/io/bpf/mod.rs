@@ -1,0 +1,188 @@
+//! bpf(2) as safe functions: maps, programs of the XDP type, their test runs, and their links to
+//! interfaces.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`assembler`] | instructions, labels, maps by number; pure |
+//! | `map` | [`Map`]: create, update, look up, delete |
+//! | `program` | [`load`] with the verifier's log in the error, [`LoadedProgram::test_run`] |
+//! | `link` | [`XdpLink`]: attaches a program to an interface until the link is dropped |
+//!
+//! The kernel verifies a program before it runs, so a program cannot break memory safety. Every
+//! map, program and link is a descriptor that the kernel releases with its last owner, also when
+//! the process is killed.
+//!
+//! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`refusal`] says why bpf(2) is not available.
+
+pub mod assembler;
+mod link;
+mod map;
+mod program;
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::{fmt, fs, io};
+
+use crate::syscall;
+
+pub use assembler::{
+    Arithmetic, AssembleError, Assembler, Condition, Helper, Instruction, Label, MapSymbol, Operand, Program, Register,
+    Width,
+};
+pub use link::{AttachMode, XdpLink};
+pub use map::{Map, MapKind, possible_processors};
+pub use program::{LoadError, LoadedProgram, TestRun, XdpAction, load};
+
+/// Commands of bpf(2) (include/uapi/linux/bpf.h, `enum bpf_cmd`).
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Command {
+    MapCreate = 0,
+    MapLookup = 1,
+    MapUpdate = 2,
+    MapDelete = 3,
+    ProgramLoad = 5,
+    TestRun = 10,
+    ObjectInfo = 15,
+    LinkCreate = 28,
+    LinkUpdate = 29,
+}
+
+/// Makes one bpf(2) call.
+///
+/// # Safety
+/// `Attributes` is the beginning of the kernel's `union bpf_attr` for `command`, without padding
+/// bytes, and every address in it is valid for the length that the kernel reads or writes there.
+unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io::Result<i32> {
+    let result = syscall::once(|| {
+        // SAFETY: the attributes live through the call and have the given size; the rest is the
+        // caller's guarantee.
+        unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                command as libc::c_ulong,
+                std::ptr::from_mut(attributes),
+                size_of::<Attributes>(),
+            )
+        }
+    })?;
+    i32::try_from(result).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Takes over a descriptor that the kernel has just returned.
+///
+/// # Safety
+/// `fd` is open, and the caller gives up its ownership.
+unsafe fn own(fd: i32) -> OwnedFd {
+    // SAFETY: the caller's guarantee.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Returns an address as the kernel's attributes hold it.
+fn address<T: ?Sized>(pointer: *const T) -> u64 {
+    pointer.cast::<u8>().expose_provenance() as u64
+}
+
+/// Returns a name for `bpftool`: at most 15 letters, digits and underscores; the kernel refuses
+/// others.
+fn object_name(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let valid = name.bytes().map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' });
+    bytes.iter_mut().take(15).zip(valid).for_each(|(into, byte)| *into = byte);
+    bytes
+}
+
+/// The reason why this process cannot use bpf(2).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The kernel was built without bpf(2).
+    NotBuilt,
+    /// The process lacks this capability.
+    Capability(&'static str),
+    /// The process has the capabilities, but the kernel refuses, for example under lockdown or
+    /// seccomp.
+    Kernel(io::Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBuilt => f.write_str("the kernel has no bpf(2)"),
+            Self::Capability(name) => write!(f, "the process lacks {name}"),
+            Self::Kernel(error) => write!(f, "the kernel refuses bpf(2) in spite of the capabilities: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Tries a small map and a small XDP program. Returns `None` if the kernel accepts both.
+#[must_use]
+pub fn refusal() -> Option<Refusal> {
+    let tried = Map::create(MapKind::Array, "probe", 4, 4, 1).map(drop).and_then(|()| {
+        let mut asm = Assembler::new();
+        asm.set(Register::R0, XdpAction::PASS).exit();
+        let program = asm.finish().map_err(io::Error::other)?;
+        load("probe", &program, &[]).map(drop).map_err(|error| error.error)
+    });
+    let error = tried.err()?;
+    Some(match error.raw_os_error() {
+        Some(libc::ENOSYS) => Refusal::NotBuilt,
+        Some(libc::EPERM | libc::EACCES) => match missing_capability() {
+            Some(name) => Refusal::Capability(name),
+            None => Refusal::Kernel(error),
+        },
+        _ => Refusal::Kernel(error),
+    })
+}
+
+/// Numbers of capabilities (include/uapi/linux/capability.h).
+const CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_NET_ADMIN", 12)];
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// Returns the first capability that loading an XDP program needs and the calling thread lacks.
+fn missing_capability() -> Option<&'static str> {
+    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
+    let effective = effective_capabilities(&status)?;
+    let has = |number: u32| effective >> number & 1 == 1;
+    let missing = |(name, number)| {
+        // CAP_SYS_ADMIN stands for CAP_BPF, as before Linux 5.8.
+        let stands_in = name == "CAP_BPF" && has(CAP_SYS_ADMIN);
+        (!has(number) && !stands_in).then_some(name)
+    };
+    CAPABILITIES.into_iter().find_map(missing)
+}
+
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_kernel_accepts() {
+        assert_eq!(&object_name("lane/0 ring"), b"lane_0_ring\0\0\0\0\0");
+        assert_eq!(&object_name("a_name_that_is_too_long"), b"a_name_that_is_\0");
+    }
+
+    #[test]
+    fn effective_capabilities_are_read_from_the_status() {
+        let status = "CapPrm:\t0000000000000000\nCapEff:\t000001ffffffffff\nCapBnd:\t0\n";
+        assert_eq!(effective_capabilities(status), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective_capabilities("CapEff:\tnone\n"), None);
+    }
+
+    /// The kernel decides; the test makes sure that the answer agrees with the process's
+    /// capabilities.
+    #[test]
+    fn a_refusal_names_a_capability_only_if_it_is_missing() {
+        match refusal() {
+            Some(Refusal::Capability(name)) => assert_eq!(missing_capability(), Some(name)),
+            Some(other) => println!("bpf(2) is not available here: {other}"),
+            None => println!("bpf(2) is available here"),
+        }
+    }
+}

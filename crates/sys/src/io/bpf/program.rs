@@ -1,0 +1,269 @@
+//! Programs of the XDP type: loading them, and running them on a frame without an interface.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::{fmt, io};
+
+use super::{Command, Map, Program, address, enter, object_name, own};
+
+/// Results of an XDP program (include/uapi/linux/bpf.h, `enum xdp_action`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct XdpAction(pub u32);
+
+impl XdpAction {
+    /// The program failed: the kernel drops the frame and reports it to a tracepoint.
+    pub const ABORTED: i32 = 0;
+    /// The kernel drops the frame.
+    pub const DROP: i32 = 1;
+    /// The kernel goes on with the frame.
+    pub const PASS: i32 = 2;
+    /// The frame leaves by the interface on which it came.
+    pub const TRANSMIT: i32 = 3;
+    /// The frame goes where `bpf_redirect_map` directed it.
+    pub const REDIRECT: i32 = 4;
+}
+
+/// `BPF_PROG_TYPE_XDP` and its attach type.
+const XDP_TYPE: u32 = 6;
+pub(super) const XDP_ATTACH: u32 = 37;
+
+/// Size of the buffer for the verifier's log in bytes. A longer log keeps its end, which has the
+/// reason.
+const LOG_SIZE: usize = 1 << 20;
+
+/// A licence that lets a program call every helper. It says nothing of the licence of this crate.
+const LICENCE: &CStr = c"Dual MIT/GPL";
+
+/// `union bpf_attr` for `BPF_PROG_LOAD`.
+#[repr(C)]
+#[derive(Default)]
+struct LoadAttributes {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+}
+
+/// `union bpf_attr` for `BPF_PROG_TEST_RUN`.
+#[repr(C)]
+#[derive(Default)]
+struct TestAttributes {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    padding: u32,
+}
+
+/// A program that the kernel did not accept.
+#[derive(Debug)]
+pub struct LoadError {
+    /// The kernel's error: `PermissionDenied` for a missing capability or an access that the
+    /// verifier refuses.
+    pub error: io::Error,
+    /// The verifier's reasons; empty where it was not asked.
+    pub log: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the kernel refuses the program: {}", self.error)?;
+        match self.log.trim_end() {
+            "" => Ok(()),
+            log => write!(f, "\n{log}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        Self { error, log: String::new() }
+    }
+}
+
+/// A program that the kernel has verified.
+#[derive(Debug)]
+pub struct LoadedProgram {
+    fd: OwnedFd,
+    /// Keeps the descriptors of the program's maps open for as long as the program is.
+    _maps: Vec<OwnedFd>,
+}
+
+/// Loads an XDP program. `maps[n]` is the map of symbol n.
+///
+/// # Errors
+/// [`LoadError`] with the kernel's error and, where the verifier refuses the program, its log.
+pub fn load(name: &str, program: &Program, maps: &[&Map]) -> Result<LoadedProgram, LoadError> {
+    let descriptor = |map: super::MapSymbol| maps.get(map.0).map(|map| map.as_fd().as_raw_fd());
+    let instructions = program
+        .encode(descriptor)
+        .map_err(|map| io::Error::new(io::ErrorKind::InvalidInput, format!("map {} is missing", map.0)))?;
+    let kept = maps.iter().map(|map| map.as_fd().try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
+    let fd = match enter_load(name, &instructions, &mut []) {
+        Ok(fd) => fd,
+        Err(error) => return Err(explain(name, &instructions, error)),
+    };
+    Ok(LoadedProgram { fd, _maps: kept })
+}
+
+fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
+    let size = |size: usize| u32::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let mut attributes = LoadAttributes {
+        prog_type: XDP_TYPE,
+        insn_cnt: size(instructions.len())?,
+        insns: address(instructions.as_ptr()),
+        license: address(LICENCE.as_ptr()),
+        log_level: u32::from(!log.is_empty()),
+        log_size: size(log.len())?,
+        log_buf: if log.is_empty() { 0 } else { address(log.as_mut_ptr()) },
+        prog_name: object_name(name),
+        expected_attach_type: XDP_ATTACH,
+        ..LoadAttributes::default()
+    };
+    // SAFETY: the attributes are those of the command. The kernel reads the instructions and the
+    // terminated licence and writes at most `log_size` bytes; all three live through the call.
+    let fd = unsafe { enter(Command::ProgramLoad, &mut attributes) }?;
+    // SAFETY: the kernel has just returned the descriptor.
+    Ok(unsafe { own(fd) })
+}
+
+/// Loads the program again, with room for the verifier's log.
+#[cold]
+fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
+    let mut log = vec![0; LOG_SIZE];
+    // The first result is the one that counts; a buffer that is too small holds the log's end.
+    let _ = enter_load(name, instructions, &mut log);
+    let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+    let log = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
+    LoadError { error, log }
+}
+
+/// The outcome of a run on one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestRun {
+    /// Result of the last run.
+    pub action: XdpAction,
+    /// Mean time of a run in nanoseconds.
+    pub nanos: u32,
+}
+
+impl LoadedProgram {
+    /// Runs the program `repeat` times on a copy of `frame`, without an interface
+    /// (`BPF_PROG_TEST_RUN`).
+    ///
+    /// # Errors
+    /// `InvalidInput` for a frame that is shorter than an Ethernet header or longer than a page
+    /// holds, and the kernel's refusal.
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        let mut attributes = TestAttributes {
+            prog_fd: self.fd.as_raw_fd().cast_unsigned(),
+            data_size_in: u32::try_from(frame.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+            data_in: address(frame.as_ptr()),
+            repeat,
+            ..TestAttributes::default()
+        };
+        // SAFETY: the attributes are those of the command. The kernel reads the frame, which lives
+        // through the call, and writes nothing back but the attributes, as there is no room for
+        // data or context.
+        unsafe { enter(Command::TestRun, &mut attributes) }?;
+        Ok(TestRun { action: XdpAction(attributes.retval), nanos: attributes.duration })
+    }
+}
+
+impl AsFd for LoadedProgram {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::Register::{R0, R1, R2, R3, R10};
+    use super::super::{Assembler, Condition, Helper, MapKind, MapSymbol, Width, refusal};
+    use super::*;
+
+    fn assembled(write: impl FnOnce(&mut Assembler)) -> Program {
+        let mut asm = Assembler::new();
+        write(&mut asm);
+        asm.finish().unwrap()
+    }
+
+    #[test]
+    fn a_program_runs_on_a_frame() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        // Passes frames whose first byte is 1 and drops the others.
+        let program = assembled(|asm| {
+            let drop = asm.label();
+            asm.load(Width::Word, R2, R1, 0).load(Width::Word, R3, R1, 4);
+            asm.set(R1, R2).compute(super::super::Arithmetic::Add, R1, 1);
+            asm.jump_if(Condition::Greater, R1, R3, drop).load(Width::Byte, R0, R2, 0);
+            asm.jump_if(Condition::NotEqual, R0, 1, drop).set(R0, XdpAction::PASS).exit();
+            asm.bind(drop).set(R0, XdpAction::DROP).exit();
+        });
+        let program = load("first_byte", &program, &[]).unwrap();
+        let action = |first: u8| program.test_run(&[first; 64], 1).unwrap().action;
+        assert_eq!((action(1), action(2)), (XdpAction(2), XdpAction(1)));
+        assert_eq!(program.test_run(&[1; 4], 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_program_writes_what_the_process_reads() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        let map = Map::create(MapKind::Array, "count", 4, 8, 1).unwrap();
+        let program = assembled(|asm| {
+            let none = asm.label();
+            asm.store(Width::Word, R10, -4, 0).set(R2, R10).compute(super::super::Arithmetic::Add, R2, -4);
+            asm.load_map(R1, MapSymbol(0)).call(Helper::MapLookup).jump_if(Condition::Equal, R0, 0, none);
+            asm.load(Width::Double, R1, R0, 0).compute(super::super::Arithmetic::Add, R1, 1);
+            asm.store(Width::Double, R0, 0, R1).bind(none).set(R0, XdpAction::DROP).exit();
+        });
+        let loaded = load("count", &program, &[&map]).unwrap();
+        loaded.test_run(&[0; 14], 5).unwrap();
+        assert_eq!(map.sum(0).unwrap(), [5]);
+        let missing = load("count", &program, &[]).unwrap_err();
+        assert_eq!(missing.error.kind(), io::ErrorKind::InvalidInput);
+        assert!(missing.to_string().contains("map 0 is missing"), "{missing}");
+    }
+
+    #[test]
+    fn the_verifier_says_why_it_refuses() {
+        if let Some(refusal) = refusal() {
+            return println!("not run: {refusal}");
+        }
+        // Reads the frame without checking its end.
+        let program = assembled(|asm| {
+            asm.load(Width::Word, R2, R1, 0).load(Width::Byte, R0, R2, 0).exit();
+        });
+        let refused = load("unchecked", &program, &[]).unwrap_err();
+        assert!(refused.log.contains("invalid access to packet"), "{refused}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Deferred closing of descriptors whose last close may sleep.
+//!
+//! A process at the other end of a Unix socket can pass a descriptor whose closing waits: a TCP
+//! socket with `SO_LINGER` and unsent data, or a file of a file system that its own program serves.
+//! One thread, `sys/close`, closes such descriptors. It is in the ordinary class and ends when it
+//! has nothing left to do; no other thread waits for it.
+
+use std::os::fd::OwnedFd;
+
+/// Closes a descriptor that a peer has passed. The caller does not wait for it.
+///
+/// If the system refuses a thread, the descriptor stays open until a later call can start one.
+#[cold]
+pub fn close(passed: OwnedFd) {
+    list::push(passed, false);
+}
+
+/// Closes a Unix socket whose receive queue may hold descriptors; otherwise as [`close`]. The
+/// caller has shut both directions down.
+#[cold]
+pub fn close_with_queued_descriptors(socket: OwnedFd) {
+    list::push(socket, true);
+}
+
+/// Returns the number of descriptors that wait for the closing thread or are being closed by it.
+#[cfg(all(any(test, feature = "testing"), not(loom)))]
+pub fn pending() -> usize {
+    list::pending()
+}
+
+/// The queue of models, which have no descriptors.
+#[cfg(loom)]
+mod list {
+    pub(super) fn push(descriptor: std::os::fd::OwnedFd, _has_queue: bool) {
+        drop(descriptor);
+    }
+}
+
+#[cfg(not(loom))]
+mod list {
+    use std::collections::VecDeque;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use crate::lock::{PiMutex, Scope};
+    use crate::thread::{self, Builder, Scheduling};
+    use crate::{process, socket};
+
+    struct CloseQueue {
+        /// Each with true if it is a socket whose queue may hold more descriptors.
+        descriptors: VecDeque<(OwnedFd, bool)>,
+        /// [`process::generation`] of the process that has a closing thread; 0 if none has.
+        closing_process: u64,
+    }
+
+    static QUEUE: PiMutex<CloseQueue> = PiMutex::new(
+        "descriptors to be closed",
+        Scope::Orb,
+        CloseQueue { descriptors: VecDeque::new(), closing_process: 0 },
+    );
+
+    pub(super) fn push(descriptor: OwnedFd, has_queue: bool) {
+        let mut waiting = QUEUE.lock();
+        waiting.descriptors.push_back((descriptor, has_queue));
+        let process = process::generation();
+        if waiting.closing_process != process {
+            let builder = Builder::new().name("sys/close").stack_size(128 * 1024);
+            waiting.closing_process = if builder.spawn(run).is_ok() { process } else { 0 };
+        }
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn pending() -> usize {
+        let waiting = QUEUE.lock();
+        waiting.descriptors.len() + usize::from(waiting.closing_process != 0)
+    }
+
+    fn run() {
+        // Leaving a class of fixed priority is never refused.
+        let _ = thread::set_scheduling(None, Scheduling::Other);
+        loop {
+            let mut waiting = QUEUE.lock();
+            let Some((descriptor, has_queue)) = waiting.descriptors.pop_front() else {
+                waiting.closing_process = 0;
+                return;
+            };
+            drop(waiting);
+            if has_queue {
+                socket::take_descriptors(descriptor.as_fd(), |passed| {
+                    QUEUE.lock().descriptors.push_back((passed, false))
+                });
+            }
+            // Most closes that sleep do so for this. The others hold up this thread.
+            socket::disable_linger(descriptor.as_fd());
+        }
+    }
+}

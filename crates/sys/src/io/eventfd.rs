@@ -1,0 +1,68 @@
+//! A descriptor that wakes a thread blocked in `epoll_wait` or `ppoll`.
+//!
+//! An [`EventFd`] holds a kernel counter: notifications that have not been drained collapse into
+//! one, and none is lost. Neither notifying nor draining blocks.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::syscall;
+
+/// An event descriptor: readable from the first [`notify`](EventFd::notify) until
+/// [`drain`](EventFd::drain).
+#[derive(Debug)]
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// Creates a descriptor that is not readable yet.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors or memory.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: the call takes no pointers.
+        let fd = syscall::once(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes the descriptor readable; with edge-triggered polling each call is one event.
+    pub fn notify(&self) {
+        let one = 1u64;
+        // SAFETY: `one` lives through the call, which reads its 8 bytes. The only failure of a
+        // valid event descriptor is EAGAIN at a counter of 2^64-2: it is readable then, as wanted.
+        let _ = syscall::retry_interrupted(|| unsafe {
+            libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
+        });
+    }
+
+    /// Makes the descriptor unreadable again. Returns true if there had been a notification.
+    pub fn drain(&self) -> bool {
+        let mut count = 0u64;
+        // SAFETY: `count` is 8 writable bytes, the number that the call may write.
+        syscall::retry_interrupted(|| unsafe {
+            libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>())
+        })
+        .is_ok()
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notifications_collapse_and_are_not_lost() {
+        let wake = EventFd::new().unwrap();
+        assert!(!wake.drain());
+        wake.notify();
+        wake.notify();
+        assert!(wake.drain());
+        assert!(!wake.drain());
+    }
+}

@@ -1,0 +1,9 @@
+//! Input and output: system calls, descriptors, sockets, programs in the kernel.
+
+pub mod bpf;
+pub mod deferred_close;
+pub mod epoll;
+pub mod eventfd;
+pub mod poll;
+pub mod socket;
+pub(crate) mod syscall;

@@ -1,0 +1,242 @@
+//! Waiting for one descriptor until an absolute deadline, with a high-resolution timer.
+//!
+//! This is the precise class of deadline: `ppoll` with the thread's timer slack at one nanosecond,
+//! so that a deadline fires within tens of microseconds instead of a scheduler tick. The slack is
+//! set the first time a thread waits here (one more system call, once per thread).
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::clock::{self, Monotonic};
+use crate::syscall;
+
+/// The result of [`wait`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Reading does not block: there are bytes, the end of the stream, or an error to collect.
+    pub readable: bool,
+    /// Writing does not block.
+    pub writable: bool,
+    /// The peer is gone in both directions, or the descriptor holds an error.
+    pub hung_up: bool,
+}
+
+impl Readiness {
+    /// Returns true if anything is ready; false means that the deadline came first.
+    pub fn is_any(self) -> bool {
+        self.readable || self.writable || self.hung_up
+    }
+}
+
+/// Waits until `fd` can be read (data, end of stream or error) or `deadline` has passed; `None`
+/// waits for ever. Returns true if readable.
+///
+/// # Errors
+/// When the kernel is out of memory; an interruption is not an error.
+pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+    Ok(wait(fd, true, false, deadline)?.is_any())
+}
+
+/// Waits until `fd` can be written (space, or an error to collect) or `deadline` has passed; `None`
+/// waits for ever. Returns true if writable.
+///
+/// # Errors
+/// When the kernel is out of memory; an interruption is not an error.
+pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
+    Ok(wait(fd, false, true, deadline)?.is_any())
+}
+
+/// Waits for the requested directions until `deadline`. If nothing is ready, the deadline has
+/// passed. Makes one system call unless signals interrupt.
+///
+/// # Errors
+/// When the kernel is out of memory; an interruption is not an error.
+pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option<Monotonic>) -> io::Result<Readiness> {
+    let mut events = 0;
+    if readable {
+        events |= libc::POLLIN;
+    }
+    if writable {
+        events |= libc::POLLOUT;
+    }
+    if deadline.is_some() {
+        minimize_timer_slack();
+    }
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    loop {
+        let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
+        let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
+        // SAFETY: `entry` is one live pollfd and the count says one; `left` is null or points to a
+        // timespec that lives until after the call; a null signal mask changes nothing.
+        match syscall::once(|| unsafe { libc::ppoll(&mut entry, 1, left, std::ptr::null()) }) {
+            Ok(0) if deadline.is_some_and(|deadline| !deadline.is_past()) => {}
+            Ok(_) => {
+                return Ok(Readiness {
+                    readable: entry.revents & libc::POLLIN != 0,
+                    writable: entry.revents & libc::POLLOUT != 0,
+                    hung_up: entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns which directions of a connection have ended, without waiting. Makes one system call.
+///
+/// # Errors
+/// When the kernel is out of memory.
+pub fn hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `entry` is one live pollfd and the count says one; `now` outlives the call; a null
+    // signal mask changes nothing.
+    syscall::retry_interrupted(|| unsafe { libc::ppoll(&mut entry, 1, &raw const now, std::ptr::null()) })?;
+    let both = entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0;
+    Ok(HangUp { reading: both || entry.revents & libc::POLLRDHUP != 0, both })
+}
+
+/// The result of [`hang_up`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HangUp {
+    /// The peer writes no more.
+    pub reading: bool,
+    /// Nothing is sent either way: the peer is gone, or both sides have ended writing.
+    pub both: bool,
+}
+
+/// Waits until one of two descriptors can be read or `deadline` has passed, and returns which.
+/// Neither means that the deadline passed or a signal came.
+///
+/// # Errors
+/// When the kernel is out of memory.
+pub fn wait_either(
+    first: BorrowedFd<'_>,
+    second: BorrowedFd<'_>,
+    deadline: Option<Monotonic>,
+) -> io::Result<(bool, bool)> {
+    wait_any([first, second], deadline).map(|[first, second]| (first, second))
+}
+
+/// Waits like [`wait_either`], for any number of descriptors.
+///
+/// # Errors
+/// As [`wait_either`].
+pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monotonic>) -> io::Result<[bool; N]> {
+    if deadline.is_some() {
+        minimize_timer_slack();
+    }
+    let mut entries = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let count = N as libc::nfds_t;
+    let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
+    let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
+    // SAFETY: the count is that of the live array; `left` is null or points to a timespec that
+    // lives until after the call; a null signal mask changes nothing.
+    match syscall::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), count, left, std::ptr::null()) }) {
+        Ok(_) => Ok(entries.map(|entry| entry.revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until one of `fds` can be written or `deadline` has passed. For an attempt to connect,
+/// writable means that its outcome is known. Returns the index of the first writable one; `None`
+/// past the deadline.
+///
+/// # Errors
+/// When the kernel is out of memory; an interruption is not an error.
+pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) -> io::Result<Option<usize>> {
+    if deadline.is_some() {
+        minimize_timer_slack();
+    }
+    let entry = |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
+    let count = entries.len() as libc::nfds_t;
+    loop {
+        let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
+        let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
+        // SAFETY: the count is that of the live entries; `left` is null or points to a timespec
+        // that lives until after the call; a null signal mask changes nothing.
+        match syscall::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), count, left, std::ptr::null()) }) {
+            Ok(0) if deadline.is_some_and(|deadline| !deadline.is_past()) => {}
+            Ok(_) => return Ok(entries.iter().position(|entry| entry.revents != 0)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sets the calling thread's timer slack to 1 ns, once. The default of 50 us would be added to
+/// every deadline of a thread in the ordinary scheduling class; real-time threads have no slack
+/// anyway.
+pub fn minimize_timer_slack() {
+    thread_local! {
+        static SHARP: Cell<bool> = const { Cell::new(false) };
+    }
+    if !SHARP.replace(true) {
+        // SAFETY: the call takes no pointers. It cannot fail with this option, and a failure would
+        // only leave the default slack.
+        let _ = syscall::once(|| unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::eventfd::EventFd;
+
+    #[test]
+    fn deadline_is_absolute_and_precise() {
+        let wake = EventFd::new().unwrap();
+        let deadline = clock::now() + Duration::from_millis(3);
+        assert!(!wait_readable(wake.as_fd(), Some(deadline)).unwrap());
+        assert!(deadline.is_past());
+        assert!(!wait_readable(wake.as_fd(), Some(deadline)).unwrap());
+        wake.notify();
+        assert!(wait_readable(wake.as_fd(), Some(deadline)).unwrap());
+        assert!(wait_readable(wake.as_fd(), None).unwrap());
+        assert!(wait_writable(wake.as_fd(), None).unwrap());
+    }
+
+    #[test]
+    fn half_close_and_hang_up_are_distinguished() {
+        use crate::socket::{self, Shutdown};
+        let (near, far) = socket::pair().unwrap();
+        assert_eq!(hang_up(near.as_fd()).unwrap(), HangUp::default());
+        socket::shutdown(far.as_fd(), Shutdown::Write).unwrap();
+        assert_eq!(hang_up(near.as_fd()).unwrap(), HangUp { reading: true, both: false });
+        drop(far);
+        assert_eq!(hang_up(near.as_fd()).unwrap(), HangUp { reading: true, both: true });
+    }
+
+    #[test]
+    fn either_descriptor_ends_the_wait() {
+        let (one, two) = (EventFd::new().unwrap(), EventFd::new().unwrap());
+        let soon = || Some(clock::now() + Duration::from_millis(1));
+        assert_eq!(wait_either(one.as_fd(), two.as_fd(), soon()).unwrap(), (false, false));
+        two.notify();
+        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (false, true));
+        one.notify();
+        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (true, true));
+    }
+
+    #[test]
+    fn timer_slack_costs_one_call_per_thread() {
+        std::thread::spawn(|| {
+            let wake = EventFd::new().unwrap();
+            let before = crate::counters::snapshot();
+            wait_readable(wake.as_fd(), Some(clock::now())).unwrap();
+            assert_eq!((crate::counters::snapshot() - before).syscalls, 2);
+            let before = crate::counters::snapshot();
+            wait_readable(wake.as_fd(), Some(clock::now())).unwrap();
+            assert_eq!((crate::counters::snapshot() - before).syscalls, 1);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,165 @@
+//! Sockets that handle unwanted descriptors from peers: neither reading nor closing such a socket
+//! waits for their closing.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{
+    Shutdown, WaitMode, accept, options, recv, recv_without_descriptors, refuse_descriptors, shutdown, unread_bytes,
+};
+use crate::{deferred_close, process};
+
+/// A connected stream socket that filters out descriptors.
+#[derive(Debug)]
+pub struct FilteredSocket {
+    /// Taken out once, in `drop`.
+    fd: ManuallyDrop<OwnedFd>,
+    /// True while descriptors may be in the receive queue, or may arrive. A reading thread clears
+    /// it; relaxed.
+    may_receive: AtomicBool,
+    /// True if the kernel refuses further descriptors.
+    is_refusing: bool,
+    /// Fork generation: in a forked child the connection is still the parent's.
+    forks: u64,
+}
+
+impl FilteredSocket {
+    /// Wraps a socket to which no descriptor can be passed: TCP, or Unix where the kernel
+    /// [refuses](super::refuses_descriptors) them.
+    pub fn passing_impossible(fd: OwnedFd) -> Self {
+        FilteredSocket { fd: ManuallyDrop::new(fd), may_receive: AtomicBool::new(false), is_refusing: false, forks: 0 }
+    }
+
+    /// Wraps a Unix socket to which descriptors can be passed.
+    pub fn passing_possible(fd: OwnedFd) -> Self {
+        // Never refused. Without it the reading thread would discard urgent bytes, and descriptors
+        // with them.
+        let _ = options::set_urgent_inline(fd.as_fd());
+        FilteredSocket {
+            fd: ManuallyDrop::new(fd),
+            may_receive: AtomicBool::new(true),
+            is_refusing: false,
+            forks: process::generation(),
+        }
+    }
+
+    /// Makes the kernel refuse further descriptors, where it can, because none is expected any
+    /// more.
+    pub fn refuse_descriptors(&mut self) {
+        self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
+        // In this order: bytes in the queue now may have come before the refusal.
+        if self.is_refusing && unread_bytes(self.as_fd()).is_ok_and(|octets| octets == 0) {
+            *self.may_receive.get_mut() = false;
+        }
+    }
+
+    /// Reads as [`recv`], without descriptors.
+    ///
+    /// # Errors
+    /// As [`recv`]. `ConnectionAborted` if the peer passed a descriptor.
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
+        if self.may_receive.load(Ordering::Relaxed) {
+            return self.recv_filtered(buffer, wait);
+        }
+        recv(self.as_fd(), buffer, wait)
+    }
+
+    #[cold]
+    fn recv_filtered(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
+        let outcome = recv_without_descriptors(self.as_fd(), buffer, wait);
+        if self.is_refusing && outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            // Everything that came before the refusal has been read.
+            self.may_receive.store(false, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+impl AsFd for FilteredSocket {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for FilteredSocket {
+    fn drop(&mut self) {
+        // SAFETY: it is not taken anywhere else, and not used after this.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        // In a forked child the parent has it too: closing it here closes nothing in its queue.
+        if *self.may_receive.get_mut() && process::generation() == self.forks {
+            // Nothing arrives after this. The only failure is a connection that is already gone.
+            let _ = shutdown(fd.as_fd(), Shutdown::Both);
+            if unread_bytes(fd.as_fd()).is_ok_and(|octets| octets > 0) {
+                deferred_close::close_with_queued_descriptors(fd);
+            }
+        }
+    }
+}
+
+/// A listening stream socket whose connections filter out descriptors.
+#[derive(Debug)]
+pub struct FilteredListener {
+    /// Taken out once, in `drop`.
+    fd: ManuallyDrop<OwnedFd>,
+    may_receive: bool,
+    forks: u64,
+}
+
+impl FilteredListener {
+    /// Wraps a listener to whose connections no descriptor can be passed before they are accepted.
+    pub fn passing_impossible(fd: OwnedFd) -> Self {
+        FilteredListener { fd: ManuallyDrop::new(fd), may_receive: false, forks: 0 }
+    }
+
+    /// Wraps a Unix listener to whose connections descriptors can be passed.
+    pub fn passing_possible(fd: OwnedFd) -> Self {
+        FilteredListener { fd: ManuallyDrop::new(fd), may_receive: true, forks: process::generation() }
+    }
+
+    /// Accepts one connection without waiting, as [`accept`].
+    ///
+    /// # Errors
+    /// As [`accept`].
+    pub fn accept(&self) -> io::Result<(FilteredSocket, super::Address)> {
+        let (fd, address) = accept(self.as_fd(), WaitMode::Now)?;
+        Ok((
+            if self.may_receive {
+                FilteredSocket::passing_possible(fd)
+            } else {
+                FilteredSocket::passing_impossible(fd)
+            },
+            address,
+        ))
+    }
+}
+
+impl AsFd for FilteredListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for FilteredListener {
+    /// Also empties the queues of connections that wait to be accepted.
+    fn drop(&mut self) {
+        if self.may_receive && process::generation() == self.forks {
+            let _ = shutdown(self.as_fd(), Shutdown::Both);
+            loop {
+                match self.accept() {
+                    Ok(waiting) => drop(waiting),
+                    Err(error) if process::is_out_of_descriptors(&error) => {
+                        // SAFETY: it is not taken anywhere else, and not used after this.
+                        return deferred_close::close(unsafe { ManuallyDrop::take(&mut self.fd) });
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+        // SAFETY: as above.
+        drop(unsafe { ManuallyDrop::take(&mut self.fd) });
+    }
+}

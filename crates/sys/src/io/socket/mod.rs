@@ -1,0 +1,212 @@
+//! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
+//!
+//! All descriptors made here are close-on-exec. Connections are left in blocking mode, and each
+//! call says whether its transfer may wait ([`WaitMode`], at no extra system call). Listeners are
+//! non-blocking, and [`accept`] waits by polling. No call raises `SIGPIPE`. A transfer interrupted
+//! by a signal is repeated, so `Interrupted` is never returned.
+
+mod address;
+mod descriptor_passing;
+mod filtered;
+mod happy_eyeballs;
+mod options;
+mod transfer;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub use address::{Address, local_address, peer_address};
+#[cfg(any(test, feature = "testing"))]
+pub use descriptor_passing::pass_descriptors;
+#[cfg_attr(loom, expect(unused_imports, reason = "models have no closing thread"))]
+pub(crate) use descriptor_passing::{disable_linger, take_descriptors};
+pub use descriptor_passing::{recv_with_descriptor, recv_without_descriptors, send_with_descriptor};
+pub use filtered::{FilteredListener, FilteredSocket};
+pub use happy_eyeballs::connect_any;
+#[cfg(any(test, feature = "testing"))]
+pub use options::pretend_that_descriptors_cannot_be_refused;
+pub use options::{
+    Credentials, KeepAlive, SocketOptions, dont_route, dscp, is_keepalive_enabled, nodelay, peer_credentials,
+    receive_buffer_size, refuse_descriptors, refuses_descriptors, send_buffer_size, set_dont_route, set_dscp,
+    set_keepalive, set_keepalive_enabled, set_linger, set_nodelay, set_receive_buffer_size, set_receive_timeout,
+    set_send_buffer_size, set_send_timeout, take_error, unread_bytes,
+};
+pub use transfer::{WaitMode, peek, recv, send, send_vectored};
+
+use crate::clock::Monotonic;
+use crate::{poll, syscall};
+use address::RawAddress;
+
+/// Default number of connections that wait to be accepted before the kernel refuses more; capped by
+/// `net.core.somaxconn`.
+pub const DEFAULT_BACKLOG: u32 = 1024;
+
+/// Opens a listener on `address`. Port 0 takes a free port, which [`local_address`] returns. A Unix
+/// path must not exist.
+///
+/// # Errors
+/// `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`, or the limits of the process.
+pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::Result<OwnedFd> {
+    let raw = RawAddress::from_address(address)?;
+    let fd = create(raw.family(), libc::SOCK_NONBLOCK)?;
+    options.apply(fd.as_fd(), address, true)?;
+    let (pointer, length) = raw.as_ptr();
+    // SAFETY: `pointer` and `length` describe the live address in `raw`.
+    syscall::once(|| unsafe { libc::bind(fd.as_raw_fd(), pointer, length) })?;
+    let backlog = libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the call takes no pointers.
+    syscall::once(|| unsafe { libc::listen(fd.as_raw_fd(), backlog) })?;
+    Ok(fd)
+}
+
+/// Accepts one connection and returns it with its address. With [`WaitMode::Now`], `WouldBlock` if
+/// there is none.
+///
+/// # Errors
+/// `WouldBlock`; `ConnectionAborted` if the peer has given up; the limits of the process (`EMFILE`,
+/// `ENFILE`, `ENOMEM`), after which the connection stays in the queue.
+pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, Address)> {
+    loop {
+        let mut raw = RawAddress::unspecified();
+        let (pointer, length) = raw.as_mut_ptr();
+        // SAFETY: `pointer` has room for any address, as `length` says, and both outlive the call.
+        let result = syscall::retry_interrupted(|| unsafe {
+            libc::accept4(listener.as_raw_fd(), pointer, length, libc::SOCK_CLOEXEC)
+        });
+        match result {
+            Ok(fd) => {
+                // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
+                return Ok((unsafe { OwnedFd::from_raw_fd(fd) }, raw.to_address()));
+            }
+            Err(error) if wait == WaitMode::Block && error.kind() == io::ErrorKind::WouldBlock => {
+                poll::wait_readable(listener, None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Connects to `address` until `deadline`; `None` leaves the bound to the kernel (minutes). The
+/// connection is in blocking mode.
+///
+/// # Errors
+/// `TimedOut` past the deadline; `ConnectionRefused`, `HostUnreachable` and the like from the
+/// network; `NotFound` for a Unix path that does not exist; the limits of the process.
+pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Monotonic>) -> io::Result<OwnedFd> {
+    let raw = RawAddress::from_address(address)?;
+    let fd = create(raw.family(), 0)?;
+    options.apply(fd.as_fd(), address, false)?;
+    match address {
+        Address::Inet(_) => connect_inet(fd.as_fd(), &raw, deadline)?,
+        Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => {
+            connect_unix(fd.as_fd(), &raw, deadline)?;
+        }
+    }
+    Ok(fd)
+}
+
+/// Connects a TCP socket: starts without blocking, polls for the outcome, collects it.
+fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
+    set_nonblocking(fd, true)?;
+    let (pointer, length) = raw.as_ptr();
+    // SAFETY: `pointer` and `length` describe the live address in `raw`.
+    match syscall::once(|| unsafe { libc::connect(fd.as_raw_fd(), pointer, length) }) {
+        Ok(_) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+            if !poll::wait_writable(fd, deadline)? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if let Some(error) = take_error(fd)? {
+                return Err(error);
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    set_nonblocking(fd, false)
+}
+
+/// Connects a Unix socket. It is connected at once unless the listener's backlog is full. The send
+/// time-out bounds that wait, because polling cannot.
+fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
+    let (pointer, length) = raw.as_ptr();
+    loop {
+        if let Some(deadline) = deadline {
+            let left = deadline.remaining();
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            set_send_timeout(fd, Some(left))?;
+        }
+        // SAFETY: `pointer` and `length` describe the live address in `raw`.
+        match syscall::once(|| unsafe { libc::connect(fd.as_raw_fd(), pointer, length) }) {
+            Ok(_) => break,
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+                _ => return Err(error),
+            },
+        }
+    }
+    if deadline.is_some() { set_send_timeout(fd, None) } else { Ok(()) }
+}
+
+/// Returns two connected Unix sockets, for tests and wake-ups inside a process.
+///
+/// # Errors
+/// The limits of the process.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: `fds` has room for the two descriptors the call writes.
+    syscall::once(|| unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+    // SAFETY: the kernel has just returned both, and nothing else owns them.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+/// Which direction of a connection to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Nothing more is read.
+    Read,
+    /// Nothing more is written; the peer sees the end of the stream after what was written.
+    Write,
+    /// Neither; blocked threads of both directions return.
+    Both,
+}
+
+/// Ends one or both directions of a connection; on a listener, ends accepting.
+///
+/// # Errors
+/// `NotConnected` if the connection is gone already.
+pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
+    let direction = match direction {
+        Shutdown::Read => libc::SHUT_RD,
+        Shutdown::Write => libc::SHUT_WR,
+        Shutdown::Both => libc::SHUT_RDWR,
+    };
+    // SAFETY: the call takes no pointers.
+    syscall::once(|| unsafe { libc::shutdown(fd.as_raw_fd(), direction) })?;
+    Ok(())
+}
+
+/// Sets whether calls on the descriptor return `WouldBlock` instead of waiting, for all its users.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> {
+    let mut flag = libc::c_int::from(nonblocking);
+    // SAFETY: FIONBIO reads one int, which `flag` is.
+    syscall::once(|| unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw mut flag) })?;
+    Ok(())
+}
+
+fn create(family: libc::c_int, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: the call takes no pointers.
+    let fd = syscall::once(|| unsafe { libc::socket(family, kind, 0) })?;
+    // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

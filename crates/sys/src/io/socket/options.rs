@@ -1,0 +1,431 @@
+//! Socket options: those set once before use ([`SocketOptions`]) and those read or changed later.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use super::Address;
+use crate::syscall;
+
+/// Options of a socket, set before it listens or connects.
+///
+/// Sizes and the code point must be set then to have full effect (the window is negotiated when
+/// connecting). Accepted connections inherit the listener's options, including `nodelay`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// TCP: sends small messages at once. True by default.
+    pub nodelay: bool,
+    /// TCP: probes idle connections, at the system's times.
+    pub probing: bool,
+    /// TCP: probes idle connections, at these times.
+    pub keepalive: Option<KeepAlive>,
+    /// Size of the kernel's send buffer in bytes (it doubles the number for its own overhead).
+    pub send_buffer: Option<usize>,
+    /// Size of the kernel's receive buffer in bytes (it doubles the number for its own overhead).
+    pub receive_buffer: Option<usize>,
+    /// Sends only to hosts that are reached without a gateway.
+    pub dont_route: bool,
+    /// Differentiated services code point, 0 to 63 (RFC 2474), of outgoing packets.
+    pub dscp: Option<u8>,
+    /// Listeners: takes the port although old connections of it linger. True by default.
+    pub reuse_address: bool,
+    /// Listeners: shares the port with other listeners that set this too.
+    pub reuse_port: bool,
+    /// Listeners on IPv6: does not take IPv4 connections. True by default.
+    pub v6_only: bool,
+    /// Unix: makes the kernel refuse descriptors that the peer passes, where it can (see
+    /// [`refuse_descriptors`]). True by default.
+    pub refuse_descriptors: bool,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            nodelay: true,
+            probing: false,
+            keepalive: None,
+            send_buffer: None,
+            receive_buffer: None,
+            dont_route: false,
+            dscp: None,
+            reuse_address: true,
+            reuse_port: false,
+            v6_only: true,
+            refuse_descriptors: true,
+        }
+    }
+}
+
+impl SocketOptions {
+    /// Sets the options of a connection that was just accepted from a listener with other options.
+    /// `is_tcp`: not a Unix socket.
+    ///
+    /// # Errors
+    /// None on a socket of that kind.
+    pub fn apply_accepted(&self, fd: BorrowedFd<'_>, is_tcp: bool) -> io::Result<()> {
+        self.apply_sizes(fd)?;
+        if is_tcp { self.apply_tcp(fd) } else { Ok(()) }
+    }
+
+    /// Sets the sizes of the kernel's buffers, if given.
+    ///
+    /// # Errors
+    /// None on a socket.
+    pub fn apply_sizes(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        if let Some(octets) = self.send_buffer {
+            set_send_buffer_size(fd, octets)?;
+        }
+        if let Some(octets) = self.receive_buffer {
+            set_receive_buffer_size(fd, octets)?;
+        }
+        Ok(())
+    }
+
+    fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        // A new socket has none of them set, and inherits only what is set here for both kinds.
+        if self.nodelay {
+            set_nodelay(fd, true)?;
+        }
+        if self.dont_route {
+            set_dont_route(fd, true)?;
+        }
+        if self.probing {
+            set_keepalive_enabled(fd, true)?;
+        }
+        if let Some(keepalive) = self.keepalive {
+            set_keepalive(fd, Some(keepalive))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply(&self, fd: BorrowedFd<'_>, address: &Address, listening: bool) -> io::Result<()> {
+        self.apply_sizes(fd)?;
+        let Address::Inet(inet) = address else {
+            if self.refuse_descriptors {
+                refuse_descriptors(fd);
+            }
+            return Ok(());
+        };
+        self.apply_tcp(fd)?;
+        if let Some(dscp) = self.dscp {
+            set_inet_dscp(fd, inet, dscp)?;
+        }
+        if !listening {
+            return Ok(());
+        }
+        if self.reuse_address {
+            set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        }
+        if self.reuse_port {
+            set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if inet.is_ipv6() {
+            set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, self.v6_only.into())?;
+        }
+        Ok(())
+    }
+}
+
+/// The probing of an idle TCP connection. Times are whole seconds, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Idle time before the first probe.
+    pub idle: Duration,
+    /// Time between two probes.
+    pub interval: Duration,
+    /// Number of unanswered probes that end the connection.
+    pub probes: u8,
+}
+
+/// Credentials of the peer of a Unix connection, as the kernel knew them when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process id.
+    pub pid: u32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// TCP: sets whether small messages are sent at once instead of waiting for acknowledgements.
+///
+/// # Errors
+/// Not a TCP socket.
+pub fn set_nodelay(fd: BorrowedFd<'_>, nodelay: bool) -> io::Result<()> {
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, nodelay.into())
+}
+
+/// TCP: returns true if small messages are sent at once.
+///
+/// # Errors
+/// Not a TCP socket.
+pub fn nodelay(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
+}
+
+/// TCP: starts or stops probing idle connections at the system's times.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_keepalive_enabled(fd: BorrowedFd<'_>, enabled: bool) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, enabled.into())
+}
+
+/// Returns true if idle connections are probed.
+///
+/// # Errors
+/// None on a socket.
+pub fn is_keepalive_enabled(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE)? != 0)
+}
+
+/// Sets whether packets go only to hosts that are reached without a gateway.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_dont_route(fd: BorrowedFd<'_>, dont_route: bool) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE, dont_route.into())
+}
+
+/// Returns true if packets go only to hosts that are reached without a gateway.
+///
+/// # Errors
+/// None on a socket.
+pub fn dont_route(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE)? != 0)
+}
+
+/// TCP: starts or stops probing idle connections at these times.
+///
+/// # Errors
+/// `InvalidInput` for times that the kernel does not accept (more than 32767 s); not a TCP socket.
+pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Result<()> {
+    let Some(keepalive) = keepalive else {
+        return set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0);
+    };
+    let seconds = |time: Duration| libc::c_int::try_from(time.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(keepalive.idle))?;
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds(keepalive.interval))?;
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, keepalive.probes.max(1).into())?;
+    set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
+}
+
+/// Sets the differentiated services code point, 0 to 63, of packets sent from now on; does nothing
+/// on a Unix socket.
+///
+/// # Errors
+/// `InvalidInput` for a larger code point.
+pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
+    match super::local_address(fd)? {
+        Address::Inet(address) => set_inet_dscp(fd, &address, dscp),
+        Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => Ok(()),
+    }
+}
+
+/// Returns the differentiated services code point of packets sent from now on; 0 on a Unix socket.
+///
+/// # Errors
+/// None on a socket.
+pub fn dscp(fd: BorrowedFd<'_>) -> io::Result<u8> {
+    let class = match super::local_address(fd)? {
+        Address::Inet(SocketAddr::V4(_)) => int(fd, libc::IPPROTO_IP, libc::IP_TOS)?,
+        Address::Inet(SocketAddr::V6(_)) => int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
+        Address::Unix(_) | Address::Abstract(_) | Address::Unnamed => 0,
+    };
+    Ok(((class >> 2) & 63) as u8)
+}
+
+fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Result<()> {
+    if dscp > 63 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a DSCP has 6 bits"));
+    }
+    // The code point is the upper six bits of the octet; the lower two belong to congestion
+    // notification.
+    let class = libc::c_int::from(dscp) << 2;
+    match address {
+        SocketAddr::V4(_) => set_int(fd, libc::IPPROTO_IP, libc::IP_TOS, class),
+        SocketAddr::V6(_) => set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class),
+    }
+}
+
+/// Sets the size of the kernel's send buffer in bytes; capped by `net.core.wmem_max`.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_send_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, saturate(octets))
+}
+
+/// Returns the size of the kernel's send buffer in bytes, its overhead included.
+///
+/// # Errors
+/// None on a socket.
+pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)? as usize)
+}
+
+/// Sets the size of the kernel's receive buffer in bytes; capped by `net.core.rmem_max`.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, saturate(octets))
+}
+
+/// Returns the size of the kernel's receive buffer in bytes, its overhead included.
+///
+/// # Errors
+/// None on a socket.
+pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
+}
+
+/// Bounds each blocking read; `None` removes the bound. The kernel rounds up to its tick: a few
+/// milliseconds, and an eighth for long times. A zero time counts as the shortest possible.
+///
+/// # Errors
+/// None on a socket.
+pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    set_time(fd, libc::SO_RCVTIMEO, timeout)
+}
+
+/// Bounds each blocking write; otherwise as [`set_receive_timeout`].
+///
+/// # Errors
+/// None on a socket.
+pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    set_time(fd, libc::SO_SNDTIMEO, timeout)
+}
+
+/// Takes the error that the socket holds, as after connecting without blocking.
+///
+/// # Errors
+/// None on a socket; the error taken is in the `Ok` value.
+pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    let error = int(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
+    Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
+}
+
+/// Returns process, user and group of the peer of a Unix connection.
+///
+/// # Errors
+/// Not a Unix socket (whose numbers would not be meaningful).
+pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
+    let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
+    match u32::try_from(found.pid) {
+        Ok(pid) if pid != 0 => Ok(Credentials { pid, uid: found.uid, gid: found.gid }),
+        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "only Unix sockets know their peer")),
+    }
+}
+
+/// Returns the number of bytes that have arrived and were not read yet.
+///
+/// # Errors
+/// A listener.
+pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int, which `count` is.
+    syscall::once(|| unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut count) })?;
+    Ok(count as usize)
+}
+
+/// Number of the option that `refuse_descriptors` sets, on the architectures that number options
+/// generically; elsewhere it may be another option.
+const SO_PASSRIGHTS: Option<libc::c_int> =
+    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) { Some(83) } else { None };
+
+/// Makes the kernel refuse descriptors that the peer of a Unix socket passes from now on: the
+/// peer's call fails, and nothing of it arrives.
+///
+/// Accepted connections inherit it, also those that wait to be accepted. Returns true if the kernel
+/// supports it: since Linux 6.16.
+pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
+    let Some(option) = SO_PASSRIGHTS else { return false };
+    #[cfg(any(test, feature = "testing"))]
+    if OLD_KERNEL.load(std::sync::atomic::Ordering::Relaxed) {
+        return false;
+    }
+    set_int(fd, libc::SOL_SOCKET, option, 0).is_ok()
+}
+
+/// Returns true if the kernel refuses descriptors that the peer of a Unix socket passes.
+pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
+    SO_PASSRIGHTS.is_some_and(|option| int(fd, libc::SOL_SOCKET, option).is_ok_and(|value| value == 0))
+}
+
+#[cfg(any(test, feature = "testing"))]
+static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Makes [`refuse_descriptors`] behave in this process as on a kernel without support, or stops
+/// that.
+#[cfg(any(test, feature = "testing"))]
+pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
+    OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Unix: delivers urgent bytes in their place among the others, with the descriptors that came with
+/// them. Without it, a plain read discards them.
+///
+/// # Errors
+/// None on a socket.
+pub(super) fn set_urgent_inline(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
+}
+
+/// Sets the time that closing waits for unsent bytes; `None`: not at all.
+///
+/// # Errors
+/// Not a socket.
+pub fn set_linger(fd: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<()> {
+    let seconds = time.map_or(0, |time| libc::c_int::try_from(time.as_secs()).unwrap_or(libc::c_int::MAX));
+    let value = libc::linger { l_onoff: time.is_some().into(), l_linger: seconds };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value)
+}
+
+fn saturate(octets: usize) -> libc::c_int {
+    libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX)
+}
+
+fn set_time(fd: BorrowedFd<'_>, name: libc::c_int, time: Option<Duration>) -> io::Result<()> {
+    let time = time.map_or(Duration::ZERO, |time| time.max(Duration::from_micros(1)));
+    let value = libc::timeval {
+        tv_sec: time.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_usec: time.subsec_micros() as libc::suseconds_t,
+    };
+    set_option(fd, libc::SOL_SOCKET, name, &value)
+}
+
+fn set_int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    set_option(fd, level, name, &value)
+}
+
+fn int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+    option(fd, level, name, 0)
+}
+
+/// The C types that socket options consist of: integers only, so that any bytes are a value.
+trait OptionValue: Copy {}
+impl OptionValue for libc::c_int {}
+impl OptionValue for libc::timeval {}
+impl OptionValue for libc::ucred {}
+impl OptionValue for libc::linger {}
+
+fn set_option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer is to a live value of the length given, which the kernel only reads.
+    syscall::once(|| unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast(), length) })?;
+    Ok(())
+}
+
+fn option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, mut value: T) -> io::Result<T> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is writable for the length given, the kernel writes no more than that, and
+    // `OptionValue` guarantees that any bytes are a value.
+    syscall::once(|| unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
+    })?;
+    Ok(value)
+}

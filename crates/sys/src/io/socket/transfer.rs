@@ -1,0 +1,92 @@
+//! Transfers of bytes through a connected socket: one system call each.
+//!
+//! The calls enter the kernel directly. In a process of several threads the C library's own `recv`
+//! and `send` change the thread's cancellation state before and after, which this crate never uses
+//! and which costs as much as marshalling a request.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::syscall;
+
+/// A transfer's permission to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitMode {
+    /// Waits until something can be transferred, or the socket's time-out.
+    Block,
+    /// Does not wait: `WouldBlock` if nothing can be transferred at once.
+    Now,
+}
+
+impl WaitMode {
+    pub(super) fn flags(self) -> libc::c_int {
+        match self {
+            Self::Block => 0,
+            Self::Now => libc::MSG_DONTWAIT,
+        }
+    }
+}
+
+/// Reads at least one byte into `buffer` and returns the number; zero is the end of the stream (or
+/// an empty buffer).
+///
+/// # Errors
+/// `WouldBlock` when nothing is there ([`WaitMode::Now`]) or the receive time-out passed;
+/// `ConnectionReset` and the like from the network.
+#[inline]
+pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
+    recv_with(fd, buffer, wait.flags())
+}
+
+/// Reads like [`recv`], leaving the bytes to be read again.
+///
+/// # Errors
+/// As [`recv`].
+pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
+    recv_with(fd, buffer, wait.flags() | libc::MSG_PEEK)
+}
+
+#[inline]
+fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
+    let (fd, flags) = (fd.as_raw_fd() as usize, flags as usize);
+    // SAFETY: pointer and length are those of one writable slice; no address is asked for.
+    unsafe {
+        syscall::transfer(libc::SYS_recvfrom, [fd, buffer.as_mut_ptr().expose_provenance(), buffer.len(), flags, 0, 0])
+    }
+}
+
+/// Writes bytes from the front of `buffer` and returns the number; fewer than all is usual only
+/// with [`WaitMode::Now`] or a send time-out.
+///
+/// # Errors
+/// `WouldBlock` when nothing could be written at once, or within the send time-out; `BrokenPipe`,
+/// `ConnectionReset` and the like from the network.
+#[inline]
+pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
+    let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
+    // SAFETY: pointer and length are those of one readable slice; no address is given.
+    unsafe { syscall::transfer(libc::SYS_sendto, [fd, buffer.as_ptr().expose_provenance(), buffer.len(), flags, 0, 0]) }
+}
+
+/// Writes bytes from the front of the concatenated `slices` and returns the number. Uses at most
+/// the first 1024 slices.
+///
+/// # Errors
+/// As [`send`].
+#[inline]
+pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: WaitMode) -> io::Result<usize> {
+    // Most messages are one slice, and `send` spares the kernel the copying of two headers.
+    if let [slice] = slices {
+        return send(fd, slice, wait);
+    }
+    const MAX_SLICES: usize = libc::UIO_MAXIOV as usize;
+    let slices = &slices[..slices.len().min(MAX_SLICES)];
+    // SAFETY: the header consists of integers and pointers, for which zeroes are values.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    // `IoSlice` is guaranteed to have the layout of `iovec`; the kernel only reads through it.
+    header.msg_iov = slices.as_ptr().cast_mut().cast();
+    header.msg_iovlen = slices.len() as _;
+    let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
+    // SAFETY: `header` and the slices it points to outlive the call, which only reads them.
+    unsafe { syscall::transfer(libc::SYS_sendmsg, [fd, (&raw const header).expose_provenance(), flags, 0, 0, 0]) }
+}

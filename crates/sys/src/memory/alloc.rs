@@ -1,0 +1,147 @@
+//! The system's allocator with a count, for programs that assert or report how often they allocate.
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
+//!
+//! let before = corelane_sys::counters::snapshot();
+//! let octets = vec![0u8; 100];
+//! let counted = corelane_sys::counters::snapshot() - before;
+//! assert_eq!((counted.allocations, counted.allocated_bytes), (1, 100));
+//! # drop(octets);
+//! ```
+//!
+//! Counts are the calling thread's, in [`counters`]. Another thread may free what one thread
+//! allocates, so only a single-threaded program can derive from them how much memory it holds.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use crate::counters;
+
+/// The system's allocator with a count, to be named in a `#[global_allocator]` of a test or
+/// benchmark program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountingAllocator;
+
+/// Simulates an allocator that all threads share, for tests of threads that wait there.
+#[cfg(any(test, feature = "testing"))]
+mod shared {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    static LOCKED: AtomicBool = AtomicBool::new(false);
+    /// Bytes that all threads have allocated and not freed; `PEAK` is their maximum.
+    static LIVE: AtomicUsize = AtomicUsize::new(0);
+    static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+    thread_local! {
+        static PASSES_LOCK: Cell<bool> = const { Cell::new(false) };
+    }
+
+    impl super::CountingAllocator {
+        /// Makes the calling thread take one lock whenever it allocates or frees, as with an
+        /// allocator that all threads share.
+        pub fn pass_lock() {
+            PASSES_LOCK.set(true);
+        }
+
+        /// Runs `body` with that lock held, as a thread that is preempted in the allocator.
+        pub fn hold_lock(body: impl FnOnce()) {
+            take_lock();
+            body();
+            LOCKED.store(false, Ordering::Release);
+        }
+    }
+
+    impl super::CountingAllocator {
+        /// Returns the bytes that the process has allocated and not freed.
+        #[must_use]
+        pub fn live() -> usize {
+            LIVE.load(Ordering::Relaxed)
+        }
+
+        /// Returns the maximum of [`live`](Self::live) since the last call of this function, or the
+        /// start.
+        #[must_use]
+        pub fn take_peak() -> usize {
+            PEAK.swap(Self::live(), Ordering::Relaxed).max(Self::live())
+        }
+    }
+
+    pub(super) fn record_allocated(octets: usize) {
+        let live = LIVE.fetch_add(octets, Ordering::Relaxed) + octets;
+        PEAK.fetch_max(live, Ordering::Relaxed);
+    }
+
+    pub(super) fn record_freed(octets: usize) {
+        LIVE.fetch_sub(octets, Ordering::Relaxed);
+    }
+
+    fn take_lock() {
+        while LOCKED.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // Sleeps, because the holder may need the core.
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    pub(super) fn pass() {
+        if PASSES_LOCK.get() {
+            take_lock();
+            LOCKED.store(false, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+use shared::{pass, record_allocated, record_freed};
+
+#[cfg(not(any(test, feature = "testing")))]
+fn pass() {}
+
+#[cfg(not(any(test, feature = "testing")))]
+fn record_allocated(_: usize) {}
+
+#[cfg(not(any(test, feature = "testing")))]
+fn record_freed(_: usize) {}
+
+// SAFETY: all work is the system allocator's. Counting and the tests' lock touch thread-local cells
+// without initialiser or destructor and an atomic, so they neither allocate nor fail, on any thread
+// at any time of its life.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        pass();
+        counters::count_allocation(layout.size());
+        record_allocated(layout.size());
+        // SAFETY: the caller's guarantees are passed on unchanged.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        pass();
+        counters::count_allocation(layout.size());
+        record_allocated(layout.size());
+        // SAFETY: the caller's guarantees about `layout` are passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        pass();
+        counters::count_allocation(size);
+        counters::count_freed(layout.size());
+        record_allocated(size);
+        record_freed(layout.size());
+        // SAFETY: `pointer` came from the system allocator, as all of this allocator's do, with
+        // that layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        pass();
+        counters::count_freed(layout.size());
+        record_freed(layout.size());
+        // SAFETY: `pointer` came from one of the functions above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}

@@ -1,0 +1,369 @@
+//! The receive buffer: memory is committed only as far as bytes have arrived.
+//!
+//! Up to 64 KiB a [`Buffer`] is ordinary heap memory that is kept for the next message. Beyond, it
+//! is a reservation of addresses whose pages the kernel provides when bytes are written to them. So
+//! a peer that announces 60 MiB and sends nothing costs an entry in a table. (With all memory
+//! locked, reservations are filled at once unless locked with `MCL_ONFAULT`.) New pages cost more
+//! than copying to them, so a program can keep the regions of large messages for the next ones
+//! ([`RegionCache`]).
+//!
+//! Invariant (`window`): `start <= end <= capacity`. Bytes from `start` to `end` have arrived and
+//! were not consumed. All memory is initialised (zero, or earlier contents), so that spare room is
+//! an ordinary slice.
+//!
+//! A buffer is itself an owner of bytes (`AsRef<[u8]> + Send + Sync + 'static`) from which a
+//! reference-counted slice can be made; its memory is freed when the last part of it is dropped.
+
+mod region;
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use region::MappedRegion;
+pub use region::{RegionCache, mapped_bytes};
+
+use crate::socket::{self, WaitMode};
+
+/// Largest size of a buffer in heap memory, in bytes.
+pub const MAX_HEAP_BYTES: usize = 64 * 1024;
+const MIN_HEAP_BYTES: usize = 4 * 1024;
+
+/// Owned memory, with its address beside its owner because a message reads it several times.
+struct Storage {
+    octets: NonNull<u8>,
+    length: usize,
+    owner: StorageOwner,
+}
+
+enum StorageOwner {
+    /// A boxed slice of that address and length.
+    Heap,
+    Reserved(MappedRegion),
+}
+
+// SAFETY: it owns the bytes, and a shared reference gives shared access only.
+unsafe impl Send for Storage {}
+// SAFETY: as above.
+unsafe impl Sync for Storage {}
+
+impl Storage {
+    fn heap(octets: Box<[u8]>) -> Self {
+        let length = octets.len();
+        // SAFETY: a box's pointer is not null.
+        let octets = unsafe { NonNull::new_unchecked(Box::into_raw(octets).cast()) };
+        Storage { octets, length, owner: StorageOwner::Heap }
+    }
+
+    fn reserved(length: usize, spares: Option<&RegionCache>) -> io::Result<Self> {
+        let reservation = MappedRegion::new(length, spares)?;
+        Ok(Storage { octets: reservation.as_ptr(), length, owner: StorageOwner::Reserved(reservation) })
+    }
+}
+
+impl Deref for Storage {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the owner's bytes, all of them initialised, for as long as it is borrowed.
+        unsafe { slice::from_raw_parts(self.octets.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Storage {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and there is no other borrow.
+        unsafe { slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if let StorageOwner::Heap = self.owner {
+            // SAFETY: `heap` made this from a box that has no other owner.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.octets.as_ptr(), self.length)) });
+        }
+    }
+}
+
+/// Received bytes that are not consumed yet, and room for more. Dereferences to the bytes.
+pub struct Buffer {
+    memory: Storage,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    /// Creates an empty buffer without memory.
+    pub fn new() -> Self {
+        Self { memory: Storage::heap(Box::default()), start: 0, end: 0 }
+    }
+
+    /// Creates an empty buffer with room for at least `octets` bytes.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no such range of addresses is free.
+    pub fn with_capacity(octets: usize) -> io::Result<Self> {
+        let mut buffer = Self::new();
+        buffer.reserve(octets)?;
+        Ok(buffer)
+    }
+
+    /// Returns the size of the memory in bytes, used or not.
+    pub fn capacity(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Returns the bytes of committed memory: all of heap memory, and of a reservation the part
+    /// that this message or earlier ones have filled.
+    pub fn committed(&self) -> usize {
+        match &self.memory.owner {
+            StorageOwner::Heap => self.capacity(),
+            StorageOwner::Reserved(reservation) => reservation.touched().max(self.end),
+        }
+    }
+
+    /// Makes room for `total` bytes, counted from the first one not consumed. Moves bytes only if
+    /// it must. Does not touch memory beyond what has arrived.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no such range of addresses is free; the buffer is then unchanged.
+    pub fn reserve(&mut self, total: usize) -> io::Result<()> {
+        self.reserve_with(total, None)
+    }
+
+    /// Makes room as [`reserve`](Self::reserve), taking large memory from `spares` if there is
+    /// some, and returning it there afterwards.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    #[inline]
+    pub fn reserve_from(&mut self, total: usize, spares: &RegionCache) -> io::Result<()> {
+        self.reserve_with(total, Some(spares))
+    }
+
+    #[inline]
+    fn reserve_with(&mut self, total: usize, spares: Option<&RegionCache>) -> io::Result<()> {
+        if total <= self.capacity() - self.start { Ok(()) } else { self.grow(total, spares) }
+    }
+
+    #[cold]
+    fn grow(&mut self, total: usize, spares: Option<&RegionCache>) -> io::Result<()> {
+        if total <= self.capacity() {
+            self.record_touched();
+            self.memory.copy_within(self.start..self.end, 0);
+        } else {
+            let mut memory = allocate_storage(total, spares)?;
+            memory[..self.end - self.start].copy_from_slice(&self.memory[self.start..self.end]);
+            self.record_touched();
+            self.memory = memory;
+        }
+        self.end -= self.start;
+        self.start = 0;
+        Ok(())
+    }
+
+    /// Returns the room after the bytes that have arrived.
+    #[inline]
+    pub fn spare_capacity(&mut self) -> &mut [u8] {
+        // SAFETY: within the memory (window).
+        unsafe { self.memory.get_unchecked_mut(self.end..) }
+    }
+
+    /// Marks the first `count` bytes of [`spare_capacity`](Self::spare_capacity) as written.
+    ///
+    /// # Panics
+    /// If there is less room.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        assert!(count <= self.capacity() - self.end, "more octets than room");
+        self.end += count;
+    }
+
+    /// Drops the first `count` bytes.
+    ///
+    /// # Panics
+    /// If there are fewer bytes.
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
+        assert!(count <= self.end - self.start, "more octets than there are");
+        if count == self.end - self.start {
+            self.clear();
+        } else {
+            self.start += count;
+        }
+    }
+
+    /// Receives once into the spare room; zero is the end of the stream, or no room.
+    ///
+    /// # Errors
+    /// As [`socket::recv`].
+    #[inline]
+    pub fn receive(&mut self, fd: BorrowedFd<'_>, wait: WaitMode) -> io::Result<usize> {
+        let count = socket::recv(fd, self.spare_capacity(), wait)?;
+        self.advance(count);
+        Ok(count)
+    }
+
+    /// Moves all bytes from `at` on to the (emptied) `other` buffer. The message leaves with this
+    /// buffer, and reading goes on in the other.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; then nothing has changed except that `other` is empty.
+    ///
+    /// # Panics
+    /// If there are fewer than `at` bytes.
+    pub fn split_off_into(&mut self, at: usize, other: &mut Self) -> io::Result<()> {
+        let surplus = &self[at..];
+        other.clear();
+        if !surplus.is_empty() {
+            let spares = match &self.memory.owner {
+                StorageOwner::Reserved(reservation) if surplus.len() > MAX_HEAP_BYTES => reservation.cache(),
+                _ => None,
+            };
+            other.reserve_with(surplus.len(), spares.as_ref())?;
+            other.memory[..surplus.len()].copy_from_slice(surplus);
+            other.end = surplus.len();
+        }
+        self.record_touched();
+        self.end = self.start + at;
+        Ok(())
+    }
+
+    /// Records that bytes up to `end` have been written; called before `end` decreases, and before
+    /// the memory goes.
+    #[inline]
+    fn record_touched(&mut self) {
+        if let StorageOwner::Reserved(reservation) = &mut self.memory.owner {
+            std::hint::cold_path();
+            reservation.record_touched(self.end);
+        }
+    }
+
+    /// Discards all bytes and keeps the memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.record_touched();
+        self.start = 0;
+        self.end = 0;
+    }
+
+    /// Discards all bytes; frees the memory if it is more than `octets` bytes.
+    pub fn clear_and_shrink(&mut self, octets: usize) {
+        self.clear();
+        if self.capacity() > octets {
+            self.memory = Storage::heap(Box::default());
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.record_touched();
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: within the memory (window).
+        unsafe { self.memory.get_unchecked(self.start..self.end) }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("len", &self.len())
+            .field("start", &self.start)
+            .field("capacity", &self.capacity())
+            .finish()
+    }
+}
+
+fn allocate_storage(octets: usize, spares: Option<&RegionCache>) -> io::Result<Storage> {
+    if octets <= MAX_HEAP_BYTES {
+        return Ok(Storage::heap(vec![0; octets.next_power_of_two().max(MIN_HEAP_BYTES)].into_boxed_slice()));
+    }
+    Storage::reserved(octets, spares)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_moved_only_when_room_requires_it() {
+        let mut buffer = Buffer::new();
+        assert_eq!((buffer.capacity(), buffer.len()), (0, 0));
+        buffer.reserve(10).unwrap();
+        assert_eq!(buffer.capacity(), MIN_HEAP_BYTES);
+        buffer.spare_capacity()[..6].copy_from_slice(b"abcdef");
+        buffer.advance(6);
+        buffer.consume(2);
+        assert_eq!(&*buffer, b"cdef");
+        buffer.reserve(MIN_HEAP_BYTES).unwrap();
+        assert_eq!((buffer.capacity(), &*buffer, buffer.start), (MIN_HEAP_BYTES, &b"cdef"[..], 0));
+        buffer.consume(1);
+        buffer.reserve(1 << 20).unwrap();
+        assert!(matches!(buffer.memory.owner, StorageOwner::Reserved(_)));
+        assert_eq!((buffer.capacity(), &*buffer), (1 << 20, &b"def"[..]));
+        let mut other = Buffer::new();
+        buffer.split_off_into(1, &mut other).unwrap();
+        assert_eq!((&*buffer, &*other, other.capacity()), (&b"d"[..], &b"ef"[..], MIN_HEAP_BYTES));
+        buffer.consume(1);
+        assert_eq!((buffer.start, buffer.end), (0, 0));
+        buffer.clear_and_shrink(MAX_HEAP_BYTES);
+        assert_eq!(buffer.capacity(), 0);
+        buffer.reserve(usize::MAX).unwrap_err();
+        assert_eq!(buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn large_message_arrives_in_parts_and_is_shared() {
+        let (near, far) = socket::pair().unwrap();
+        let sent: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+        let copy = sent.clone();
+        let sender = std::thread::spawn(move || {
+            let mut rest = &copy[..];
+            while !rest.is_empty() {
+                rest = &rest[socket::send(near.as_fd(), rest, WaitMode::Block).unwrap()..];
+            }
+        });
+        let mut buffer = Buffer::with_capacity(sent.len()).unwrap();
+        while buffer.receive(far.as_fd(), WaitMode::Block).unwrap() > 0 {}
+        sender.join().unwrap();
+        let owner: std::sync::Arc<dyn AsRef<[u8]> + Send + Sync> = std::sync::Arc::new(buffer);
+        let other = std::sync::Arc::clone(&owner);
+        let thread = std::thread::spawn(move || (*other).as_ref().len());
+        assert_eq!(thread.join().unwrap(), sent.len());
+        assert_eq!((*owner).as_ref(), sent);
+    }
+
+    #[test]
+    #[should_panic(expected = "more octets than room")]
+    fn advance_beyond_capacity_panics() {
+        Buffer::with_capacity(1).unwrap().advance(MIN_HEAP_BYTES + 1);
+    }
+}

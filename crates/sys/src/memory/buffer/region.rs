@@ -1,0 +1,258 @@
+//! Reserved address ranges, and a cache of them for the next large messages.
+//!
+//! A region that was made from a [`RegionCache`] returns to it when dropped, while the cache is
+//! open. Its pages then exist already, and new pages are the largest cost of a large message. A
+//! cache is bounded in regions and bytes, and never waits. It unmaps a region that was not taken
+//! between two calls of [`RegionCache::evict_unused`].
+//!
+//! A cached region is known by its address alone, in one of a few slots; its description is in its
+//! first bytes. The thread that takes the address out of a slot owns the mapping.
+//!
+//! * `cached`: putting an address into a slot releases; taking it out acquires. So the thread that
+//!   takes it sees what was written to the mapping, above all its description.
+//! * `closed`: a thread that closes the cache sets the flag and then empties the slots; a thread
+//!   that caches a region puts it there and then looks at the flag. In the single order of both,
+//!   either the closing thread finds the region or the other one sees the flag.
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use crate::syscall;
+
+/// Smallest mapping: a page or more.
+const MIN_REGION_BYTES: usize = 64 * 1024;
+const MAX_CACHED_REGIONS: usize = 8;
+/// Maximum memory of all cached regions in bytes: one message of the default maximum, and a little
+/// that was read after it.
+const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
+
+/// Bytes of addresses of all regions, cached ones included. Relaxed.
+static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the bytes of addresses that all large buffers of the process have, cached regions
+/// included. Their memory is at most that.
+#[must_use]
+pub fn mapped_bytes() -> usize {
+    MAPPED_BYTES.load(Ordering::Relaxed)
+}
+
+/// A cache of memory for large messages, up to 64 MiB, the default maximum of one message. Clones
+/// share it.
+#[derive(Clone, Debug, Default)]
+pub struct RegionCache(Arc<CacheInner>);
+
+#[derive(Debug, Default)]
+struct CacheInner {
+    slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
+    /// Bytes of memory in cached regions; relaxed.
+    cached_bytes: AtomicUsize,
+    /// Set when nothing is cached any more; sequentially consistent.
+    closed: AtomicBool,
+}
+
+/// The description of a cached region, stored at its beginning.
+struct CachedRegion {
+    mapped: usize,
+    touched: usize,
+    /// True if the region was cached at the last eviction.
+    is_old: bool,
+}
+
+impl RegionCache {
+    /// Creates an empty cache.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Unmaps the regions that were not taken since the last call; to be called from time to time.
+    pub fn evict_unused(&self) {
+        for slot in &self.0.slots {
+            // Regions that were already old go.
+            if let Some(mut spare) = self.0.take_from(slot)
+                && !std::mem::replace(&mut spare.is_old, true)
+            {
+                self.0.put(spare);
+            }
+        }
+    }
+
+    /// Unmaps all regions, and caches none from now on.
+    pub fn close(&self) {
+        // Sequentially consistent: with `try_put`, either the flag is seen, or the region that it
+        // has put there is (closed).
+        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.slots.iter().for_each(|slot| drop(self.0.take_from(slot)));
+    }
+
+    /// Returns the bytes of memory in cached regions.
+    #[must_use]
+    pub fn cached_bytes(&self) -> usize {
+        self.0.cached_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes a region of that size. Never a larger one, so that a kept part of a message keeps less
+    /// than twice its memory.
+    fn take(&self, mapped: usize) -> Option<MappedRegion> {
+        if self.cached_bytes() == 0 {
+            return None;
+        }
+        self.0.slots.iter().find_map(|slot| {
+            let mut spare = self.0.take_from(slot)?;
+            if spare.mapped != mapped {
+                self.0.put(spare);
+                return None;
+            }
+            spare.is_old = false;
+            spare.pool = Some(Arc::clone(&self.0));
+            Some(spare)
+        })
+    }
+}
+
+impl CacheInner {
+    /// Takes the region out of a slot; it does not return to the cache by itself.
+    fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
+        // Acquire: pairs with `try_put` (cached); sequentially consistent for `close` (closed).
+        let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
+        // SAFETY: `try_put` wrote the description there, and the thread that takes the address owns
+        // the mapping.
+        let CachedRegion { mapped, touched, is_old } = unsafe { address.read() };
+        self.cached_bytes.fetch_sub(touched, Ordering::Relaxed);
+        Some(MappedRegion { octets: address.cast(), mapped, touched, is_old, pool: None })
+    }
+
+    fn put(&self, reservation: MappedRegion) {
+        if self.try_put(&reservation) {
+            // A slot owns it now.
+            std::mem::forget(reservation);
+        }
+    }
+
+    /// Caches a region. Returns true if a slot owns it now, false if no slot or no room is left.
+    fn try_put(&self, reservation: &MappedRegion) -> bool {
+        if self.closed.load(Ordering::Relaxed) {
+            return false;
+        }
+        let (address, touched) =
+            (reservation.octets.cast::<CachedRegion>(), reservation.touched.max(size_of::<CachedRegion>()));
+        if self.cached_bytes.fetch_add(touched, Ordering::Relaxed) + touched <= MAX_CACHED_BYTES {
+            let spare = CachedRegion { mapped: reservation.mapped, touched, is_old: reservation.is_old };
+            // SAFETY: the caller owns the mapping, which begins at a page and is not shorter; its
+            // bytes mean nothing any more.
+            unsafe { address.write(spare) };
+            for slot in &self.slots {
+                // Release: pairs with `take_from` (cached); sequentially consistent for `close`
+                // (closed).
+                let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
+                if put.is_ok() {
+                    if self.closed.load(Ordering::SeqCst) {
+                        // No other thread may come for it any more.
+                        drop(self.take_from(slot));
+                    }
+                    return true;
+                }
+            }
+        }
+        self.cached_bytes.fetch_sub(touched, Ordering::Relaxed);
+        false
+    }
+}
+
+impl Drop for CacheInner {
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            drop(self.take_from(slot));
+        }
+    }
+}
+
+/// A range of addresses whose pages appear, zeroed, when touched. Cached or unmapped on drop.
+pub(super) struct MappedRegion {
+    octets: NonNull<u8>,
+    /// Size in bytes of addresses: a power of two, so that a few sizes serve many messages.
+    mapped: usize,
+    /// Bytes from the start that have ever been written; at most these have pages.
+    touched: usize,
+    /// True if the region is not to be cached again.
+    is_old: bool,
+    pool: Option<Arc<CacheInner>>,
+}
+
+// SAFETY: the mapping is private to this process and owned by this value alone, like a boxed slice.
+unsafe impl Send for MappedRegion {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for MappedRegion {}
+
+impl MappedRegion {
+    /// Maps at least `length` bytes, or takes a cached region.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when no such range of addresses is free.
+    pub(super) fn new(length: usize, spares: Option<&RegionCache>) -> io::Result<Self> {
+        let mapped = length.checked_next_power_of_two().filter(|&mapped| isize::try_from(mapped).is_ok());
+        let mapped = mapped.ok_or(io::ErrorKind::OutOfMemory)?.max(MIN_REGION_BYTES);
+        match spares.and_then(|spares| spares.take(mapped)) {
+            Some(spare) => Ok(spare),
+            None => Self::map(mapped, spares),
+        }
+    }
+
+    /// Returns the address of the first byte. All bytes are mapped until drop, read as zero until
+    /// written, and owned by this value alone.
+    pub(super) fn as_ptr(&self) -> NonNull<u8> {
+        self.octets
+    }
+
+    fn map(mapped: usize, spares: Option<&RegionCache>) -> io::Result<Self> {
+        // SAFETY: without a wanted address the mapping replaces nothing that exists.
+        let address = syscall::once(|| unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            ) as isize
+        })?;
+        let pool = spares.map(|spares| Arc::clone(&spares.0));
+        match NonNull::new(address as *mut u8) {
+            Some(octets) => {
+                MAPPED_BYTES.fetch_add(mapped, Ordering::Relaxed);
+                Ok(Self { octets, mapped, touched: 0, is_old: false, pool })
+            }
+            None => Err(io::ErrorKind::OutOfMemory.into()),
+        }
+    }
+
+    /// Returns the cache in which the region is kept when dropped, if any.
+    pub(super) fn cache(&self) -> Option<RegionCache> {
+        self.pool.clone().map(RegionCache)
+    }
+
+    /// Returns the number of bytes from the start that have ever been written.
+    pub(super) fn touched(&self) -> usize {
+        self.touched
+    }
+
+    /// Records that this many bytes from the start have been written.
+    #[inline]
+    pub(super) fn record_touched(&mut self, octets: usize) {
+        self.touched = self.touched.max(octets);
+    }
+}
+
+impl Drop for MappedRegion {
+    fn drop(&mut self) {
+        if !self.is_old && self.pool.as_ref().is_some_and(|pool| pool.try_put(self)) {
+            return;
+        }
+        MAPPED_BYTES.fetch_sub(self.mapped, Ordering::Relaxed);
+        // SAFETY: the mapping belongs to this value, has that length, and no reference into it
+        // outlives this value. A failure could only leave it mapped.
+        let _ = syscall::once(|| unsafe { libc::munmap(self.octets.as_ptr().cast(), self.mapped) });
+    }
+}

@@ -1,0 +1,81 @@
+//! Memory locking and pre-faulting, so that a real-time thread meets no page fault that goes to
+//! disk.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::syscall;
+
+/// Locks all pages that the process has touched or will touch. Untouched reservations cost nothing
+/// (`MCL_ONFAULT`), so announced message lengths and unused stack stay free.
+///
+/// # Errors
+/// `PermissionDenied` or `OutOfMemory` when the process may not lock as much (`RLIMIT_MEMLOCK`,
+/// `CAP_IPC_LOCK`).
+pub fn lock_all() -> io::Result<()> {
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: the call takes no pointers; it changes where pages may be kept, not what they hold.
+    syscall::once(|| unsafe { libc::mlockall(flags) })?;
+    Ok(())
+}
+
+static TRIMS: AtomicU64 = AtomicU64::new(0);
+
+/// Makes the C library's allocator return unused memory to the system, where it can (glibc). Locks
+/// each of its arenas for a while, so it is not for processes in which threads with deadlines
+/// allocate.
+pub fn trim() {
+    TRIMS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the call takes no pointers, and any thread may make it at any time.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Returns the number of calls of [`trim`] in this process.
+#[must_use]
+pub fn trim_count() -> u64 {
+    TRIMS.load(Ordering::Relaxed)
+}
+
+/// Touches the next 128 KiB of the calling thread's stack, so that calls of that depth meet no page
+/// fault later. The stack must be larger than that.
+#[inline(never)]
+pub fn prefault_stack() {
+    let mut room = [0u8; 128 * 1024];
+    for octet in room.iter_mut().step_by(4096) {
+        *std::hint::black_box(octet) = 1;
+    }
+    std::hint::black_box(&room);
+}
+
+/// Returns the bytes that the process may lock; `None` means no limit.
+pub(crate) fn lock_limit() -> io::Result<Option<u64>> {
+    limit(libc::RLIMIT_MEMLOCK as libc::c_int)
+}
+
+/// Returns the highest fixed priority that `RLIMIT_RTPRIO` grants without privilege; `None` means
+/// no limit.
+pub(crate) fn priority_limit() -> io::Result<Option<u64>> {
+    limit(libc::RLIMIT_RTPRIO as libc::c_int)
+}
+
+fn limit(resource: libc::c_int) -> io::Result<Option<u64>> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable and outlives the call.
+    syscall::once(|| unsafe { libc::getrlimit(resource as _, &mut limit) })?;
+    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stack_is_prefaulted_and_limits_are_read() {
+        prefault_stack();
+        lock_limit().unwrap();
+        priority_limit().unwrap();
+    }
+}

@@ -1,0 +1,7 @@
+//! Memory: allocation, receive buffers, shared rings, locked pages.
+
+pub mod alloc;
+pub mod buffer;
+pub mod erased;
+pub mod memory;
+pub mod ring;

@@ -1,0 +1,238 @@
+//! Messages of fixed sizes through shared memory with nothing around them: a copy in, a wake-up, a
+//! copy out.
+//!
+//! A baseline against which connections over the rings are measured, and no transport: neither side
+//! checks the other, and a side that waits for a peer that is gone waits for ever.
+//!
+//! Each direction has a word that counts the messages sent, in cache lines of its own, and one
+//! message slot. So a message is sent only after the previous one was answered, or is otherwise
+//! known to have been taken.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+use super::mapping::{self, SharedMapping};
+use crate::clock;
+
+/// Offset of the message slots; the words are before them.
+const OCTETS: usize = 4096;
+/// Room for the words of one direction: the count, a flag while its receiver sleeps, a flag when
+/// the sender has gone.
+const WORDS: usize = 1024;
+const LINES: usize = 128;
+const POLLS_PER_CLOCK_READ: u32 = 64;
+const ROUNDS_WITHOUT_PAUSE: u32 = 4;
+
+/// The way in which the receiver of a message waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BareWait {
+    /// Sleeps from the start: every message needs a wake-up.
+    Asleep,
+    /// Polls for this time, then sleeps: only a receiver that asks for a wake-up gets one.
+    Spinning(Duration),
+}
+
+/// One end of an exchange.
+#[derive(Debug)]
+pub struct BareRing {
+    mapping: SharedMapping,
+    wait: BareWait,
+    incoming: BareDirection,
+    outgoing: BareDirection,
+}
+
+#[derive(Debug)]
+struct BareDirection {
+    words: usize,
+    octets: usize,
+    size: usize,
+    /// Number of messages so far, as this end knows.
+    count: u32,
+}
+
+impl BareDirection {
+    fn count(&self) -> usize {
+        self.words
+    }
+
+    fn asleep(&self) -> usize {
+        self.words + LINES
+    }
+
+    fn gone(&self) -> usize {
+        self.words + 2 * LINES
+    }
+}
+
+impl BareRing {
+    /// Creates the client's end, and the descriptor for the server's end. Both ends must use the
+    /// same sizes and the same way to wait.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors, memory or addresses.
+    pub fn create(request: usize, reply: usize, wait: BareWait) -> io::Result<(Self, OwnedFd)> {
+        let (fd, mapping) = mapping::create_mapped(memory(request, reply)?)?;
+        let [there, back] = ways(request, reply);
+        Ok((BareRing { mapping, wait, incoming: back, outgoing: there }, fd))
+    }
+
+    /// Opens the server's end.
+    ///
+    /// # Errors
+    /// `InvalidData` if `fd` is not memory of that size; out of addresses.
+    pub fn open(fd: BorrowedFd<'_>, request: usize, reply: usize, wait: BareWait) -> io::Result<Self> {
+        let length = memory(request, reply)?;
+        mapping::check(fd, length)?;
+        let [there, back] = ways(request, reply);
+        Ok(BareRing { mapping: SharedMapping::new(fd, length)?, wait, incoming: there, outgoing: back })
+    }
+
+    /// Sends a message of this direction's size; the rest of a longer one is not sent.
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) {
+        let way = &mut self.outgoing;
+        self.mapping.copy_in(way.octets, &message[..message.len().min(way.size)]);
+        way.count = way.count.wrapping_add(1);
+        // Release: pairs with the load in `is_there`.
+        self.mapping.word(way.count()).store(way.count, Ordering::Release);
+        match self.wait {
+            BareWait::Asleep => self.mapping.futex_wake(way.count()),
+            BareWait::Spinning(_) => {
+                // Pairs with the fence in `sleep`: one of the two sees the other.
+                fence(Ordering::SeqCst);
+                if self.mapping.word(way.asleep()).load(Ordering::Relaxed) != 0 {
+                    self.mapping.futex_wake(way.count());
+                }
+            }
+        }
+    }
+
+    /// Waits for the next message and copies it out. Returns false if the other end has gone; a
+    /// message that was not received is then lost.
+    #[inline]
+    pub fn receive(&mut self, message: &mut [u8]) -> bool {
+        if let BareWait::Spinning(time) = self.wait {
+            self.spin(time);
+        }
+        while !self.is_there() {
+            self.sleep();
+        }
+        if self.word(self.incoming.gone()).load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        let way = &mut self.incoming;
+        way.count = way.count.wrapping_add(1);
+        let size = message.len().min(way.size);
+        self.mapping.copy_out(way.octets, &mut message[..size]);
+        true
+    }
+
+    #[inline]
+    fn is_there(&self) -> bool {
+        self.word(self.incoming.count()).load(Ordering::Acquire) != self.incoming.count
+    }
+
+    #[inline]
+    fn spin(&self, time: Duration) {
+        let (mut began, mut rounds) = (None, 0);
+        loop {
+            for _ in 0..POLLS_PER_CLOCK_READ {
+                if self.is_there() {
+                    return;
+                }
+                if rounds >= ROUNDS_WITHOUT_PAUSE {
+                    std::hint::spin_loop();
+                }
+            }
+            rounds += 1;
+            if began.get_or_insert_with(clock::now).elapsed() > time {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn sleep(&self) {
+        let looked = matches!(self.wait, BareWait::Spinning(_));
+        if looked {
+            self.word(self.incoming.asleep()).store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+        if !self.is_there() {
+            self.mapping.futex_wait(self.incoming.count(), self.incoming.count, None);
+        }
+        if looked {
+            self.word(self.incoming.asleep()).store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        self.mapping.word(offset)
+    }
+}
+
+impl Drop for BareRing {
+    fn drop(&mut self) {
+        let way = &self.outgoing;
+        self.word(way.gone()).store(1, Ordering::Relaxed);
+        // Release: a receiver that sees this count, which ends its wait, sees the flag.
+        self.word(way.count()).store(way.count.wrapping_add(1), Ordering::Release);
+        self.mapping.futex_wake(way.count());
+    }
+}
+
+fn memory(request: usize, reply: usize) -> io::Result<usize> {
+    let places = request.checked_next_multiple_of(LINES).zip(reply.checked_next_multiple_of(LINES));
+    let length = places.and_then(|(request, reply)| request.checked_add(reply)?.checked_add(OCTETS));
+    length.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+fn ways(request: usize, reply: usize) -> [BareDirection; 2] {
+    let second = OCTETS + request.next_multiple_of(LINES);
+    [
+        BareDirection { words: 0, octets: OCTETS, size: request, count: 0 },
+        BareDirection { words: WORDS, octets: second, size: reply, count: 0 },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn messages_go_both_ways_until_one_end_closes() {
+        for wait in [BareWait::Asleep, BareWait::Spinning(Duration::from_micros(1)), BareWait::Spinning(Duration::ZERO)]
+        {
+            let (mut client, memory) = BareRing::create(300, 5, wait).unwrap();
+            let mut server = BareRing::open(memory.as_fd(), 300, 5, wait).unwrap();
+            assert!(BareRing::open(memory.as_fd(), 3000, 5, wait).is_err());
+            let serving = std::thread::spawn(move || {
+                let (mut request, mut served) = ([0; 300], 0_usize);
+                while server.receive(&mut request) {
+                    server.send(&[request[299]; 5]);
+                    served += 1;
+                }
+                served
+            });
+            let mut reply = [0; 5];
+            for number in 0..2000_usize {
+                client.send(&[number as u8; 300]);
+                assert!(client.receive(&mut reply));
+                assert_eq!(reply, [number as u8; 5]);
+            }
+            drop(client);
+            assert_eq!(serving.join().unwrap(), 2000, "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert!(BareRing::create(usize::MAX, 1, BareWait::Asleep).is_err());
+        assert!(BareRing::create(usize::MAX - 300, 1 << 20, BareWait::Asleep).is_err());
+    }
+}

@@ -1,0 +1,559 @@
+//! The two rings of a connection, over shared memory.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::mapping::{self, SharedMapping};
+use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosition, WakeRequest};
+
+/// Offset of the first ring's bytes.
+const OCTETS: usize = 4096;
+/// Size of one direction's control words.
+const CONTROL: usize = 1024;
+/// Distance between control words, because a processor fetches cache lines of 64 bytes in pairs.
+const LINES: usize = 128;
+
+/// The capacities of both rings, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSizes {
+    to_server: u32,
+    to_client: u32,
+}
+
+impl RingSizes {
+    /// Smallest capacity of a ring.
+    pub const MIN: u32 = 4096;
+    /// Largest capacity of a ring.
+    pub const MAX: u32 = 64 << 20;
+
+    /// Returns sizes of at least this many bytes, within the bounds; they are powers of two.
+    #[must_use]
+    pub fn at_least(to_server: u32, to_client: u32) -> Self {
+        let size = |octets: u32| octets.clamp(Self::MIN, Self::MAX).next_power_of_two();
+        RingSizes { to_server: size(to_server), to_client: size(to_client) }
+    }
+
+    /// Returns exactly these sizes, as a peer announced them; `None` if there are no such rings.
+    #[must_use]
+    pub fn exactly(to_server: u32, to_client: u32) -> Option<Self> {
+        let sizes = Self::at_least(to_server, to_client);
+        (sizes.to_server == to_server && sizes.to_client == to_client).then_some(sizes)
+    }
+
+    /// Returns the capacity of the ring to the server.
+    #[must_use]
+    pub fn to_server(self) -> u32 {
+        self.to_server
+    }
+
+    /// Returns the capacity of the ring to the client.
+    #[must_use]
+    pub fn to_client(self) -> u32 {
+        self.to_client
+    }
+
+    fn memory(self) -> usize {
+        OCTETS + self.to_server as usize + self.to_client as usize
+    }
+}
+
+/// The way in which a waiting side is to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeMethod {
+    /// Not at all: it looks by itself.
+    None,
+    /// By a futex, in [`RingReader::park`] or [`RingWriter::park`].
+    Futex,
+    /// By the bell of the connection: the peer's next operation that concerns this side says that
+    /// the bell is to be rung.
+    Bell,
+}
+
+impl WakeMethod {
+    fn word(self) -> u32 {
+        match self {
+            WakeMethod::None => protocol::AWAKE,
+            WakeMethod::Futex => protocol::PARKED,
+            WakeMethod::Bell => protocol::BELL,
+        }
+    }
+}
+
+/// One end of a connection: a ring to read and a ring to write.
+#[derive(Debug)]
+pub struct RingPair {
+    mapping: SharedMapping,
+    incoming: Direction,
+    outgoing: Direction,
+}
+
+#[derive(Debug)]
+struct Direction {
+    /// Offset of the control words.
+    control: usize,
+    /// Offset of the bytes.
+    octets: usize,
+    capacity: u32,
+    position: RingPosition,
+}
+
+impl RingPair {
+    /// Creates new rings: the client's end, and the descriptor for the server's end.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors, memory or addresses.
+    pub fn create(sizes: RingSizes) -> io::Result<(Self, OwnedFd)> {
+        let (fd, mapping) = mapping::create_mapped(sizes.memory())?;
+        let [to_server, to_client] = directions(sizes);
+        let rings = RingPair { mapping, incoming: to_client, outgoing: to_server };
+        // Initially a bell request: a side that waits for a descriptor to become readable learns of
+        // the first bytes.
+        for end in [&rings.incoming, &rings.outgoing] {
+            protocol::set_wake_word(rings.side(end).word(ControlWord::Reader), protocol::BELL);
+        }
+        Ok((rings, fd))
+    }
+
+    /// Opens the server's end of rings that a client made.
+    ///
+    /// # Errors
+    /// `InvalidData` if `fd` is not memory of this size, sealed against changing it; out of
+    /// addresses.
+    pub fn open(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<Self> {
+        mapping::check(fd, sizes.memory())?;
+        let mapping = SharedMapping::new(fd, sizes.memory())?;
+        let [to_server, to_client] = directions(sizes);
+        Ok(RingPair { mapping, incoming: to_server, outgoing: to_client })
+    }
+
+    /// Returns the reading side of the ring that the peer writes.
+    #[inline]
+    pub fn reader(&self) -> RingReader<'_> {
+        RingReader(self.side(&self.incoming))
+    }
+
+    /// Returns the writing side of the ring that the peer reads.
+    #[inline]
+    pub fn writer(&self) -> RingWriter<'_> {
+        RingWriter(self.side(&self.outgoing))
+    }
+
+    #[inline]
+    fn side<'a>(&'a self, direction: &'a Direction) -> RingSide<'a> {
+        RingSide { mapping: &self.mapping, direction }
+    }
+}
+
+fn directions(sizes: RingSizes) -> [Direction; 2] {
+    let direction =
+        |control, octets, capacity| Direction { control, octets, capacity, position: RingPosition::new(capacity) };
+    let second = OCTETS + sizes.to_server as usize;
+    [direction(0, OCTETS, sizes.to_server), direction(CONTROL, second, sizes.to_client)]
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RingSide<'a> {
+    mapping: &'a SharedMapping,
+    direction: &'a Direction,
+}
+
+impl ControlWords for RingSide<'_> {
+    #[inline]
+    fn word(&self, word: ControlWord) -> &AtomicU32 {
+        self.mapping.word(self.offset(word))
+    }
+}
+
+impl RingSide<'_> {
+    #[inline]
+    fn offset(&self, word: ControlWord) -> usize {
+        self.direction.control + word as usize * LINES
+    }
+
+    /// Returns the offset of the byte with this number, and the number of bytes until the ring
+    /// begins again.
+    #[inline]
+    fn locate(&self, number: u32) -> (usize, usize) {
+        let at = number & (self.direction.capacity - 1);
+        (self.direction.octets + at as usize, (self.direction.capacity - at) as usize)
+    }
+
+    /// Wakes a peer that waits on its futex. Returns true if the peer asked for the bell instead,
+    /// which the caller must ring.
+    #[inline]
+    fn deliver_wake(&self, wish: WakeRequest, word: ControlWord) -> bool {
+        match wish {
+            WakeRequest::None => false,
+            WakeRequest::Futex => {
+                self.mapping.futex_wake(self.offset(word));
+                false
+            }
+            WakeRequest::Bell => true,
+        }
+    }
+
+    fn flag(&self, word: ControlWord) -> bool {
+        // Acquire: pairs with `raise_flag`.
+        self.word(word).load(Ordering::Acquire) != 0
+    }
+
+    /// Returns the word with the core on which the writer ran when it last wrote, plus one; 0 if
+    /// unknown. It is in the cache line of the writer's counter, which is transferred anyway.
+    #[inline]
+    fn core(&self) -> &AtomicU32 {
+        self.mapping.word(self.offset(ControlWord::Head) + size_of::<u32>())
+    }
+
+    fn set_wake_method(&self, word: ControlWord, how: WakeMethod) {
+        match how {
+            WakeMethod::None => protocol::clear_wake_word(self.word(word)),
+            WakeMethod::Futex | WakeMethod::Bell => protocol::set_wake_word(self.word(word), how.word()),
+        }
+    }
+
+    fn park(&self, word: ControlWord, time: Option<Duration>) -> bool {
+        self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
+    }
+
+    /// Ends a [`park`](Self::park) of this process's own threads. Another wake request stays.
+    fn unpark(&self, word: ControlWord) {
+        // Either this sees the request of a thread about to park, or that thread sees what the
+        // caller has written before (requested).
+        let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
+        self.mapping.futex_wake(self.offset(word));
+    }
+}
+
+/// The reading side of the incoming ring.
+#[derive(Clone, Copy, Debug)]
+pub struct RingReader<'a>(RingSide<'a>);
+
+impl RingReader<'_> {
+    /// Copies available bytes into `buffer`. Returns their number, and true if the peer's bell is
+    /// to be rung.
+    ///
+    /// # Errors
+    /// `InvalidData` if the peer's counter is impossible.
+    #[inline]
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+        let position = &self.0.direction.position;
+        let there = position.readable_bytes(&self.0).map_err(corrupt)? as usize;
+        let count = there.min(buffer.len());
+        if count == 0 {
+            return Ok((0, false));
+        }
+        let (at, to_end) = self.0.locate(position.own());
+        let (front, back) = buffer[..count].split_at_mut(count.min(to_end));
+        self.0.mapping.copy_out(at, front);
+        if !back.is_empty() {
+            self.0.mapping.copy_out(self.0.direction.octets, back);
+        }
+        // At most the capacity, which fits.
+        let wish = position.commit_read(&self.0, count as u32);
+        Ok((count, self.0.deliver_wake(wish, ControlWord::Writer)))
+    }
+
+    /// Returns true if there is nothing to read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    #[inline]
+    pub fn is_empty(&self) -> io::Result<bool> {
+        self.0.direction.position.readable_bytes(&self.0).map(|there| there == 0).map_err(corrupt)
+    }
+
+    /// Returns the core on which the peer says that it last wrote.
+    #[inline]
+    pub fn peer_core(&self) -> Option<usize> {
+        self.0.core().load(Ordering::Relaxed).checked_sub(1).map(|core| core as usize)
+    }
+
+    /// Returns true if the peer says that it writes no more; its earlier bytes are then readable.
+    #[inline]
+    pub fn is_ended(&self) -> bool {
+        self.0.flag(ControlWord::Ended)
+    }
+
+    /// Sets how this side waits. The caller looks for something to wait for afterwards.
+    #[inline]
+    pub fn set_wake_method(&self, how: WakeMethod) {
+        self.0.set_wake_method(ControlWord::Reader, how);
+    }
+
+    /// Sleeps until woken, `time` at most if given, after [`WakeMethod::Futex`] was set. May return
+    /// early; returns true if the time is over.
+    pub fn park(&self, time: Option<Duration>) -> bool {
+        self.0.park(ControlWord::Reader, time)
+    }
+
+    /// Wakes this process's thread that parks here.
+    pub fn unpark(&self) {
+        self.0.unpark(ControlWord::Reader);
+    }
+
+    /// Tells the peer that nothing more is read. Returns true if its bell is to be rung.
+    pub fn abandon(&self) -> bool {
+        let wish = protocol::raise_flag(&self.0, ControlWord::Abandoned, ControlWord::Writer);
+        self.0.deliver_wake(wish, ControlWord::Writer)
+    }
+}
+
+/// The writing side of the outgoing ring.
+#[derive(Clone, Copy, Debug)]
+pub struct RingWriter<'a>(RingSide<'a>);
+
+impl RingWriter<'_> {
+    /// Copies bytes of `slices`, in order, as far as there is room. Returns their number, and true
+    /// if the peer's bell is to be rung.
+    ///
+    /// # Errors
+    /// `InvalidData` if the peer's counter is impossible.
+    #[inline]
+    pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<(usize, bool)> {
+        let position = &self.0.direction.position;
+        let wanted = slices.iter().fold(0usize, |sum, slice| sum.saturating_add(slice.len()));
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).min(self.0.direction.capacity);
+        let mut left = position.free_bytes(&self.0, wanted).map_err(corrupt)?.min(wanted) as usize;
+        let total = left;
+        let mut at = position.own();
+        for slice in slices {
+            let now = &slice[..slice.len().min(left)];
+            self.copy_in(at, now);
+            // At most the capacity, which fits.
+            at = at.wrapping_add(now.len() as u32);
+            left -= now.len();
+            if left == 0 {
+                break;
+            }
+        }
+        if total == 0 {
+            return Ok((0, false));
+        }
+        let wish = position.commit_write(&self.0, total as u32);
+        Ok((total, self.0.deliver_wake(wish, ControlWord::Reader)))
+    }
+
+    /// Tells the reader the core on which the next bytes are written; `None` if unknown.
+    #[inline]
+    pub fn publish_core(&self, core: Option<usize>) {
+        let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
+        // Stored even if unchanged: the cache line is fetched for writing while the bytes are
+        // copied, before the counter is written.
+        self.0.core().store(told, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn copy_in(&self, at: u32, octets: &[u8]) {
+        let (place, to_end) = self.0.locate(at);
+        let (front, back) = octets.split_at(octets.len().min(to_end));
+        self.0.mapping.copy_in(place, front);
+        if !back.is_empty() {
+            self.0.mapping.copy_in(self.0.direction.octets, back);
+        }
+    }
+
+    /// Returns true if there is no room.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn is_full(&self) -> io::Result<bool> {
+        self.0.direction.position.free_bytes(&self.0, 1).map(|room| room == 0).map_err(corrupt)
+    }
+
+    /// Returns true if the peer says that it reads no more.
+    #[inline]
+    pub fn is_abandoned(&self) -> bool {
+        self.0.flag(ControlWord::Abandoned)
+    }
+
+    /// Sets how this side waits. The caller looks for something to wait for afterwards.
+    pub fn set_wake_method(&self, how: WakeMethod) {
+        self.0.set_wake_method(ControlWord::Writer, how);
+    }
+
+    /// Sleeps until woken, `time` at most if given, after [`WakeMethod::Futex`] was set. May return
+    /// early; returns true if the time is over.
+    pub fn park(&self, time: Option<Duration>) -> bool {
+        self.0.park(ControlWord::Writer, time)
+    }
+
+    /// Wakes this process's thread that parks here.
+    pub fn unpark(&self) {
+        self.0.unpark(ControlWord::Writer);
+    }
+
+    /// Tells the peer that nothing more is written. Returns true if its bell is to be rung.
+    pub fn end(&self) -> bool {
+        let wish = protocol::raise_flag(&self.0, ControlWord::Ended, ControlWord::Reader);
+        self.0.deliver_wake(wish, ControlWord::Reader)
+    }
+}
+
+#[cold]
+fn corrupt(_: CorruptCounter) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the peer spoiled the shared memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn pair(octets: u32) -> (RingPair, RingPair) {
+        let sizes = RingSizes::at_least(octets, octets);
+        let (client, fd) = RingPair::create(sizes).unwrap();
+        let server = RingPair::open(fd.as_fd(), sizes).unwrap();
+        (server, client)
+    }
+
+    #[test]
+    fn bytes_are_unchanged_across_wrap_around() {
+        let (server, client) = pair(4096);
+        let sent: Vec<u8> = (0..40_000u32).map(|n| (n / 7) as u8).collect();
+        let (mut at, mut received) = (0, Vec::<u8>::new());
+        while received.len() < sent.len() {
+            let rest = &sent[at..];
+            let (one, two) = rest.split_at(rest.len().min(333));
+            at += client.writer().write(&[IoSlice::new(one), IoSlice::new(b""), IoSlice::new(two)]).unwrap().0;
+            let mut buffer = [0; 1777];
+            let (count, _) = server.reader().read(&mut buffer).unwrap();
+            received.extend(&buffer[..count]);
+        }
+        assert_eq!(received, sent);
+        assert!(server.reader().is_empty().unwrap() && !client.writer().is_full().unwrap());
+    }
+
+    #[test]
+    fn memory_that_can_shrink_is_not_mapped() {
+        let sizes = RingSizes::at_least(4096, 4096);
+        let refused = |fd: BorrowedFd<'_>, sizes| RingPair::open(fd, sizes).unwrap_err().kind();
+        let (_client, fd) = RingPair::create(sizes).unwrap();
+        let file = std::fs::File::from(fd.try_clone().unwrap());
+        file.set_len(0).unwrap_err();
+        file.set_len(1 << 20).unwrap_err();
+        assert_eq!(refused(fd.as_fd(), RingSizes::at_least(8192, 4096)), io::ErrorKind::InvalidData);
+        let plain = std::fs::File::open("/dev/zero").unwrap();
+        assert_eq!(refused(plain.as_fd(), sizes), io::ErrorKind::InvalidData);
+        // SAFETY: the name is a constant, NUL-terminated string; nothing else owns the descriptor.
+        let open = unsafe {
+            use std::os::fd::FromRawFd;
+            OwnedFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), libc::MFD_ALLOW_SEALING))
+        };
+        std::fs::File::from(open.try_clone().unwrap()).set_len(sizes.memory() as u64).unwrap();
+        assert_eq!(refused(open.as_fd(), sizes), io::ErrorKind::InvalidData);
+        assert!(RingSizes::exactly(4096, 8192).is_some() && RingSizes::exactly(4097, 8192).is_none());
+        assert!(RingSizes::exactly(2048, 4096).is_none() && RingSizes::exactly(4096, 1 << 27).is_none());
+    }
+
+    /// A peer that writes anything anywhere at any time: every operation ends, with bytes or with
+    /// an error.
+    #[test]
+    fn corrupting_peer_does_no_harm() {
+        let (server, client) = pair(4096);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let scribbler = scope.spawn(|| {
+                let mut state = 0x9e37_79b9_7f4a_7c15u64;
+                while !stop.load(Ordering::Relaxed) {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    let offset = (state >> 32) as usize % (client.mapping_length() / 4) * 4;
+                    // Mostly where it hurts.
+                    let offset = if state & 3 == 0 { offset } else { offset % (2 * CONTROL) / LINES * LINES };
+                    let value = if state & 4 == 0 { state as u32 } else { (state as u32) % 5000 };
+                    client.mapping.word(offset).store(value, Ordering::Relaxed);
+                }
+            });
+            let mut errors = 0;
+            let mut buffer = [0; 5000];
+            for _ in 0..20_000 {
+                let read = server.reader().read(&mut buffer);
+                let written = server.writer().write(&[IoSlice::new(&buffer)]);
+                for outcome in [read, written] {
+                    match outcome {
+                        Ok((count, _)) => assert!(count <= 4096),
+                        Err(error) => {
+                            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                            errors += 1;
+                        }
+                    }
+                }
+                server.reader().set_wake_method(WakeMethod::Futex);
+                server.reader().park(Some(Duration::from_micros(1)));
+            }
+            stop.store(true, Ordering::Relaxed);
+            scribbler.join().unwrap();
+            assert!(errors > 0);
+        });
+    }
+
+    impl RingPair {
+        fn mapping_length(&self) -> usize {
+            OCTETS + self.incoming.capacity as usize + self.outgoing.capacity as usize
+        }
+    }
+
+    #[test]
+    fn writer_core_is_published_and_any_value_is_harmless() {
+        let (server, client) = pair(4096);
+        assert_eq!(server.reader().peer_core(), None);
+        client.writer().publish_core(Some(3));
+        assert_eq!((server.reader().peer_core(), client.reader().peer_core()), (Some(3), None));
+        client.writer().publish_core(None);
+        assert_eq!(server.reader().peer_core(), None);
+        server.reader().0.core().store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(server.reader().peer_core(), Some(u32::MAX as usize - 1));
+    }
+
+    #[test]
+    fn unpark_keeps_a_bell_request() {
+        let (server, client) = pair(4096);
+        server.reader().set_wake_method(WakeMethod::Futex);
+        server.reader().unpark();
+        assert!(!server.reader().park(None), "the wish to sleep is gone");
+        server.reader().set_wake_method(WakeMethod::Bell);
+        server.reader().unpark();
+        assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
+    }
+
+    #[test]
+    fn parked_side_is_woken_and_bell_request_is_reported() {
+        let (server, client) = pair(4096);
+        // Initially both sides ask for the bell.
+        assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
+        assert!(!client.writer().write(&[IoSlice::new(b"b")]).unwrap().1);
+        let mut buffer = [0; 4096];
+        assert_eq!(server.reader().read(&mut buffer).unwrap(), (2, false));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut buffer = [0; 8];
+                loop {
+                    server.reader().set_wake_method(WakeMethod::Futex);
+                    let (count, _) = server.reader().read(&mut buffer).unwrap();
+                    if count > 0 || server.reader().is_ended() {
+                        return count;
+                    }
+                    server.reader().park(Some(Duration::from_secs(60)));
+                }
+            });
+            client.writer().write(&[IoSlice::new(b"c")]).unwrap();
+            assert_eq!(reader.join().unwrap(), 1);
+        });
+        while !client.writer().is_full().unwrap() {
+            client.writer().write(&[IoSlice::new(&buffer)]).unwrap();
+        }
+        client.writer().set_wake_method(WakeMethod::Bell);
+        assert!(client.writer().is_full().unwrap());
+        assert_eq!(server.reader().read(&mut buffer[..4]).unwrap(), (4, false));
+        assert_eq!(server.reader().read(&mut buffer).unwrap(), (4092, true));
+        client.writer().set_wake_method(WakeMethod::Bell);
+        assert!(server.reader().abandon() && client.writer().is_abandoned());
+        server.reader().set_wake_method(WakeMethod::Bell);
+        assert!(client.writer().end() && server.reader().is_ended());
+    }
+}

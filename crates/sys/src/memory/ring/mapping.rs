@@ -1,0 +1,163 @@
+//! The shared memory itself: making, sealing, checking and mapping it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use super::copy;
+use crate::{clock, syscall};
+
+/// Seals without which the peer could remove memory during a copy (SIGBUS), or remove the seals.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Creates a file of `length` zeroes without a name, with a fixed size.
+///
+/// # Errors
+/// If the process is out of descriptors or memory.
+pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
+    let make = |flags: libc::c_uint| {
+        let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a constant, NUL-terminated string.
+        syscall::once(|| unsafe { libc::memfd_create(c"corelane-rings".as_ptr(), flags) })
+    };
+    // Linux before 6.3 has no such flag; later systems may require it.
+    let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
+    // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let size = libc::off_t::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the call takes no pointers.
+    syscall::retry_interrupted(|| unsafe { libc::ftruncate(fd.as_raw_fd(), size) })?;
+    // SAFETY: this command takes an integer.
+    syscall::once(|| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+    Ok(fd)
+}
+
+/// Checks that `fd` is a file of `length` bytes with a fixed size.
+///
+/// # Errors
+/// `InvalidData` if it is not.
+pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
+    let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    // SAFETY: this command takes no argument.
+    let seals = syscall::once(|| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })
+        .map_err(|_| wrong("what was passed is no memory that can be sealed"))?;
+    if seals & SEALS != SEALS {
+        return Err(wrong("the size of the memory that was passed is not fixed"));
+    }
+    if seals & (libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) != 0 {
+        return Err(wrong("the memory that was passed cannot be written"));
+    }
+    // SAFETY: the structure consists of integers, for which zeroes are values.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` is one live, writable structure of the kind that the call fills.
+    syscall::once(|| unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) })?;
+    if usize::try_from(status.st_size) != Ok(length) {
+        return Err(wrong("the memory that was passed is not of the size announced"));
+    }
+    Ok(())
+}
+
+/// Memory that another process can write at any time. Its address never leaves this file.
+#[derive(Debug)]
+pub(super) struct SharedMapping {
+    octets: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the memory is reached only through atomics and through copies that are atomic byte by
+// byte, by any thread.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMapping {}
+
+impl SharedMapping {
+    /// Maps `length` bytes of a file that [`check`] accepts, or that [`create`] made.
+    ///
+    /// # Errors
+    /// If the process is out of addresses.
+    pub(super) fn new(fd: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
+        // SAFETY: without a wanted address the mapping replaces nothing that exists.
+        let address = syscall::once(|| unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            ) as isize
+        })?;
+        let octets = NonNull::new(address as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(SharedMapping { octets, length })
+    }
+
+    /// Returns the word at `offset`, a multiple of 4.
+    #[inline]
+    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
+        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, as the mapping
+        // begins with a page. This process reaches these bytes through atomics only; the peer's
+        // writes are stores of the machine like any other.
+        unsafe { AtomicU32::from_ptr(self.octets.as_ptr().add(offset).cast()) }
+    }
+
+    #[inline]
+    pub(super) fn copy_in(&self, offset: usize, from: &[u8]) {
+        assert!(offset <= self.length && from.len() <= self.length - offset);
+        // SAFETY: the range is inside the mapping, to which no reference exists, so that it does
+        // not overlap `from`, which is borrowed.
+        unsafe { copy::copy_in(from.as_ptr(), self.octets.as_ptr().add(offset), from.len()) }
+    }
+
+    #[inline]
+    pub(super) fn copy_out(&self, offset: usize, to: &mut [u8]) {
+        assert!(offset <= self.length && to.len() <= self.length - offset);
+        // SAFETY: the range is inside the mapping, to which no reference exists, so that it does
+        // not overlap `to`, which is borrowed. Old and new bytes alike are values; they are read
+        // only when the copy is done.
+        unsafe { copy::copy_out(self.octets.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Sleeps while the word at `offset` is `expected`, `time` at most if given. May return early;
+    /// returns true if the time is over.
+    pub(super) fn futex_wait(&self, offset: usize, expected: u32, time: Option<Duration>) -> bool {
+        let word = self.word(offset);
+        let time = time.map(clock::timespec);
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // Shared between processes: no FUTEX_PRIVATE_FLAG.
+        // SAFETY: `word` is a live, aligned word; `time` is null or points to a value that outlives
+        // the call.
+        let slept = syscall::futex(|| unsafe {
+            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, time)
+        });
+        // Otherwise it was woken, the word differs, or a signal came: the caller looks in every
+        // case.
+        slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
+    }
+
+    /// Wakes all threads that sleep on the word at `offset`.
+    pub(super) fn futex_wake(&self, offset: usize) {
+        let word = self.word(offset);
+        // SAFETY: `word` is a live, aligned word. The call fails only for words that are not.
+        let _ = syscall::futex(|| unsafe {
+            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX)
+        });
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping belongs to this value, has that length, and no reference into it
+        // outlives this value. A failure could only leave it mapped.
+        let _ = syscall::once(|| unsafe { libc::munmap(self.octets.as_ptr().cast(), self.length) });
+    }
+}
+
+/// Creates and maps a file; the caller passes the descriptor on.
+pub(super) fn create_mapped(length: usize) -> io::Result<(OwnedFd, SharedMapping)> {
+    let fd = create(length)?;
+    let mapping = SharedMapping::new(fd.as_fd(), length)?;
+    Ok((fd, mapping))
+}

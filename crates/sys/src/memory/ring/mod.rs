@@ -1,0 +1,38 @@
+//! Two rings of bytes in memory that two processes share: one for each direction of a connection.
+//!
+//! The memory is a sealed file without a name: its size can never change, so touching it never
+//! faults. The client makes it. The server gets its descriptor, and maps it after checking the
+//! seals and the size.
+//!
+//! The peer is not trusted. It can write every byte of the memory at any moment. So no reference to
+//! the memory is ever made, counters are validated before use (`protocol`), bytes are copied
+//! exactly once, in or out, and no decision is based on a byte that is still in there. A hostile
+//! peer can do what it could do with a socket: send nonsense, or nothing.
+//!
+//! One thread reads and one writes at a time. Two threads of this process that read (or write) at
+//! once garble the stream, as a hostile peer could. Nothing worse results: positions are atomics,
+//! and so is every access to the shared bytes (`copy`).
+//!
+//! | offset | content |
+//! |---|---|
+//! | 0 | control words of the direction to the server, each in cache lines of its own |
+//! | 1024 | control words of the direction to the client |
+//! | 4096 | bytes to the server |
+//! | 4096 + size | bytes to the client |
+
+mod protocol;
+
+#[cfg(all(not(loom), any(test, feature = "bench")))]
+pub mod bare;
+
+#[cfg(not(loom))]
+mod copy;
+
+#[cfg(not(loom))]
+mod mapping;
+
+#[cfg(not(loom))]
+pub use mapped::{RingPair, RingReader, RingSizes, RingWriter, WakeMethod};
+
+#[cfg(not(loom))]
+mod mapped;

@@ -1,0 +1,456 @@
+//! The protocol of one direction of a ring: two counters, and a wake word for each side.
+//!
+//! The writer owns `head`, the number of bytes ever written, the reader `tail`, the number ever
+//! read, both modulo 2^32. Each side keeps its own counter privately and never reads it back. It
+//! loads the peer's once per look and checks it (`head - tail` is at most the capacity); otherwise
+//! the peer is at fault. So whatever the peer writes, at any moment, it cannot cause a position
+//! outside the ring.
+//!
+//! A side that has to wait says how in its wake word, then looks once more, then waits. A side that
+//! has changed a counter looks at the other's wake word afterwards, and clears the request when it
+//! fulfils it. A writer waits only if it has seen the ring full, never because there is room for
+//! less than it has. So the reader looks only if the ring may have been full since its last look:
+//!
+//! * `published`: a counter is stored with release after its bytes were copied, and loaded with
+//!   acquire before.
+//! * `requested`: the waiting side stores its wake word, then makes a sequentially consistent
+//!   fence, then loads the counter. The other side stores the counter, then makes such a fence,
+//!   then loads the wake word. So one of the two sees the other, and no wake-up is lost.
+
+use std::sync::atomic::AtomicU32 as Private;
+
+use crate::shim::{AtomicU32, Ordering, fence};
+
+/// The side does not wait.
+pub(super) const AWAKE: u32 = 0;
+/// The side waits on the word itself, in the kernel.
+pub(super) const PARKED: u32 = 1;
+/// The side waits for a byte on the socket.
+pub(super) const BELL: u32 = 2;
+
+/// The control words of one direction. The peer can write any value to any of them at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ControlWord {
+    /// Number of bytes ever written; owned by the writer.
+    Head,
+    /// The reader's wake word.
+    Reader,
+    /// Number of bytes ever read; owned by the reader.
+    Tail,
+    /// The writer's wake word.
+    Writer,
+    /// Not 0: the writer writes no more.
+    Ended,
+    /// Not 0: the reader reads no more.
+    #[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
+    Abandoned,
+}
+
+/// Access to the control words of a direction.
+pub(super) trait ControlWords {
+    fn word(&self, word: ControlWord) -> &AtomicU32;
+}
+
+/// The wake-up for which the other side waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WakeRequest {
+    None,
+    Futex,
+    Bell,
+}
+
+/// The error of an impossible value in the peer's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CorruptCounter;
+
+/// One side's view of a direction. One thread at a time changes it; its fields are atomics only so
+/// that it can be shared.
+#[derive(Debug)]
+pub(super) struct RingPosition {
+    capacity: u32,
+    /// This side's counter.
+    own: Private,
+    /// The peer's counter, as last loaded.
+    seen: Private,
+    /// The reader's counter when it last checked for a waiting writer. If the ring may have
+    /// been full since, `seen` less the capacity.
+    last_check: Private,
+}
+
+impl RingPosition {
+    pub(super) fn new(capacity: u32) -> Self {
+        RingPosition { capacity, own: Private::new(0), seen: Private::new(0), last_check: Private::new(0) }
+    }
+
+    /// Returns the number of bytes ever written or read by this side.
+    #[inline]
+    pub(super) fn own(&self) -> u32 {
+        self.own.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of bytes that can be written now. Loads the peer's counter only if fewer
+    /// than `wanted` are known to be free.
+    ///
+    /// # Errors
+    /// If the peer's counter is impossible.
+    #[inline]
+    pub(super) fn free_bytes(&self, control: &impl ControlWords, wanted: u32) -> Result<u32, CorruptCounter> {
+        let head = self.own();
+        let known = head.wrapping_sub(self.seen.load(Ordering::Relaxed));
+        if self.capacity.saturating_sub(known) >= wanted.max(1) {
+            return Ok(self.capacity.saturating_sub(known));
+        }
+        // Acquire: pairs with `commit_read` (published): the reader is done with the bytes that
+        // were there.
+        let tail = control.word(ControlWord::Tail).load(Ordering::Acquire);
+        Ok(self.capacity - self.check(head.wrapping_sub(tail), tail)?)
+    }
+
+    /// Returns the number of bytes that can be read now.
+    ///
+    /// # Errors
+    /// If the peer's counter is impossible.
+    #[inline]
+    pub(super) fn readable_bytes(&self, control: &impl ControlWords) -> Result<u32, CorruptCounter> {
+        // Acquire: pairs with `commit_write` (published).
+        let head = control.word(ControlWord::Head).load(Ordering::Acquire);
+        self.check(head.wrapping_sub(self.own()), head)
+    }
+
+    #[inline]
+    fn check(&self, between: u32, seen: u32) -> Result<u32, CorruptCounter> {
+        if between > self.capacity {
+            return Err(CorruptCounter);
+        }
+        self.seen.store(seen, Ordering::Relaxed);
+        Ok(between)
+    }
+
+    /// Publishes `count` bytes that the writer has copied in, no more than there was room for.
+    /// Returns the reader's wake request.
+    #[inline]
+    pub(super) fn commit_write(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
+        let head = self.own().wrapping_add(count);
+        self.own.store(head, Ordering::Relaxed);
+        // Release: pairs with `readable_bytes` (published).
+        control.word(ControlWord::Head).store(head, Ordering::Release);
+        // Pairs with `set_wake_word` (requested).
+        fence(Ordering::SeqCst);
+        take_wake_request(control.word(ControlWord::Reader))
+    }
+
+    /// Frees `count` bytes that the reader has copied out, no more than there were. Returns the
+    /// writer's wake request. A waiting writer is left alone until half of the ring is free, so
+    /// that it does not come back for every byte.
+    ///
+    /// A waiting writer has seen the ring full, counted from where the reader was at its last look
+    /// or later. So until that many bytes have come since, no writer waited when the reader loaded
+    /// the counter, and most reads need neither fence nor look. During a large read the writer may
+    /// have filled the ring and gone to sleep.
+    #[inline]
+    pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
+        let tail = self.own().wrapping_add(count);
+        self.own.store(tail, Ordering::Relaxed);
+        // Release: pairs with `free_bytes` (published).
+        control.word(ControlWord::Tail).store(tail, Ordering::Release);
+        let seen = self.seen.load(Ordering::Relaxed);
+        let was_full = seen.wrapping_sub(self.last_check.load(Ordering::Relaxed)) >= self.capacity;
+        if !was_full && count < self.capacity / 2 {
+            return WakeRequest::None;
+        }
+        if seen.wrapping_sub(tail) > self.capacity / 2 {
+            // It was full, and that is remembered however much arrives before the next look.
+            self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
+            return WakeRequest::None;
+        }
+        self.last_check.store(tail, Ordering::Relaxed);
+        // Pairs with `set_wake_word` (requested).
+        fence(Ordering::SeqCst);
+        take_wake_request(control.word(ControlWord::Writer))
+    }
+}
+
+/// Sets how a side waits from now on. The side looks for something to wait for after this.
+#[inline]
+pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
+    word.store(how, Ordering::Relaxed);
+    // Pairs with `commit_write`, `commit_read` and `raise_flag` (requested).
+    fence(Ordering::SeqCst);
+}
+
+/// Clears a wake word: its side waits no more.
+#[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
+#[inline]
+pub(super) fn clear_wake_word(word: &AtomicU32) {
+    if word.load(Ordering::Relaxed) != AWAKE {
+        word.store(AWAKE, Ordering::Relaxed);
+    }
+}
+
+/// Sets a flag for good. Returns the other side's wake request.
+#[cold]
+pub(super) fn raise_flag(control: &impl ControlWords, flag: ControlWord, other: ControlWord) -> WakeRequest {
+    // Release: a side that sees the flag, which it loads with acquire, sees what was written
+    // before.
+    control.word(flag).store(1, Ordering::Release);
+    fence(Ordering::SeqCst);
+    take_wake_request(control.word(other))
+}
+
+#[inline]
+pub(super) fn take_wake_request(word: &AtomicU32) -> WakeRequest {
+    if word.load(Ordering::Relaxed) == AWAKE {
+        return WakeRequest::None;
+    }
+    match word.swap(AWAKE, Ordering::Relaxed) {
+        PARKED => WakeRequest::Futex,
+        BELL => WakeRequest::Bell,
+        // Nothing to wake, whatever the peer meant by it.
+        _ => WakeRequest::None,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Words([AtomicU32; 6]);
+
+    impl ControlWords for Words {
+        fn word(&self, word: ControlWord) -> &AtomicU32 {
+            &self.0[word as usize]
+        }
+    }
+
+    #[test]
+    fn counters_wrap_and_wake_requests_are_taken_once() {
+        let words = Words::default();
+        let (writer, reader) = (RingPosition::new(8), RingPosition::new(8));
+        for _ in 0..7 {
+            for side in [&writer, &reader] {
+                side.own.store(u32::MAX - 3, Ordering::Relaxed);
+                side.seen.store(u32::MAX - 3, Ordering::Relaxed);
+                side.last_check.store(u32::MAX - 3, Ordering::Relaxed);
+            }
+            words.word(ControlWord::Head).store(u32::MAX - 3, Ordering::Relaxed);
+            words.word(ControlWord::Tail).store(u32::MAX - 3, Ordering::Relaxed);
+            set_wake_word(words.word(ControlWord::Reader), BELL);
+            assert_eq!(writer.free_bytes(&words, 8), Ok(8));
+            assert_eq!(writer.commit_write(&words, 8), WakeRequest::Bell);
+            assert_eq!(writer.free_bytes(&words, 1), Ok(0));
+            set_wake_word(words.word(ControlWord::Writer), PARKED);
+            assert_eq!(reader.readable_bytes(&words), Ok(8));
+            assert_eq!(reader.commit_read(&words, 3), WakeRequest::None, "less than half is free");
+            assert_eq!(reader.commit_read(&words, 5), WakeRequest::Futex);
+            assert_eq!(reader.commit_read(&words, 0), WakeRequest::None);
+            assert_eq!(writer.free_bytes(&words, 8), Ok(8));
+        }
+    }
+
+    #[test]
+    fn reader_checks_for_a_waiting_writer_after_a_full_ring() {
+        let words = Words::default();
+        let (writer, reader) = (RingPosition::new(8), RingPosition::new(8));
+        let write = |count| {
+            assert!(writer.free_bytes(&words, count).unwrap() >= count);
+            writer.commit_write(&words, count);
+        };
+        let read = |count| {
+            reader.readable_bytes(&words).unwrap();
+            reader.commit_read(&words, count)
+        };
+        // A request from before the first byte is not one of a full ring: it is left until the ring
+        // may have been full.
+        set_wake_word(words.word(ControlWord::Writer), PARKED);
+        for _ in 0..3 {
+            write(2);
+            assert_eq!(read(2), WakeRequest::None);
+        }
+        write(2);
+        assert_eq!(read(2), WakeRequest::Futex, "eight octets have come since the last look");
+        // Filled during a large read, which did not see it.
+        write(6);
+        assert_eq!(reader.readable_bytes(&words), Ok(6));
+        write(2);
+        set_wake_word(words.word(ControlWord::Writer), PARKED);
+        assert_eq!(reader.commit_read(&words, 6), WakeRequest::Futex);
+        // More than half always remains, and arrivals since the last look do not add up. Then the
+        // ring is full.
+        assert_eq!(read(2), WakeRequest::None);
+        write(8);
+        for _ in 0..1000 {
+            assert_eq!(read(1), WakeRequest::None);
+            write(1);
+        }
+        let behind = reader.seen.load(Ordering::Relaxed).wrapping_sub(reader.last_check.load(Ordering::Relaxed));
+        assert_eq!(behind, 8);
+        set_wake_word(words.word(ControlWord::Writer), BELL);
+        for _ in 0..3 {
+            assert_eq!(read(1), WakeRequest::None);
+        }
+        assert_eq!(read(1), WakeRequest::Bell, "half is free");
+    }
+
+    #[test]
+    fn implausible_counters_are_refused() {
+        let words = Words::default();
+        let side = RingPosition::new(8);
+        for wrong in [9, 1 << 31, u32::MAX] {
+            words.word(ControlWord::Head).store(wrong, Ordering::Relaxed);
+            assert_eq!(side.readable_bytes(&words), Err(CorruptCounter));
+        }
+        side.commit_write(&words, 8);
+        for wrong in [9, 1 << 31, u32::MAX] {
+            words.word(ControlWord::Tail).store(wrong, Ordering::Relaxed);
+            assert_eq!(side.free_bytes(&words, 1), Err(CorruptCounter));
+        }
+        words.word(ControlWord::Reader).store(77, Ordering::Relaxed);
+        assert_eq!(take_wake_request(words.word(ControlWord::Reader)), WakeRequest::None);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+    use crate::shim::{explore, explore_within};
+
+    /// Two sides of one direction, and the kernel between them.
+    struct Model {
+        words: [AtomicU32; 6],
+        /// A futex for each of the two words; the socket's bytes for each side.
+        kernel: Mutex<[u32; 2]>,
+        changed: Condvar,
+    }
+
+    impl ControlWords for Model {
+        fn word(&self, word: ControlWord) -> &AtomicU32 {
+            &self.words[word as usize]
+        }
+    }
+
+    impl Model {
+        fn new() -> Arc<Self> {
+            let words = std::array::from_fn(|_| AtomicU32::new(0));
+            Arc::new(Model { words, kernel: Mutex::new([0; 2]), changed: Condvar::new() })
+        }
+
+        fn grant(&self, wish: WakeRequest, side: usize) {
+            let mut kernel = self.kernel.lock().unwrap();
+            match wish {
+                WakeRequest::None => return,
+                WakeRequest::Futex => {}
+                WakeRequest::Bell => kernel[side] += 1,
+            }
+            self.changed.notify_all();
+        }
+
+        /// Waits as a futex does: sleeps only while the word holds `how`, with no gap for a change
+        /// and a wake-up in between.
+        fn wait(&self, word: &AtomicU32, how: u32, side: usize) {
+            let mut kernel = self.kernel.lock().unwrap();
+            if how == PARKED {
+                while word.load(Ordering::Relaxed) == PARKED {
+                    kernel = self.changed.wait(kernel).unwrap();
+                }
+            } else {
+                while kernel[side] == 0 {
+                    kernel = self.changed.wait(kernel).unwrap();
+                }
+                kernel[side] = 0;
+            }
+        }
+
+        fn read(&self, reader: &RingPosition, how: u32) -> u32 {
+            loop {
+                let count = reader.readable_bytes(self).unwrap();
+                if count > 0 {
+                    return count;
+                }
+                let word = self.word(ControlWord::Reader);
+                set_wake_word(word, how);
+                let ended = self.word(ControlWord::Ended).load(Ordering::Acquire) != 0;
+                if reader.readable_bytes(self).unwrap() > 0 {
+                    continue;
+                }
+                if ended {
+                    return 0;
+                }
+                self.wait(word, how, 0);
+            }
+        }
+
+        fn write(&self, writer: &RingPosition, mut count: u32, how: u32) {
+            while count > 0 {
+                let mut room = writer.free_bytes(self, count).unwrap();
+                while room == 0 {
+                    let word = self.word(ControlWord::Writer);
+                    set_wake_word(word, how);
+                    if writer.free_bytes(self, count).unwrap() == 0 {
+                        self.wait(word, how, 1);
+                    }
+                    room = writer.free_bytes(self, count).unwrap();
+                }
+                let now = room.min(count);
+                self.grant(writer.commit_write(self, now), 0);
+                count -= now;
+            }
+        }
+    }
+
+    /// All written bytes are read, at most `step` at a time, and the end is seen, however both
+    /// sides wait. A lost wake-up is a deadlock, which loom reports.
+    fn none_is_lost(
+        capacity: u32,
+        writes: &'static [u32],
+        step: u32,
+        (reader_waits, writer_waits): (u32, u32),
+    ) -> impl Fn() + Send + Sync + 'static {
+        move || {
+            let model = Model::new();
+            let other = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || {
+                    let writer = RingPosition::new(capacity);
+                    for octets in writes {
+                        model.write(&writer, *octets, writer_waits);
+                    }
+                    model.grant(raise_flag(&*model, ControlWord::Ended, ControlWord::Reader), 0);
+                })
+            };
+            let reader = RingPosition::new(capacity);
+            let mut read = 0;
+            loop {
+                let count = model.read(&reader, reader_waits).min(step);
+                if count == 0 {
+                    break;
+                }
+                read += count;
+                model.grant(reader.commit_read(&*model, count), 1);
+            }
+            assert_eq!(read, writes.iter().sum());
+            other.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_on_the_futex() {
+        explore(none_is_lost(1, &[1, 1], 1, (PARKED, PARKED)));
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_with_the_bell() {
+        explore(none_is_lost(1, &[1, 1], 1, (BELL, BELL)));
+    }
+
+    /// The reader does not check for a waiting writer at every read; the writer begins to wait
+    /// between two checks.
+    #[test]
+    fn no_wake_up_is_lost_between_two_checks() {
+        explore_within(2, none_is_lost(4, &[4, 1, 1], 1, (PARKED, PARKED)));
+        explore_within(2, none_is_lost(4, &[2, 3, 2], 1, (PARKED, BELL)));
+    }
+}

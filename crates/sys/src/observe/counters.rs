@@ -1,0 +1,227 @@
+//! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs,
+//! allocations.
+//!
+//! Always on, because a count is one addition to a thread-local cell without initialisation or
+//! destructor. Counts are per thread and never summed: a test takes a [`snapshot`] on the thread it
+//! measures before and after, and subtracts. Nothing here locks, allocates or enters the kernel.
+
+use std::cell::Cell;
+use std::ops::Sub;
+
+/// Counts of one thread since it began, or the difference of two such counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// System calls made through this crate. Clock readings, which user space answers, and kernel
+    /// entries of the standard library (thread creation, files) are not counted.
+    pub syscalls: u64,
+    /// Locks taken, of any scope, shared or exclusive, tried successfully or waited for.
+    pub locks: u64,
+    /// Locks taken whose scope is the lane.
+    pub lane_locks: u64,
+    /// Locks taken whose scope is the whole ORB. Zero in a steady-state call.
+    pub orb_locks: u64,
+    /// Futex operations: waits for a lock held by another thread, waits and wake-ups of a condition
+    /// variable. Each is one more entry into the kernel, beside [`syscalls`](Self::syscalls).
+    pub futex: u64,
+    /// Pieces of work handed to another thread.
+    pub handoffs: u64,
+    /// Bursts begun by the thread that supervises them ([`burst`](crate::burst)).
+    pub bursts: u64,
+    /// Heap allocations and reallocations; counted only where the counting allocator is installed.
+    pub allocations: u64,
+    /// Bytes of heap allocations; counted only where the counting allocator is installed.
+    pub allocated_bytes: u64,
+    /// Bytes freed, including by reallocations; counted only where the counting allocator is
+    /// installed.
+    pub freed_bytes: u64,
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            syscalls: self.syscalls.wrapping_sub(earlier.syscalls),
+            locks: self.locks.wrapping_sub(earlier.locks),
+            lane_locks: self.lane_locks.wrapping_sub(earlier.lane_locks),
+            orb_locks: self.orb_locks.wrapping_sub(earlier.orb_locks),
+            futex: self.futex.wrapping_sub(earlier.futex),
+            handoffs: self.handoffs.wrapping_sub(earlier.handoffs),
+            bursts: self.bursts.wrapping_sub(earlier.bursts),
+            allocations: self.allocations.wrapping_sub(earlier.allocations),
+            allocated_bytes: self.allocated_bytes.wrapping_sub(earlier.allocated_bytes),
+            freed_bytes: self.freed_bytes.wrapping_sub(earlier.freed_bytes),
+        }
+    }
+}
+
+struct Cells {
+    syscalls: Cell<u64>,
+    locks: Cell<u64>,
+    lane_locks: Cell<u64>,
+    orb_locks: Cell<u64>,
+    futex: Cell<u64>,
+    handoffs: Cell<u64>,
+    rushes: Cell<u64>,
+    allocations: Cell<u64>,
+    allocated_bytes: Cell<u64>,
+    freed_bytes: Cell<u64>,
+}
+
+thread_local! {
+    static CELLS: Cells = const {
+        Cells {
+            syscalls: Cell::new(0),
+            locks: Cell::new(0),
+            lane_locks: Cell::new(0),
+            orb_locks: Cell::new(0),
+            futex: Cell::new(0),
+            handoffs: Cell::new(0),
+            rushes: Cell::new(0),
+            allocations: Cell::new(0),
+            allocated_bytes: Cell::new(0),
+            freed_bytes: Cell::new(0),
+        }
+    };
+}
+
+/// Counters of all threads together.
+#[cfg(any(test, feature = "testing"))]
+mod process {
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    /// Set when the totals are asked for first; before that the atomic additions are spared, which
+    /// are counted themselves elsewhere.
+    pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
+
+    pub(super) struct Totals {
+        pub(super) syscalls: AtomicU64,
+        pub(super) locks: AtomicU64,
+        pub(super) lane_locks: AtomicU64,
+        pub(super) orb_locks: AtomicU64,
+        pub(super) futex: AtomicU64,
+        pub(super) handoffs: AtomicU64,
+        pub(super) rushes: AtomicU64,
+        pub(super) allocations: AtomicU64,
+    }
+
+    pub(super) static TOTALS: Totals = Totals {
+        syscalls: AtomicU64::new(0),
+        locks: AtomicU64::new(0),
+        lane_locks: AtomicU64::new(0),
+        orb_locks: AtomicU64::new(0),
+        futex: AtomicU64::new(0),
+        handoffs: AtomicU64::new(0),
+        rushes: AtomicU64::new(0),
+        allocations: AtomicU64::new(0),
+    };
+}
+
+/// Returns the counts of all threads of the process since the first call of this, without the bytes
+/// of allocations. For tests of what several threads do together.
+#[cfg(any(test, feature = "testing"))]
+pub fn process_snapshot() -> Counters {
+    use std::sync::atomic::Ordering;
+
+    process::WANTED.store(true, Ordering::SeqCst);
+    let totals = &process::TOTALS;
+    Counters {
+        syscalls: totals.syscalls.load(Ordering::Relaxed),
+        locks: totals.locks.load(Ordering::Relaxed),
+        lane_locks: totals.lane_locks.load(Ordering::Relaxed),
+        orb_locks: totals.orb_locks.load(Ordering::Relaxed),
+        futex: totals.futex.load(Ordering::Relaxed),
+        handoffs: totals.handoffs.load(Ordering::Relaxed),
+        bursts: totals.rushes.load(Ordering::Relaxed),
+        allocations: totals.allocations.load(Ordering::Relaxed),
+        ..Counters::default()
+    }
+}
+
+/// Counts one operation in the calling thread, and in tests in the process too.
+macro_rules! bump {
+    ($which:ident) => {{
+        CELLS.with(|cells| cells.$which.set(cells.$which.get().wrapping_add(1)));
+        #[cfg(any(test, feature = "testing"))]
+        if process::WANTED.load(std::sync::atomic::Ordering::Relaxed) {
+            process::TOTALS.$which.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }};
+}
+
+/// Returns the calling thread's counts since it began.
+pub fn snapshot() -> Counters {
+    CELLS.with(|cells| Counters {
+        syscalls: cells.syscalls.get(),
+        locks: cells.locks.get(),
+        lane_locks: cells.lane_locks.get(),
+        orb_locks: cells.orb_locks.get(),
+        futex: cells.futex.get(),
+        handoffs: cells.handoffs.get(),
+        bursts: cells.rushes.get(),
+        allocations: cells.allocations.get(),
+        allocated_bytes: cells.allocated_bytes.get(),
+        freed_bytes: cells.freed_bytes.get(),
+    })
+}
+
+/// Counts one piece of work handed to another thread, for queues made outside this crate.
+#[inline]
+pub fn count_handoff() {
+    bump!(handoffs);
+}
+
+pub(crate) fn count_burst() {
+    bump!(rushes);
+}
+
+#[inline]
+pub(crate) fn count_syscall() {
+    bump!(syscalls);
+}
+
+#[inline]
+pub(crate) fn count_futex() {
+    bump!(futex);
+}
+
+#[inline]
+pub(crate) fn count_allocation(octets: usize) {
+    bump!(allocations);
+    CELLS.with(|cells| cells.allocated_bytes.set(cells.allocated_bytes.get().wrapping_add(octets as u64)));
+}
+
+#[inline]
+pub(crate) fn count_freed(octets: usize) {
+    CELLS.with(|cells| cells.freed_bytes.set(cells.freed_bytes.get().wrapping_add(octets as u64)));
+}
+
+#[inline]
+pub(crate) fn count_lock(scope: crate::lock::Scope) {
+    bump!(locks);
+    match scope {
+        crate::lock::Scope::Connection => {}
+        crate::lock::Scope::Lane => bump!(lane_locks),
+        crate::lock::Scope::Orb => bump!(orb_locks),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_per_thread() {
+        let before = snapshot();
+        std::thread::spawn(|| {
+            count_handoff();
+            count_syscall();
+            assert_eq!(snapshot().handoffs, 1);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(snapshot() - before, Counters::default());
+        count_handoff();
+        assert_eq!((snapshot() - before).handoffs, 1);
+    }
+}

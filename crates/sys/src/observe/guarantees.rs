@@ -1,0 +1,521 @@
+//! Real-time guarantees that this machine gives to this process, found by reading its state and by
+//! trying.
+//!
+//! [`report`] changes nothing that lasts: trials run on a thread of their own, which then ends.
+//! Text is for people; programs use [`Guarantee`] and [`GuaranteeReport::holds`].
+
+use std::path::Path;
+use std::time::Duration;
+use std::{fmt, fs, io};
+
+use crate::thread::{Builder, Reservation, Scheduling};
+use crate::{memory, poll, syscall};
+
+/// The state of a guarantee on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holds {
+    /// The guarantee holds.
+    Yes,
+    /// The guarantee does not hold.
+    No,
+    /// The machine does not say, or the process may not read it.
+    Unknown,
+}
+
+/// A real-time guarantee that a machine may give to a process: its name, and the check behind it.
+///
+/// The constants are the guarantees that programs on Linux commonly need. A transport or a service
+/// makes its own with [`new`](Self::new).
+#[derive(Clone, Copy)]
+pub struct Guarantee {
+    name: &'static str,
+    wanted: &'static str,
+    remedy: &'static str,
+    check: fn() -> (Holds, String),
+}
+
+impl Guarantee {
+    /// Fixed priorities (SCHED_FIFO) are permitted.
+    pub const SCHEDULING_CLASS: Guarantee = Guarantee::new(
+        "scheduling-class",
+        "Threads run at fixed priorities.",
+        "Grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (`rtprio` in limits.conf, `LimitRTPRIO=` in a systemd \
+                 unit).",
+        scheduling_class,
+    );
+    /// SCHED_DEADLINE is permitted.
+    pub const DEADLINE_CLASS: Guarantee = Guarantee::new(
+        "deadline-class",
+        "Lanes can reserve processor time.",
+        "Grant CAP_SYS_NICE, and run the process where its threads may use all cores that the scheduler \
+                 balances over.",
+        deadline_class,
+    );
+    /// Locks with a monotonic deadline inherit priorities.
+    pub const PRIORITY_INHERITANCE: Guarantee = Guarantee::new(
+        "priority-inheritance",
+        "Locks that wait until a monotonic deadline hand priority to their holder (FUTEX_LOCK_PI2).",
+        "Use Linux 5.14 or later.",
+        priority_inheritance,
+    );
+    /// All memory of the process can be locked.
+    pub const MEMORY_LOCK: Guarantee = Guarantee::new(
+        "memory-lock",
+        "All memory can be kept from being paged out.",
+        "Grant CAP_IPC_LOCK, or raise RLIMIT_MEMLOCK (`memlock` in limits.conf, `LimitMEMLOCK=` in a \
+                 systemd unit).",
+        memory_lock,
+    );
+    /// The kernel does not throttle real-time threads.
+    pub const NO_RT_THROTTLING: Guarantee = Guarantee::new(
+        "no-rt-throttling",
+        "Real-time threads are never stopped for others.",
+        "Set `sysctl kernel.sched_rt_runtime_us=-1` if no real-time thread can spin for ever, or keep the \
+                 load below the limit.",
+        rt_throttling,
+    );
+    /// The kernel takes no core from real-time threads for ordinary ones.
+    pub const NO_FAIR_SERVER: Guarantee = Guarantee::new(
+        "no-fair-server",
+        "A core that runs only real-time threads is never taken from them.",
+        "Linux 6.12 and later take it for up to 50 ms: leave a tenth of each core idle, or write 0 to \
+                 /sys/kernel/debug/sched/fair_server/cpu*/runtime.",
+        fair_server,
+    );
+    /// Real-time threads need no budget of their control group.
+    pub const NO_RT_GROUP_SCHEDULING: Guarantee = Guarantee::new(
+        "no-rt-group-scheduling",
+        "Real-time threads need no budget of their control group.",
+        "Boot with rt_group_sched=0, or give the group a budget: with CONFIG_RT_GROUP_SCHED a group \
+                 without one runs no real-time thread, and one with a budget is throttled.",
+        rt_group_scheduling,
+    );
+    /// The kernel can be preempted nearly everywhere (PREEMPT_RT).
+    pub const KERNEL_PREEMPTION: Guarantee = Guarantee::new(
+        "kernel-preemption",
+        "The kernel lets go of a core within tens of microseconds.",
+        "Use a PREEMPT_RT kernel; next best, boot with preempt=full.",
+        preemption,
+    );
+    /// Reading the clock needs no system call.
+    pub const CLOCK_SOURCE: Guarantee = Guarantee::new(
+        "clock-source",
+        "The clock is read in tens of nanoseconds without entering the kernel.",
+        "Boot with clocksource=tsc (and tsc=reliable) where the processor has a constant one.",
+        clock_source,
+    );
+    /// Some cores are isolated.
+    pub const ISOLATED_CORES: Guarantee = Guarantee::new(
+        "isolated-cores",
+        "Some cores run nothing but what is bound to them.",
+        "Boot with isolcpus=, nohz_full= and rcu_nocbs=, or make an isolated cpuset partition.",
+        isolated_cores,
+    );
+    /// No control group bounds the processor time of the process.
+    pub const NO_CPU_BUDGET: Guarantee = Guarantee::new(
+        "no-cpu-budget",
+        "Ordinary threads of the process are not stopped when a budget of its control group is used up.",
+        "Set cpu.max to `max` (`CPUQuota=` in a systemd unit, `--cpus` of a container).",
+        cpu_budget,
+    );
+    /// Timers of ordinary threads are not delayed.
+    pub const TIMER_SLACK: Guarantee = Guarantee::new(
+        "timer-slack",
+        "Deadlines of ordinary threads are not put off to spare wake-ups.",
+        "Run where the process may set its timer slack: threads set it themselves.",
+        timer_slack,
+    );
+    /// Deep idle states can be held off.
+    pub const IDLE_STATES: Guarantee = Guarantee::new(
+        "idle-states",
+        "Cores can be kept from sleeping so deeply that waking them takes long.",
+        "Let the process write /dev/cpu_dma_latency, or boot with a bound such as intel_idle.max_cstate=1.",
+        idle_states,
+    );
+    /// A panic unwinds and ends one request only.
+    pub const PANIC_ISOLATION: Guarantee = Guarantee::new(
+        "panic-isolation",
+        "A panic in a servant fails its own request and nothing else.",
+        "Build with panic=unwind.",
+        panic_isolation,
+    );
+
+    /// All guarantees of this module, in the order in which `corelane doctor` shows them.
+    pub const ALL: [Guarantee; 14] = [
+        Guarantee::SCHEDULING_CLASS,
+        Guarantee::DEADLINE_CLASS,
+        Guarantee::PRIORITY_INHERITANCE,
+        Guarantee::MEMORY_LOCK,
+        Guarantee::NO_RT_THROTTLING,
+        Guarantee::NO_FAIR_SERVER,
+        Guarantee::NO_RT_GROUP_SCHEDULING,
+        Guarantee::KERNEL_PREEMPTION,
+        Guarantee::CLOCK_SOURCE,
+        Guarantee::ISOLATED_CORES,
+        Guarantee::NO_CPU_BUDGET,
+        Guarantee::TIMER_SLACK,
+        Guarantee::IDLE_STATES,
+        Guarantee::PANIC_ISOLATION,
+    ];
+
+    /// Makes a guarantee from its name, its property, its remedy and its check.
+    ///
+    /// `name` is stable. `wanted` is a sentence about what holds, `remedy` one about what to change
+    /// where it does not. `check` returns the state and its finding, and changes nothing that
+    /// lasts.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        wanted: &'static str,
+        remedy: &'static str,
+        check: fn() -> (Holds, String),
+    ) -> Self {
+        Guarantee { name, wanted, remedy, check }
+    }
+
+    /// Returns the guarantee of [`ALL`](Self::ALL) with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Guarantee> {
+        Guarantee::ALL.into_iter().find(|guarantee| guarantee.name == name)
+    }
+
+    /// Returns the stable name, such as `scheduling-class`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Reads the machine's state, and tries what can only be tried.
+    #[must_use]
+    pub fn check(&self) -> GuaranteeReport {
+        let (holds, found) = (self.check)();
+        GuaranteeReport { name: self.name, holds, found, wanted: self.wanted, remedy: self.remedy }
+    }
+}
+
+impl fmt::Debug for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guarantee").field(&self.name).finish()
+    }
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The result of checking a [`Guarantee`].
+#[derive(Clone, Debug)]
+pub struct GuaranteeReport {
+    /// The stable name of the guarantee.
+    pub name: &'static str,
+    /// The state here and now.
+    pub holds: Holds,
+    /// The finding of the check, for people.
+    pub found: String,
+    /// The property that the guarantee gives, for people.
+    pub wanted: &'static str,
+    /// The change that makes the guarantee hold, for people.
+    pub remedy: &'static str,
+}
+
+/// Checks every guarantee of [`Guarantee::ALL`].
+pub fn report() -> Vec<GuaranteeReport> {
+    Guarantee::ALL.iter().map(Guarantee::check).collect()
+}
+
+fn scheduling_class() -> (Holds, String) {
+    let tried = Builder::new().name("guarantees").scheduling(Scheduling::Fifo(1)).spawn(|| ());
+    let limit = match memory::priority_limit() {
+        Ok(Some(limit)) => format!("RLIMIT_RTPRIO {limit}"),
+        Ok(None) => "no RLIMIT_RTPRIO".into(),
+        Err(error) => error.to_string(),
+    };
+    let (holds, found) = match tried {
+        Ok(thread) => {
+            let _ = thread.join();
+            (Holds::Yes, format!("SCHED_FIFO is permitted ({limit})"))
+        }
+        Err(error) => (Holds::No, format!("SCHED_FIFO is refused: {error} ({limit})")),
+    };
+    (holds, found)
+}
+
+fn deadline_class() -> (Holds, String) {
+    let period = Duration::from_millis(100);
+    let reservation = Reservation { runtime: Duration::from_micros(100), deadline: period, period };
+    let tried = Builder::new().name("guarantees").scheduling(Scheduling::Deadline(reservation)).spawn(|| ());
+    let (holds, found) = match tried {
+        Ok(thread) => {
+            let _ = thread.join();
+            (Holds::Yes, "SCHED_DEADLINE is permitted".to_owned())
+        }
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            (Holds::No, "SCHED_DEADLINE has no processor time left to promise".to_owned())
+        }
+        Err(error) => (Holds::No, format!("SCHED_DEADLINE is refused: {error}")),
+    };
+    (holds, found)
+}
+
+fn priority_inheritance() -> (Holds, String) {
+    let release = kernel_release();
+    let holds = since(release.as_deref(), (5, 14));
+    (holds, format!("Linux {}", release.as_deref().unwrap_or("of unknown release")))
+}
+
+fn memory_lock() -> (Holds, String) {
+    const CAP_IPC_LOCK: u32 = 14;
+    let privileged = effective_capabilities().map(|capabilities| capabilities >> CAP_IPC_LOCK & 1 == 1);
+    let (holds, found) = match (privileged, memory::lock_limit()) {
+        (Some(true), _) => (Holds::Yes, "CAP_IPC_LOCK: any amount may be locked".to_owned()),
+        (_, Ok(None)) => (Holds::Yes, "RLIMIT_MEMLOCK is unlimited".to_owned()),
+        (_, Ok(Some(limit))) => (Holds::No, format!("at most {} KiB may be locked", limit / 1024)),
+        (_, Err(error)) => (Holds::Unknown, error.to_string()),
+    };
+    (holds, found)
+}
+
+fn rt_throttling() -> (Holds, String) {
+    let runtime = number("/proc/sys/kernel/sched_rt_runtime_us");
+    let period = number("/proc/sys/kernel/sched_rt_period_us");
+    let (holds, found) = match (runtime, period) {
+        (Some(-1), _) => (Holds::Yes, "real-time threads are not throttled".to_owned()),
+        (Some(runtime), Some(period)) if runtime >= period => {
+            (Holds::Yes, format!("{runtime} of {period} us: real-time threads may use all time"))
+        }
+        (Some(runtime), Some(period)) => {
+            (Holds::No, format!("real-time threads may use {runtime} us of every {period} us"))
+        }
+        _ => (Holds::Unknown, "the kernel does not say".to_owned()),
+    };
+    (holds, found)
+}
+
+fn fair_server() -> (Holds, String) {
+    let release = kernel_release();
+    let (holds, found) = if since(release.as_deref(), (6, 12)) == Holds::No {
+        (Holds::Yes, "this kernel has none".to_owned())
+    } else {
+        match number("/sys/kernel/debug/sched/fair_server/cpu0/runtime") {
+            Some(0) => (Holds::Yes, "switched off (on core 0)".to_owned()),
+            Some(runtime) => (Holds::No, format!("ordinary threads are owed {} us of every second", runtime / 1000)),
+            None if release.is_some() => {
+                (Holds::No, "in force, by default 50 ms of every second for ordinary threads".to_owned())
+            }
+            None => (Holds::Unknown, "the kernel does not say".to_owned()),
+        }
+    };
+    (holds, found)
+}
+
+fn rt_group_scheduling() -> (Holds, String) {
+    let configured = kernel_release().and_then(|release| kernel_option(&release, "CONFIG_RT_GROUP_SCHED"));
+    let (holds, found) = match configured {
+        Some(false) => (Holds::Yes, "the kernel has none".to_owned()),
+        Some(true) => (Holds::No, "the kernel gives real-time time to groups".to_owned()),
+        None if Path::new("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists() => {
+            (Holds::No, "the kernel gives real-time time to groups".to_owned())
+        }
+        None => (Holds::Unknown, "the kernel's configuration is not there to read".to_owned()),
+    };
+    (holds, found)
+}
+
+fn preemption() -> (Holds, String) {
+    let version = text("/proc/sys/kernel/version").unwrap_or_default();
+    // The model in force is the one in parentheses: "none voluntary (full) lazy".
+    let in_force = text("/sys/kernel/debug/sched/preempt")
+        .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
+    let (holds, found) = if text("/sys/kernel/realtime").as_deref() == Some("1") || version.contains("PREEMPT_RT") {
+        (Holds::Yes, "PREEMPT_RT: nearly all of the kernel can be preempted".to_owned())
+    } else if let Some(model) = in_force {
+        (Holds::No, format!("{model} (chosen at boot)"))
+    } else if version.contains("PREEMPT_DYNAMIC") {
+        (Holds::No, "PREEMPT_DYNAMIC: chosen at boot, not a real-time kernel".to_owned())
+    } else if version.contains("PREEMPT") {
+        (Holds::No, "PREEMPT: the kernel can be preempted except in critical sections".to_owned())
+    } else if version.is_empty() {
+        (Holds::Unknown, "the kernel does not say".to_owned())
+    } else {
+        (Holds::No, "the kernel is not preempted while it works for another thread".to_owned())
+    };
+    (holds, found)
+}
+
+fn clock_source() -> (Holds, String) {
+    let source = text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let (holds, found) = match source.as_deref() {
+        Some(name @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page")) => {
+            (Holds::Yes, format!("{name}: read in user space"))
+        }
+        Some(name @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit" | "xen")) => {
+            (Holds::No, format!("{name}: each reading is a system call, or worse"))
+        }
+        Some(name) => (Holds::Unknown, name.to_owned()),
+        None => (Holds::Unknown, "the kernel does not say".to_owned()),
+    };
+    (holds, found)
+}
+
+fn isolated_cores() -> (Holds, String) {
+    let isolated = text("/sys/devices/system/cpu/isolated").unwrap_or_default();
+    let tickless = text("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    let named = |list: &str| !list.is_empty() && !list.contains("null");
+    let (holds, found) = match (named(&isolated), named(&tickless)) {
+        (false, _) => (Holds::No, "no core is isolated".to_owned()),
+        (true, false) => (Holds::Yes, format!("cores {isolated} are isolated, none without tick")),
+        (true, true) => (Holds::Yes, format!("cores {isolated} are isolated, {tickless} without tick")),
+    };
+    (holds, found)
+}
+
+fn cpu_budget() -> (Holds, String) {
+    let group = text("/proc/self/cgroup")
+        .and_then(|groups| Some(groups.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned()));
+    let (holds, found) = match group {
+        None => (Holds::Unknown, "the process is in no unified control group".to_owned()),
+        Some(group) => match tightest_budget(&group) {
+            None => (Holds::Yes, format!("no budget on {group} or above")),
+            Some(budget) => (Holds::No, budget),
+        },
+    };
+    (holds, found)
+}
+
+/// Returns the first budget from the group upwards.
+fn tightest_budget(group: &str) -> Option<String> {
+    Path::new(group).ancestors().find_map(|group| {
+        let directory = Path::new("/sys/fs/cgroup").join(group.strip_prefix("/").unwrap_or(group));
+        let budget = fs::read_to_string(directory.join("cpu.max")).ok()?;
+        let (quota, period) = budget.trim().split_once(' ')?;
+        (quota != "max").then(|| format!("{quota} us of every {period} us for {}", group.display()))
+    })
+}
+
+fn timer_slack() -> (Holds, String) {
+    let tried = Builder::new().name("guarantees").spawn(|| {
+        poll::minimize_timer_slack();
+        // SAFETY: the call takes no pointers.
+        syscall::once(|| unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) })
+    });
+    let slack = tried.and_then(|thread| thread.join().unwrap_or(Ok(-1)));
+    let (holds, found) = match slack {
+        Ok(1) => (Holds::Yes, "1 ns on threads that wait for a precise deadline".to_owned()),
+        Ok(slack) => (Holds::No, format!("{slack} ns, and it cannot be changed")),
+        Err(error) => (Holds::Unknown, error.to_string()),
+    };
+    (holds, found)
+}
+
+fn idle_states() -> (Holds, String) {
+    let driver = text("/sys/devices/system/cpu/cpuidle/current_driver");
+    let device = fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
+    let (holds, found) = match (driver.as_deref(), device) {
+        (_, Ok(_)) => (Holds::Yes, "/dev/cpu_dma_latency can be held".to_owned()),
+        (None | Some("none"), Err(_)) => (Holds::Unknown, "idle states are not the kernel's to choose".to_owned()),
+        (Some(driver), Err(error)) => (Holds::No, format!("driver {driver}; /dev/cpu_dma_latency: {error}")),
+    };
+    (holds, found)
+}
+
+fn panic_isolation() -> (Holds, String) {
+    let (holds, found) = if cfg!(panic = "abort") {
+        (Holds::No, "the program is built with panic=abort")
+    } else {
+        (Holds::Yes, "the program is built with panic=unwind")
+    };
+    (holds, found.to_owned())
+}
+
+fn text(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<i64> {
+    text(path)?.parse().ok()
+}
+
+fn kernel_release() -> Option<String> {
+    text("/proc/sys/kernel/osrelease")
+}
+
+/// Compares the kernel's release with a version: holds if it is that one or later.
+fn since(release: Option<&str>, (major, minor): (u32, u32)) -> Holds {
+    let parsed = release.and_then(|release| {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    match parsed {
+        Some(parsed) if parsed >= (major, minor) => Holds::Yes,
+        Some(_) => Holds::No,
+        None => Holds::Unknown,
+    }
+}
+
+fn kernel_option(release: &str, option: &str) -> Option<bool> {
+    let options = fs::read_to_string(format!("/boot/config-{release}")).ok()?;
+    let set = options.lines().any(|line| line.strip_prefix(option).is_some_and(|rest| rest == "=y"));
+    Some(set)
+}
+
+fn effective_capabilities() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_guarantee_is_told_once_with_what_is_wanted_and_a_remedy() {
+        let report = report();
+        let names: std::collections::BTreeSet<_> = report.iter().map(|guarantee| guarantee.name).collect();
+        assert_eq!(names.len(), report.len());
+        for guarantee in &report {
+            assert!(!guarantee.found.is_empty(), "{guarantee:?}");
+            for text in [guarantee.wanted, guarantee.remedy] {
+                assert!(text.ends_with('.') && !text.contains("  "), "{guarantee:?}");
+            }
+        }
+        let slack = report.iter().find(|guarantee| guarantee.name == "timer-slack").unwrap();
+        assert_eq!(slack.holds, Holds::Yes, "{slack:?}");
+    }
+
+    /// The user's page about real time names every guarantee, in its table and in examples, and no
+    /// other.
+    #[test]
+    fn documentation_names_every_guarantee_and_no_other() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/real-time.md");
+        let page = fs::read_to_string(page).unwrap();
+        let (mut rows, mut others) = (std::collections::BTreeSet::new(), Vec::new());
+        for line in page.lines() {
+            // Between two backticks or quotation marks: every second part.
+            let is_name = |word: &&str| {
+                word.contains('-') && word.chars().all(|character| character.is_ascii_lowercase() || character == '-')
+            };
+            let named = |mark| line.split(mark).skip(1).step_by(2).filter(is_name).map(str::to_owned);
+            if let Some(name) = line.strip_prefix("| `").and_then(|row| row.split('`').next()).filter(is_name) {
+                rows.insert(name.to_owned());
+            }
+            others.extend(named('`').chain(named('"')));
+        }
+        let known: std::collections::BTreeSet<String> =
+            report().iter().map(|guarantee| guarantee.name.to_owned()).collect();
+        assert_eq!(rows, known);
+        let unknown: Vec<&String> = others.iter().filter(|name| !known.contains(*name)).collect();
+        assert_eq!(unknown, [""; 0]);
+    }
+
+    #[test]
+    fn releases_compare_as_numbers() {
+        assert_eq!(since(Some("6.18.44-fc-v595"), (6, 12)), Holds::Yes);
+        assert_eq!(since(Some("6.9.1"), (6, 12)), Holds::No);
+        assert_eq!(since(Some("5.14"), (5, 14)), Holds::Yes);
+        assert_eq!(since(Some("odd"), (5, 14)), Holds::Unknown);
+        assert_eq!(since(None, (5, 14)), Holds::Unknown);
+    }
+}

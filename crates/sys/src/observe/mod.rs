@@ -1,0 +1,11 @@
+//! Observation: clocks, counters, probes, and the machine's properties.
+
+pub mod clock;
+pub mod counters;
+pub mod guarantees;
+#[cfg(all(not(loom), feature = "testing"))]
+pub mod older_kernel;
+pub mod probe;
+#[cfg(any(test, feature = "bench"))]
+pub mod ptrace_counter;
+pub mod usage;

@@ -1,0 +1,259 @@
+//! Kernel features newer than the oldest supported kernel, and an emulation of older kernels for
+//! tests of the fall-backs.
+//!
+//! [`emulate`] makes the kernel refuse to the calling thread what an older kernel does not know
+//! (seccomp). So tests run the code that ships, with no switch in it. docs/kernels.md has the table
+//! for people; a test compares it with [`FEATURES`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+
+use crate::{socket, syscall};
+
+/// A version of Linux: major and minor number.
+pub type KernelRelease = (u32, u32);
+
+/// The oldest version with everything that has no fall-back.
+pub const OLDEST_SUPPORTED: KernelRelease = (4, 4);
+
+/// A feature that kernels before a version do not know.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelFeature {
+    /// Name in the documentation.
+    pub name: &'static str,
+    /// First version that has it.
+    pub since: KernelRelease,
+    /// Number of the system call.
+    call: libc::c_long,
+    /// Index of the argument that selects the feature, the bits that count, and their value;
+    /// `None`: every call.
+    argument: Option<(u32, u32, u32)>,
+    /// Error of older kernels.
+    error: libc::c_int,
+    /// Uses the feature once, to get the kernel's answer.
+    ask: fn() -> io::Result<()>,
+}
+
+const FUTEX_OPERATION: u32 = !(libc::FUTEX_PRIVATE_FLAG as u32);
+const FUTEX_LOCK_PI2: u32 = 13;
+
+/// Features used where available, by version. Users of features up to [`OLDEST_SUPPORTED`] need
+/// them; the others have a fall-back.
+pub const FEATURES: [KernelFeature; 8] = [
+    KernelFeature {
+        name: "sched_setattr",
+        since: (3, 14),
+        call: libc::SYS_sched_setattr,
+        argument: None,
+        error: libc::ENOSYS,
+        ask: probe_sched_setattr,
+    },
+    KernelFeature {
+        name: "memfd_create",
+        since: (3, 17),
+        call: libc::SYS_memfd_create,
+        argument: None,
+        error: libc::ENOSYS,
+        ask: probe_memfd,
+    },
+    KernelFeature {
+        name: "MCL_ONFAULT",
+        since: (4, 4),
+        call: libc::SYS_mlockall,
+        argument: Some((0, libc::MCL_ONFAULT as u32, libc::MCL_ONFAULT as u32)),
+        error: libc::EINVAL,
+        ask: probe_locks_on_fault,
+    },
+    KernelFeature {
+        name: "epoll_pwait2",
+        since: (5, 11),
+        call: libc::SYS_epoll_pwait2,
+        argument: None,
+        error: libc::ENOSYS,
+        ask: probe_epoll_pwait2,
+    },
+    KernelFeature {
+        name: "FUTEX_LOCK_PI2",
+        since: (5, 14),
+        call: libc::SYS_futex,
+        argument: Some((1, FUTEX_OPERATION, FUTEX_LOCK_PI2)),
+        error: libc::ENOSYS,
+        ask: probe_lock_pi2,
+    },
+    KernelFeature {
+        name: "MFD_NOEXEC_SEAL",
+        since: (6, 3),
+        call: libc::SYS_memfd_create,
+        argument: Some((1, libc::MFD_NOEXEC_SEAL, libc::MFD_NOEXEC_SEAL)),
+        error: libc::EINVAL,
+        ask: probe_noexec_seal,
+    },
+    KernelFeature {
+        name: "RWF_NOWAIT",
+        since: (6, 4),
+        call: libc::SYS_pwritev2,
+        argument: Some((5, libc::RWF_NOWAIT as u32, libc::RWF_NOWAIT as u32)),
+        error: libc::EOPNOTSUPP,
+        ask: probe_nowait_writes,
+    },
+    KernelFeature {
+        name: "SO_PASSRIGHTS",
+        since: (6, 16),
+        call: libc::SYS_setsockopt,
+        argument: Some((2, u32::MAX, 83)),
+        error: libc::ENOPROTOOPT,
+        ask: probe_passrights,
+    },
+];
+
+/// Makes the kernel answer as `release` does, as far as [`FEATURES`] are concerned.
+///
+/// It affects the calling thread and the threads and programs that it starts from now on. There is
+/// no way back.
+///
+/// # Errors
+/// If the kernel has no seccomp filters, or this code does not know the architecture.
+pub fn emulate(release: KernelRelease) -> io::Result<()> {
+    let unknown = FEATURES.iter().filter(|newer| newer.since > release);
+    let mut program =
+        vec![load(ARCHITECTURE_AT), jump(libc::BPF_JEQ, architecture()?, 1, 0), answer(libc::SECCOMP_RET_ALLOW)];
+    for newer in unknown {
+        let number = u32::try_from(newer.call).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let error = answer(libc::SECCOMP_RET_ERRNO | u32::try_from(newer.error).unwrap_or_default());
+        program.push(load(NUMBER_AT));
+        match newer.argument {
+            None => program.extend([jump(libc::BPF_JEQ, number, 0, 1), error]),
+            Some((index, bits, value)) => program.extend([
+                jump(libc::BPF_JEQ, number, 0, 4),
+                load(argument_at(index)),
+                statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, bits),
+                jump(libc::BPF_JEQ, value, 0, 1),
+                error,
+            ]),
+        }
+    }
+    program.push(answer(libc::SECCOMP_RET_ALLOW));
+    let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    // SAFETY: the call takes integers; a thread without new privileges is the condition for filters
+    // of unprivileged threads.
+    syscall::once(|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    // SAFETY: the filter points to the number of instructions that it states, and the kernel copies
+    // them before the call returns.
+    syscall::once(|| unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) })?;
+    Ok(())
+}
+
+// `struct seccomp_data`: int number, u32 architecture, u64 instruction, u64 arguments[6].
+const NUMBER_AT: u32 = 0;
+const ARCHITECTURE_AT: u32 = 4;
+
+/// Returns the offset of the lower half of an argument.
+fn argument_at(index: u32) -> u32 {
+    16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
+
+/// Returns the kernel's number of the architecture (`AUDIT_ARCH_*`). Calls of another architecture
+/// are left alone, because their numbers mean something else.
+fn architecture() -> io::Result<u32> {
+    if cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
+        Ok(0xc000_003e)
+    } else if cfg!(target_arch = "aarch64") {
+        Ok(0xc000_00b7)
+    } else {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "system calls of this architecture are not known here"))
+    }
+}
+
+fn statement(code: u32, value: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: value }
+}
+
+fn load(at: u32) -> libc::sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at)
+}
+
+fn answer(value: u32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, value)
+}
+
+/// Skips `then` instructions if the comparison holds, else `otherwise`.
+fn jump(comparison: u32, value: u32, then: u8, otherwise: u8) -> libc::sock_filter {
+    let code = (libc::BPF_JMP | comparison | libc::BPF_K) as u16;
+    libc::sock_filter { code, jt: then, jf: otherwise, k: value }
+}
+
+/// Returns the [`FEATURES`] that the kernel knows for the calling thread, by asking it. Tests check
+/// with this what they run on.
+#[must_use]
+pub fn supported_features() -> Vec<&'static str> {
+    let is_known = |newer: &&KernelFeature| {
+        let error = (newer.ask)().err().and_then(|error| error.raw_os_error());
+        // A kernel without the system call does not know its flags either.
+        error != Some(newer.error) && error != Some(libc::ENOSYS)
+    };
+    FEATURES.iter().filter(is_known).map(|newer| newer.name).collect()
+}
+
+fn probe_sched_setattr() -> io::Result<()> {
+    // SAFETY: without attributes to read the kernel does nothing.
+    syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setattr, 0, 0usize, 0) })?;
+    Ok(())
+}
+
+fn probe_memfd() -> io::Result<()> {
+    made_memory(libc::MFD_CLOEXEC)
+}
+
+/// Locks the present memory for a moment, because the flag alone is not permitted.
+fn probe_locks_on_fault() -> io::Result<()> {
+    // SAFETY: the call takes no pointers; it changes where pages may be kept, not what they hold.
+    syscall::once(|| unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
+    // SAFETY: as above.
+    syscall::once(|| unsafe { libc::munlockall() })?;
+    Ok(())
+}
+
+fn made_memory(flags: libc::c_uint) -> io::Result<()> {
+    // SAFETY: the name is a constant, NUL-terminated string.
+    let fd = syscall::once(|| unsafe { libc::memfd_create(c"corelane-known".as_ptr(), flags) })?;
+    // SAFETY: the kernel has just returned the descriptor, and nothing else owns it.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok(())
+}
+
+fn probe_epoll_pwait2() -> io::Result<()> {
+    // SAFETY: no descriptor has this number, so the kernel reads nothing else.
+    syscall::once(|| unsafe { libc::syscall(libc::SYS_epoll_pwait2, -1, 0usize, 1, 0usize, 0usize, 0usize) })?;
+    Ok(())
+}
+
+fn probe_lock_pi2() -> io::Result<()> {
+    let word = AtomicU32::new(0);
+    let operation = FUTEX_LOCK_PI2 | libc::FUTEX_PRIVATE_FLAG as u32;
+    // SAFETY: the word outlives the call; the kernel sets it to this thread's number, and no thread
+    // waits for it.
+    syscall::futex(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 0, 0usize) })?;
+    Ok(())
+}
+
+fn probe_noexec_seal() -> io::Result<()> {
+    made_memory(libc::MFD_NOEXEC_SEAL | libc::MFD_CLOEXEC)
+}
+
+/// `RWF_NOWAIT` on pipes, which support it last.
+fn probe_nowait_writes() -> io::Result<()> {
+    let (_reader, writer) = io::pipe()?;
+    let octets = [0u8; 1];
+    let slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
+    // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 is the file's
+    // own.
+    syscall::once(|| unsafe { libc::pwritev2(writer.as_raw_fd(), &raw const slice, 1, -1, libc::RWF_NOWAIT) })?;
+    Ok(())
+}
+
+fn probe_passrights() -> io::Result<()> {
+    let (near, _far) = socket::pair()?;
+    if socket::refuse_descriptors(near.as_fd()) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT)) }
+}

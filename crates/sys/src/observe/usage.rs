@@ -1,0 +1,127 @@
+//! Resources used by the process or the calling thread: processor time, context switches, memory.
+//!
+//! For measuring programs, and for operations that declare how long they take.
+
+use std::io;
+use std::time::Duration;
+
+use crate::syscall;
+
+/// Resources used since the process or the thread began, as the kernel accounts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceUsage {
+    /// Processor time in user mode.
+    pub user: Duration,
+    /// Processor time in the kernel on the program's behalf.
+    pub system: Duration,
+    /// Context switches because the program waited.
+    pub voluntary_switches: u64,
+    /// Context switches because another thread was to run.
+    pub involuntary_switches: u64,
+    /// Largest resident memory so far, in bytes; always of the whole process.
+    pub peak_resident: u64,
+}
+
+/// Returns the use of all threads of the process, ended ones included.
+///
+/// # Errors
+/// None on Linux.
+pub fn process() -> io::Result<ResourceUsage> {
+    query(libc::RUSAGE_SELF)
+}
+
+/// Returns the use of the calling thread.
+///
+/// # Errors
+/// None on Linux.
+pub fn thread() -> io::Result<ResourceUsage> {
+    query(libc::RUSAGE_THREAD)
+}
+
+/// Returns the calling thread's processor time so far, in user mode and in the kernel. Makes one
+/// system call.
+pub fn thread_time() -> Duration {
+    clock_time(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Reads a thread's processor clock; zero if the thread has ended.
+pub(crate) fn clock_time(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live, writable timespec; a clock that no longer exists leaves it
+    // unchanged.
+    let _ = syscall::once(|| unsafe { libc::clock_gettime(clock, &mut time) });
+    // The kernel never reports negative processor time.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Returns a process's processor time so far, over all threads, ended ones included. Makes one
+/// system call.
+///
+/// # Errors
+/// If there is no such process.
+pub fn process_time(id: u32) -> io::Result<Duration> {
+    let id = libc::pid_t::try_from(id).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: `clock` is a live, writable clock id.
+    let code = unsafe { libc::clock_getcpuclockid(id, &raw mut clock) };
+    if code != 0 {
+        return Err(io::Error::from_raw_os_error(code));
+    }
+    // SAFETY: `time` is a live, writable timespec.
+    syscall::once(|| unsafe { libc::clock_gettime(clock, &raw mut time) })?;
+    // The kernel never reports negative processor time.
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+fn query(who: libc::c_int) -> io::Result<ResourceUsage> {
+    // SAFETY: the structure holds integers only, for which zeroes are values.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is writable and outlives the call.
+    syscall::once(|| unsafe { libc::getrusage(who, &mut usage) })?;
+    // The kernel never reports negative numbers here.
+    Ok(ResourceUsage {
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        voluntary_switches: usage.ru_nvcsw as u64,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        peak_resident: usage.ru_maxrss as u64 * 1024,
+    })
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_time_includes_ended_threads() {
+        let before = process_time(std::process::id()).unwrap();
+        let busy = std::thread::spawn(|| {
+            let began = thread_time();
+            while thread_time() - began < Duration::from_millis(5) {
+                std::hint::spin_loop();
+            }
+        });
+        busy.join().unwrap();
+        assert!(process_time(std::process::id()).unwrap() - before >= Duration::from_millis(5));
+        assert!(process_time(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn waiting_is_a_voluntary_switch_and_work_uses_time() {
+        let (thread_before, process_before) = (thread().unwrap(), process().unwrap());
+        std::thread::sleep(Duration::from_millis(2));
+        let began = crate::clock::now();
+        while began.elapsed() < Duration::from_millis(30) {
+            std::hint::spin_loop();
+        }
+        let (thread_after, process_after) = (thread().unwrap(), process().unwrap());
+        assert!(thread_after.voluntary_switches > thread_before.voluntary_switches);
+        assert!(thread_after.user + thread_after.system > thread_before.user + thread_before.system);
+        assert!(process_after.voluntary_switches > process_before.voluntary_switches);
+        assert!(process_after.peak_resident > 100_000);
+    }
+}

@@ -1,0 +1,384 @@
+//! A cell whose value one thread at a time checks out, such as a connection of a pool.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use super::lock::Scope;
+use crate::counters;
+use crate::event_count::EventCount;
+use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
+
+/// A value that one thread at a time checks out, without ever waiting.
+///
+/// Checking out is one compare-and-swap, returning is one store. A connection of a pool is kept in
+/// one. Threads that do wait, for this cell or for one of several, wait at an [`EventCount`] that
+/// the cell notifies when its value is returned; then the store is an exchange.
+///
+/// `checkout`: the compare-and-swap that sets bits of `HOLDER_MASK` acquires what the store that
+/// cleared them released. So the holder sees all that earlier holders wrote.
+pub struct CheckoutCell<T> {
+    /// Holder in the low bits ([`IN_MAINTENANCE`], [`IN_USE`] or neither), use count above. Changed
+    /// by compare-and-swap to check out, by the holder alone until the return.
+    state: AtomicU32,
+    name: &'static str,
+    scope: Scope,
+    returned: Option<Arc<EventCount>>,
+    value: UnsafeCell<T>,
+}
+
+/// The bits that name the holder; all clear while the value is in.
+const HOLDER_MASK: u32 = 3;
+
+const IN_MAINTENANCE: u32 = 1;
+
+/// The value is out with a user; its return counts as a use.
+const IN_USE: u32 = 3;
+
+/// The holder of the value of a [`CheckoutCell`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// None: the value is in.
+    None,
+    /// A maintenance thread, which returns the value soon.
+    Maintenance,
+    /// A user.
+    User,
+}
+
+// SAFETY: a `&T` or `&mut T` exists only in a guard, and `HOLDER_MASK` admits one guard at a time.
+// So sharing the cell moves the value between threads but never shares it, which needs `T: Send`.
+unsafe impl<T: Send> Sync for CheckoutCell<T> {}
+// SAFETY: moving the cell moves the value.
+unsafe impl<T: Send> Send for CheckoutCell<T> {}
+
+impl<T> CheckoutCell<T> {
+    const_unless_loom! {
+        /// Creates a cell with the value in. The name appears in diagnostics.
+        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+            Self { state: AtomicU32::new(0), name, scope, returned: None, value: UnsafeCell::new(value) }
+        }
+    }
+
+    /// Makes the cell notify `gate` whenever its value is returned.
+    #[must_use]
+    pub fn with_event_count(self, gate: Arc<EventCount>) -> Self {
+        Self { returned: Some(gate), ..self }
+    }
+
+    /// Checks the value out; `None` if it is out.
+    #[inline]
+    pub fn try_checkout(&self) -> Option<CheckoutGuard<'_, T>> {
+        self.check_out(IN_USE).then(|| CheckoutGuard { cell: self })
+    }
+
+    /// Checks the value out like [`try_checkout`](Self::try_checkout), with access to the cell
+    /// itself.
+    #[inline]
+    pub fn try_checkout_arc<'a>(self: &'a Arc<Self>) -> Option<ArcCheckoutGuard<'a, T>> {
+        self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Borrowed(self) })
+    }
+
+    /// Checks the value out and keeps the cell alive; `None` if it is out. The guard can be stored
+    /// and moved to another thread.
+    #[inline]
+    pub fn try_checkout_owned(self: &Arc<Self>) -> Option<ArcCheckoutGuard<'static, T>> {
+        self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
+    }
+
+    /// Checks the value out for maintenance, which returns it soon. Other threads can
+    /// [see](Self::holder) that, and may wait.
+    #[cold]
+    pub fn try_checkout_for_maintenance(&self) -> Option<CheckoutGuard<'_, T>> {
+        self.check_out(IN_MAINTENANCE).then(|| CheckoutGuard { cell: self })
+    }
+
+    /// Returns the present holder, which may have changed by the time the caller looks.
+    pub fn holder(&self) -> Holder {
+        match self.state.load(Ordering::Relaxed) & HOLDER_MASK {
+            0 => Holder::None,
+            IN_MAINTENANCE => Holder::Maintenance,
+            _ => Holder::User,
+        }
+    }
+
+    /// Returns the number of times that the value has been returned by users, not by maintenance.
+    /// Wraps around after 2<sup>30</sup>.
+    pub fn use_count(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) / (HOLDER_MASK + 1)
+    }
+
+    /// Returns the name given at creation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    #[inline]
+    fn check_out(&self, holder: u32) -> bool {
+        let take = |state| (state & HOLDER_MASK == 0).then_some(state | holder);
+        // Acquire on success: pairs with `check_in` (checkout).
+        let taken = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take).is_ok();
+        if taken {
+            counters::count_lock(self.scope);
+        }
+        taken
+    }
+
+    #[inline]
+    fn check_in(&self) {
+        // No other thread changes the state while the value is out. `IN_USE` + 1 carries into the
+        // use count; `IN_MAINTENANCE` + 1 does not.
+        let next = self.state.load(Ordering::Relaxed).wrapping_add(1) & !HOLDER_MASK;
+        // Both release: they pair with `check_out` (checkout).
+        match &self.returned {
+            None => self.state.store(next, Ordering::Release),
+            Some(gate) => {
+                // An exchange instead of a store: the event count needs one, or a fence, which
+                // takes longer.
+                self.state.swap(next, Ordering::SeqCst);
+                gate.notify_all_after_swap();
+            }
+        }
+    }
+
+    #[inline]
+    fn value_ref(&self) -> &T {
+        // SAFETY: called by a guard only, and while it lives `HOLDER_MASK` keeps other guards out.
+        // The guard hands out `&mut` only against its own exclusive borrow.
+        self.value.with(|value| unsafe { &*value })
+    }
+
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the guard's exclusive borrow stands for the cell's")]
+    fn value_mut(&self) -> &mut T {
+        // SAFETY: called by a guard that is borrowed exclusively, and `HOLDER_MASK` keeps other
+        // guards out.
+        self.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T> fmt::Debug for CheckoutCell<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckoutCell")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .field("holder", &self.holder())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A checked-out value; returned on drop.
+#[must_use = "the value is returned at once"]
+pub struct CheckoutGuard<'a, T> {
+    cell: &'a CheckoutCell<T>,
+}
+
+/// A checked-out value together with its cell; returned on drop. Two words, so that it moves in
+/// registers.
+#[must_use = "the value is returned at once"]
+pub struct ArcCheckoutGuard<'a, T> {
+    cell: CellRef<'a, T>,
+}
+
+enum CellRef<'a, T> {
+    /// Another owner keeps the cell alive: no reference is counted.
+    Borrowed(&'a Arc<CheckoutCell<T>>),
+    Owned(Arc<CheckoutCell<T>>),
+}
+
+impl<T> ArcCheckoutGuard<'_, T> {
+    /// Returns the value without counting a use.
+    pub fn return_unused(self) {
+        let state = &self.cell().state;
+        // Maintenance is not counted either. No other thread changes the state while the value is
+        // out.
+        state.store(state.load(Ordering::Relaxed) & !HOLDER_MASK | IN_MAINTENANCE, Ordering::Relaxed);
+    }
+
+    /// Returns the cell of this value.
+    #[inline]
+    pub fn cell(&self) -> &Arc<CheckoutCell<T>> {
+        match &self.cell {
+            CellRef::Borrowed(cell) => cell,
+            CellRef::Owned(cell) => cell,
+        }
+    }
+}
+
+// SAFETY: a shared guard gives `&T` only, so sharing one needs `T: Sync`. The derived bound (`T:
+// Send`, from the cell) would let two threads reach a `Cell`.
+unsafe impl<T: Send + Sync> Sync for CheckoutGuard<'_, T> {}
+// SAFETY: as for `CheckoutGuard`.
+unsafe impl<T: Send + Sync> Sync for ArcCheckoutGuard<'_, T> {}
+
+impl<T> Deref for CheckoutGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.cell.value_ref()
+    }
+}
+
+impl<T> DerefMut for CheckoutGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.cell.value_mut()
+    }
+}
+
+impl<T> Drop for CheckoutGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.cell.check_in();
+    }
+}
+
+impl<T> Deref for ArcCheckoutGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.cell().value_ref()
+    }
+}
+
+impl<T> DerefMut for ArcCheckoutGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.cell().value_mut()
+    }
+}
+
+impl<T> Drop for ArcCheckoutGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.cell().check_in();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn value_is_checked_out_once() {
+        let cell = Arc::new(CheckoutCell::new("connection", Scope::Connection, 1));
+        let before = counters::snapshot();
+        let mut guard = cell.try_checkout().unwrap();
+        *guard += 1;
+        let is_out = || {
+            let refused = cell.try_checkout().is_none()
+                && cell.try_checkout_arc().is_none()
+                && cell.try_checkout_owned().is_none();
+            refused && cell.holder() == Holder::User
+        };
+        // Asking has no effect.
+        assert!(is_out() && is_out());
+        drop(guard);
+        let guard = cell.try_checkout_arc().unwrap();
+        assert!(is_out() && Arc::ptr_eq(guard.cell(), &cell));
+        drop(guard);
+        let guard = cell.try_checkout_owned().unwrap();
+        assert_eq!(((counters::snapshot() - before).locks, cell.use_count()), (3, 2));
+        thread::spawn(move || assert_eq!(*guard, 2)).join().unwrap();
+        assert_eq!(cell.holder(), Holder::None);
+    }
+
+    #[test]
+    fn maintenance_does_not_count_as_use() {
+        let cell = Arc::new(CheckoutCell::new("connection", Scope::Connection, 1));
+        for uses in 0..3 {
+            assert_eq!((cell.holder(), cell.use_count()), (Holder::None, uses));
+            let guard = cell.try_checkout_for_maintenance().unwrap();
+            assert!(
+                cell.holder() == Holder::Maintenance
+                    && cell.try_checkout().is_none()
+                    && cell.try_checkout_for_maintenance().is_none()
+            );
+            drop(guard);
+            cell.try_checkout_owned().unwrap().return_unused();
+            assert_eq!((cell.holder(), cell.use_count()), (Holder::None, uses));
+            let guard = cell.try_checkout().unwrap();
+            assert!(
+                cell.holder() == Holder::User
+                    && cell.try_checkout().is_none()
+                    && cell.try_checkout_for_maintenance().is_none()
+            );
+            drop(guard);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::shim::explore;
+
+    /// A return that goes unnoticed would leave the waiter there for ever.
+    #[test]
+    fn waiter_receives_the_returned_value() {
+        explore(|| {
+            let gate = Arc::new(EventCount::new("model"));
+            let cell = Arc::new(CheckoutCell::new("model", Scope::Connection, 0).with_event_count(Arc::clone(&gate)));
+            let other = Arc::clone(&cell);
+            let thread = loom::thread::spawn(move || {
+                other.try_checkout_for_maintenance().map(|mut guard| *guard += 1).is_some()
+            });
+            *gate.wait(None, || cell.try_checkout()).unwrap() += 1;
+            let taken = i32::from(thread.join().unwrap());
+            assert_eq!(*cell.try_checkout().unwrap(), 1 + taken);
+        });
+    }
+
+    /// A caller of a pool waits while maintenance has the value, and maintenance only looks at it.
+    #[test]
+    fn waiter_receives_the_value_after_maintenance() {
+        explore(|| {
+            let gate = Arc::new(EventCount::new("model"));
+            let cell = Arc::new(CheckoutCell::new("model", Scope::Connection, 0).with_event_count(Arc::clone(&gate)));
+            let other = Arc::clone(&cell);
+            let thread = loom::thread::spawn(move || {
+                drop(other.try_checkout_for_maintenance());
+                other.try_checkout_owned().into_iter().for_each(ArcCheckoutGuard::return_unused);
+            });
+            let look = || loop {
+                if let Some(taken) = cell.try_checkout() {
+                    return Some(taken);
+                }
+                if cell.holder() != Holder::None {
+                    return None;
+                }
+            };
+            *gate.wait(None, look).unwrap() += 1;
+            thread.join().unwrap();
+            assert_eq!((*cell.try_checkout().unwrap(), cell.use_count()), (1, 1));
+        });
+    }
+
+    #[test]
+    fn holder_sees_writes_of_earlier_holders() {
+        explore(|| {
+            let cell = Arc::new(CheckoutCell::new("model", Scope::Connection, 0));
+            let other = Arc::clone(&cell);
+            let thread = loom::thread::spawn(move || match other.try_checkout() {
+                Some(mut guard) => {
+                    *guard += 1;
+                    1
+                }
+                None => 0,
+            });
+            let here = match cell.try_checkout_owned() {
+                Some(mut guard) => {
+                    *guard += 1;
+                    1
+                }
+                None => 0,
+            };
+            let there = thread.join().unwrap();
+            assert_eq!(*cell.try_checkout().unwrap(), here + there);
+        });
+    }
+}

@@ -1,0 +1,331 @@
+//! A hash index from byte strings to slot numbers, searched without waiting: the table of
+//! persistent object keys.
+//!
+//! A [`HashIndex`] stores no keys. For each entry it keeps half a hash and the number of a slot in
+//! which the caller has the key. [`HashIndex::find`] offers the slots whose half hash agrees, and
+//! the caller compares the whole key. Among a million entries about one search in four thousand is
+//! offered a wrong slot. The hash (SipHash) is keyed at random per index, so that keys from outside
+//! cannot be chosen to collide.
+//!
+//! Searches never wait, allocate or write to memory that other threads write. Changes go through
+//! the index's one [`HashIndexWriter`], which the caller keeps in a lock of its own.
+//!
+//! Invariant: a cell goes from empty to used, from used to removed and back, but never to empty
+//! again. So a search that passes over a cell misses nothing behind it. At least a quarter of the
+//! cells are empty, so that a search ends after few steps. When there are too many used and removed
+//! cells, a new table is made and published as a whole.
+//!
+//! `cell`: a change of a cell releases; a search acquires. So a thread that is offered a slot sees
+//! what the caller wrote for it before inserting it.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use crate::lock::Scope;
+use crate::rcu_cell::RcuCell;
+use crate::shim::{AtomicU64, Ordering};
+
+/// A cell with no entry, never used. Other cells have the upper half of the hash above and the slot
+/// below; the two highest slot numbers mark cells without an entry.
+const EMPTY: u64 = u32::MAX as u64;
+const REMOVED: u64 = (u32::MAX - 1) as u64;
+/// The largest slot number.
+pub const MAX_SLOT: u32 = u32::MAX - 2;
+
+#[cfg(not(loom))]
+type HashKeys = std::hash::RandomState;
+/// Models must run the same way each time.
+#[cfg(loom)]
+type HashKeys = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+const MIN_CELLS: usize = if cfg!(loom) { 4 } else { 16 };
+
+/// The readers' side, made by [`HashIndexWriter::new`]. The module states its guarantees.
+#[derive(Debug)]
+pub struct HashIndex {
+    table: RcuCell<CellTable>,
+    keys: HashKeys,
+}
+
+/// The right to change an index; there is one per index, and the caller keeps it in its lock.
+#[derive(Debug)]
+pub struct HashIndexWriter {
+    index: Arc<HashIndex>,
+    entries: usize,
+    /// Number of cells that are not empty: entries and removed ones.
+    used_cells: usize,
+}
+
+/// A power of two of cells. An entry is in the first cell that was not in use, starting from its
+/// hash.
+#[derive(Debug)]
+struct CellTable {
+    cells: Box<[AtomicU64]>,
+}
+
+impl HashIndex {
+    /// Offers each slot entered under `octets` (and, rarely, a wrong one) to `is_it` until it
+    /// returns true, and returns that slot. May offer a slot that is being removed.
+    #[inline]
+    pub fn find(&self, octets: &[u8], mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let hash = self.hash(octets);
+        let table = self.table.load();
+        for at in table.probe_sequence(hash) {
+            // Acquire: pairs with `HashIndexWriter` (cell).
+            let cell = table.cells[at].load(Ordering::Acquire);
+            if cell == EMPTY {
+                return None;
+            }
+            let slot = cell as u32;
+            if tag(cell) == tag(hash) && slot <= MAX_SLOT && is_it(slot) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn hash(&self, octets: &[u8]) -> u64 {
+        // `write` of the bytes alone: the key is the whole input, so no length is needed to delimit
+        // it.
+        let mut hasher = self.keys.build_hasher();
+        hasher.write(octets);
+        hasher.finish()
+    }
+}
+
+/// Returns the half of the hash that cells keep.
+fn tag(hash_or_cell: u64) -> u32 {
+    (hash_or_cell >> 32) as u32
+}
+
+fn pack_entry(tag: u32, slot: u32) -> u64 {
+    u64::from(tag) << 32 | u64::from(slot)
+}
+
+impl CellTable {
+    fn new(length: usize) -> Self {
+        Self { cells: std::iter::repeat_with(|| AtomicU64::new(EMPTY)).take(length).collect() }
+    }
+
+    /// Returns the cells to look at, in order. Only the kept half of the hash decides, so that a
+    /// new table can be made from the cells of an old one.
+    #[inline]
+    fn probe_sequence(&self, hash_or_cell: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.cells.len() - 1;
+        let start = tag(hash_or_cell) as usize;
+        (0..=mask).map(move |step| start.wrapping_add(step) & mask)
+    }
+}
+
+impl HashIndexWriter {
+    /// Creates an empty index and the right to change it. Name and scope are those of the lock
+    /// taken when the table is replaced.
+    pub fn new(name: &'static str, scope: Scope) -> Self {
+        let table = RcuCell::new(name, scope, CellTable::new(MIN_CELLS));
+        Self { index: Arc::new(HashIndex { table, keys: HashKeys::default() }), entries: 0, used_cells: 0 }
+    }
+
+    /// Returns the readers' side, to share.
+    pub fn index(&self) -> &Arc<HashIndex> {
+        &self.index
+    }
+
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Returns true if there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Enters `slot`, at most [`MAX_SLOT`], under `octets`. The caller ensures that no equal key is
+    /// entered already. Threads that are offered the slot see what was written before.
+    ///
+    /// # Panics
+    /// If `slot` is above [`MAX_SLOT`].
+    pub fn insert(&mut self, octets: &[u8], slot: u32) {
+        assert!(slot <= MAX_SLOT, "slot number out of range");
+        let hash = self.index.hash(octets);
+        let table = self.index.table.load();
+        let length = table.cells.len();
+        // A quarter stays empty.
+        if (self.used_cells + 1) * 4 > length * 3 {
+            drop(table);
+            self.rebuild();
+            return self.insert(octets, slot);
+        }
+        for at in table.probe_sequence(hash) {
+            let cell = table.cells[at].load(Ordering::Relaxed);
+            if cell == EMPTY || cell == REMOVED {
+                // Release: pairs with `find` (cell).
+                table.cells[at].store(pack_entry(tag(hash), slot), Ordering::Release);
+                self.entries += 1;
+                self.used_cells += usize::from(cell == EMPTY);
+                return;
+            }
+        }
+    }
+
+    /// Removes the entry of `slot` under `octets`; returns false if there is none.
+    pub fn remove(&mut self, octets: &[u8], slot: u32) -> bool {
+        let hash = self.index.hash(octets);
+        let table = self.index.table.load();
+        let wanted = pack_entry(tag(hash), slot);
+        for at in table.probe_sequence(hash) {
+            let cell = table.cells[at].load(Ordering::Relaxed);
+            if cell == EMPTY {
+                return false;
+            }
+            if cell == wanted && slot <= MAX_SLOT {
+                // Release: pairs with `find` (cell).
+                table.cells[at].store(REMOVED, Ordering::Release);
+                self.entries -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Publishes a table without removed cells, at most three fifths full. So a growing table
+    /// doubles, and one that only changes has room for many changes before the next table.
+    fn rebuild(&mut self) {
+        let length = ((self.entries + 1) * 5).div_ceil(3).next_power_of_two().max(MIN_CELLS);
+        let new = CellTable::new(length);
+        let old = self.index.table.load();
+        for cell in &old.cells {
+            let cell = cell.load(Ordering::Relaxed);
+            if cell == EMPTY || cell == REMOVED {
+                continue;
+            }
+            if let Some(at) = new.probe_sequence(cell).find(|&at| new.cells[at].load(Ordering::Relaxed) == EMPTY) {
+                new.cells[at].store(cell, Ordering::Relaxed);
+            }
+        }
+        drop(old);
+        self.used_cells = self.entries;
+        self.index.table.store(Arc::new(new));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use super::*;
+
+    fn key(n: u32) -> [u8; 4] {
+        n.to_le_bytes()
+    }
+
+    #[test]
+    fn index_agrees_with_a_hash_map() {
+        let rounds = if cfg!(miri) { 300 } else { 40_000 };
+        let mut writer = HashIndexWriter::new("test", Scope::Orb);
+        let index = Arc::clone(writer.index());
+        let mut model = HashMap::new();
+        let mut state = 12345u64;
+        for _ in 0..rounds {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let n = (state >> 40) as u32 % 2000;
+            if model.remove(&n).is_some() {
+                assert!(writer.remove(&key(n), n));
+                assert!(!writer.remove(&key(n), n));
+            } else {
+                writer.insert(&key(n), n);
+                model.insert(n, ());
+            }
+            let probe = (state >> 20) as u32 % 2000;
+            let found = index.find(&key(probe), |slot| slot == probe);
+            assert_eq!(found.is_some(), model.contains_key(&probe));
+            assert_eq!(writer.len(), model.len());
+        }
+        // Removed cells do not pile up.
+        assert!(index.table.load().cells.len() <= 8192);
+        assert!(!writer.is_empty());
+    }
+
+    #[test]
+    fn every_slot_with_an_equal_key_is_offered() {
+        let mut writer = HashIndexWriter::new("test", Scope::Orb);
+        for slot in [3, MAX_SLOT, 0] {
+            writer.insert(b"key", slot);
+        }
+        let mut offered = Vec::new();
+        assert_eq!(
+            writer.index().find(b"key", |slot| {
+                offered.push(slot);
+                false
+            }),
+            None
+        );
+        assert_eq!(offered, [3, MAX_SLOT, 0]);
+        assert_eq!(writer.index().find(b"", |_| true), None);
+    }
+
+    #[test]
+    fn entry_is_found_while_other_entries_change() {
+        let rounds = if cfg!(miri) { 2 } else { 200 };
+        let mut writer = HashIndexWriter::new("test", Scope::Orb);
+        let index = Arc::clone(writer.index());
+        writer.insert(&key(0), 0);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        assert_eq!(index.find(&key(0), |slot| slot == 0), Some(0));
+                    }
+                });
+            }
+            for _ in 0..rounds {
+                for n in 1..300 {
+                    writer.insert(&key(n), n);
+                }
+                for n in 1..300 {
+                    assert!(writer.remove(&key(n), n));
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::atomic::AtomicU32;
+    use loom::thread;
+
+    use super::*;
+    use crate::shim::explore;
+
+    #[test]
+    fn offered_slot_is_initialised_and_no_slot_is_missed() {
+        explore(|| {
+            let mut writer = HashIndexWriter::new("model", Scope::Orb);
+            writer.insert(b"always", 1);
+            let ready = loom::sync::Arc::new(AtomicU32::new(0));
+            let reader = {
+                let (index, ready) = (Arc::clone(writer.index()), loom::sync::Arc::clone(&ready));
+                thread::spawn(move || {
+                    assert_eq!(index.find(b"always", |slot| slot == 1), Some(1));
+                    if index.find(b"new", |slot| slot == 2).is_some() {
+                        assert_eq!(ready.load(Ordering::Relaxed), 1);
+                    }
+                })
+            };
+            writer.remove(b"absent", 9);
+            ready.store(1, Ordering::Relaxed);
+            writer.insert(b"new", 2);
+            // The third entry of four cells makes a new table.
+            writer.insert(b"more", 3);
+            writer.insert(b"grows", 4);
+            reader.join().unwrap();
+            assert_eq!(writer.index().find(b"new", |slot| slot == 2), Some(2));
+        });
+    }
+}

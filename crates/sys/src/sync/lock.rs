@@ -1,0 +1,334 @@
+//! Locks that have a name and a scope, and are counted.
+//!
+//! The scope says which threads a lock can make wait: those of one connection, of one lane, or of
+//! the whole ORB. Taking a lock adds to the calling thread's [`counters`], and a wait for another
+//! thread adds a futex call. So a test can state which locks a path takes. A panic while holding a
+//! lock does not poison it: upcalls are isolated elsewhere, and data under these locks is left
+//! consistent at every step that can panic.
+//!
+//! [`PiMutex`] lends the priority of its waiters to its holder; it is for locks that threads of
+//! different priorities take. [`CheckoutCell`] is not a lock to wait for: it checks a value out, or
+//! reports at once that it is out.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
+
+pub use super::checkout_cell::{ArcCheckoutGuard, CheckoutCell, CheckoutGuard, Holder};
+pub use super::pi_mutex::{PiCondvar, PiGuard, PiMutex};
+use crate::clock::Monotonic;
+use crate::counters;
+use crate::shim::{self, const_unless_loom};
+
+/// The threads that a lock can make wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Threads that use one connection. Their priorities may differ where requests are handed over
+    /// to other lanes; then the lock is a [`PiMutex`].
+    Connection,
+    /// Threads of one lane, and threads of other lanes that hand requests over to it; the lock is a
+    /// [`PiMutex`] as well.
+    Lane,
+    /// Any thread; never taken in a steady-state call.
+    Orb,
+}
+
+/// Marks a wait for another thread's lock in traces.
+#[cold]
+pub(super) fn wait_traced<T>(take: impl FnOnce() -> T) -> T {
+    crate::probe!("lock wanted");
+    let taken = take();
+    crate::probe!("lock taken");
+    taken
+}
+
+/// Mutual exclusion over a value.
+pub struct Mutex<T> {
+    name: &'static str,
+    scope: Scope,
+    inner: shim::Mutex<T>,
+}
+
+/// A guard: the calling thread holds a [`Mutex`] until it is dropped.
+#[must_use = "the lock is released at once"]
+pub struct MutexGuard<'a, T> {
+    inner: shim::MutexGuard<'a, T>,
+}
+
+impl<T> Mutex<T> {
+    const_unless_loom! {
+        /// Creates an open lock around `value`. The name appears in diagnostics.
+        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+            Self { name, scope, inner: shim::Mutex::new(value) }
+        }
+    }
+
+    /// Returns the value, since no other thread can have it.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Mutex<T> {
+    /// Takes the lock, waiting for its holder.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        if let Some(guard) = self.try_lock() {
+            return guard;
+        }
+        counters::count_futex();
+        counters::count_lock(self.scope);
+        MutexGuard { inner: wait_traced(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner)) }
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        counters::count_lock(self.scope);
+        Some(MutexGuard { inner })
+    }
+
+    /// Returns the name given at creation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the scope given at creation.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("name", &self.name).field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// A condition to wait for under a [`Mutex`]. Waits may end without a notification: check in a
+/// loop.
+#[derive(Debug)]
+pub struct Condvar(shim::Condvar);
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Condvar {
+    const_unless_loom! {
+        /// Creates a condition without waiters.
+        pub fn new() -> Self {
+            Self(shim::Condvar::new())
+        }
+    }
+
+    /// Releases the lock, waits for a notification, takes the lock again.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        counters::count_futex();
+        MutexGuard { inner: self.0.wait(guard.inner).unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// Waits as [`wait`](Self::wait), until `deadline` (`None`: for ever). Returns false if the
+    /// deadline has passed.
+    pub fn wait_until<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Option<Monotonic>,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let Some(deadline) = deadline else {
+            return (self.wait(guard), true);
+        };
+        let left = deadline.remaining();
+        if left == Duration::ZERO {
+            return (guard, false);
+        }
+        counters::count_futex();
+        let (inner, _) = self.0.wait_timeout(guard.inner, left).unwrap_or_else(PoisonError::into_inner);
+        (MutexGuard { inner }, !deadline.is_past())
+    }
+
+    /// Wakes one waiting thread.
+    pub fn notify_one(&self) {
+        counters::count_futex();
+        self.0.notify_one();
+    }
+
+    /// Wakes all waiting threads.
+    pub fn notify_all(&self) {
+        counters::count_futex();
+        self.0.notify_all();
+    }
+}
+
+/// Shared or exclusive access to a value. For configuration and tables off the request path, where
+/// readers block writers briefly; the request path uses RCU cells instead.
+pub struct RwLock<T> {
+    name: &'static str,
+    scope: Scope,
+    inner: shim::RwLock<T>,
+}
+
+/// A guard of shared access; released on drop.
+#[must_use = "the lock is released at once"]
+pub struct ReadGuard<'a, T> {
+    inner: shim::RwLockReadGuard<'a, T>,
+}
+
+/// A guard of exclusive access; released on drop.
+#[must_use = "the lock is released at once"]
+pub struct WriteGuard<'a, T> {
+    inner: shim::RwLockWriteGuard<'a, T>,
+}
+
+impl<T> RwLock<T> {
+    const_unless_loom! {
+        /// Creates an open lock around `value`. The name appears in diagnostics.
+        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+            Self { name, scope, inner: shim::RwLock::new(value) }
+        }
+    }
+}
+
+impl<T> RwLock<T> {
+    /// Takes shared access, waiting for a writer.
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        counters::count_lock(self.scope);
+        let inner = match self.inner.try_read() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                counters::count_futex();
+                wait_traced(|| self.inner.read().unwrap_or_else(PoisonError::into_inner))
+            }
+        };
+        ReadGuard { inner }
+    }
+
+    /// Takes exclusive access, waiting for readers and writers.
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        counters::count_lock(self.scope);
+        let inner = match self.inner.try_write() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                counters::count_futex();
+                wait_traced(|| self.inner.write().unwrap_or_else(PoisonError::into_inner))
+            }
+        };
+        WriteGuard { inner }
+    }
+
+    /// Returns the name given at creation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the scope given at creation.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+}
+
+impl<T> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock").field("name", &self.name).field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn locks_are_counted_by_scope_and_survive_a_panic() {
+        let lock = Arc::new(Mutex::new("table", Scope::Orb, 0));
+        let other = Arc::clone(&lock);
+        thread::spawn(move || {
+            *other.lock() += 1;
+            let _guard = other.lock();
+            std::panic::resume_unwind(Box::new(()));
+        })
+        .join()
+        .unwrap_err();
+        let before = counters::snapshot();
+        assert_eq!(*lock.lock(), 1);
+        let counted = counters::snapshot() - before;
+        assert_eq!((counted.locks, counted.orb_locks, counted.futex), (1, 1, 0));
+    }
+
+    #[test]
+    fn condition_wait_ends_at_its_deadline() {
+        let pair = Arc::new((Mutex::new("flag", Scope::Lane, false), Condvar::new()));
+        let (lock, condition) = &*pair;
+        let soon = clock::now() + Duration::from_millis(2);
+        let mut guard = lock.lock();
+        let mut in_time = true;
+        while in_time {
+            (guard, in_time) = condition.wait_until(guard, Some(soon));
+        }
+        assert!(soon.is_past() && !*guard);
+        let other = Arc::clone(&pair);
+        let thread = thread::spawn(move || {
+            *other.0.lock() = true;
+            other.1.notify_one();
+        });
+        while !*guard {
+            guard = condition.wait_until(guard, None).0;
+        }
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn rwlock_gives_shared_and_exclusive_access() {
+        let lock = RwLock::new("settings", Scope::Orb, 5);
+        assert_eq!(*lock.read() + *lock.read(), 10);
+        *lock.write() = 6;
+        assert_eq!((*lock.read(), lock.name(), lock.scope()), (6, "settings", Scope::Orb));
+    }
+}

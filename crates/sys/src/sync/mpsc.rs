@@ -1,0 +1,396 @@
+//! A bounded queue from any thread to a lane, with a descriptor to wake the lane.
+//!
+//! [`Mailbox::send`] allocates nothing and takes no lock. It makes a system call only if a receiver
+//! has announced that it is about to sleep. A full queue returns the value at once: nothing here
+//! waits for room.
+//!
+//! The queue is an array of cells, each with a sequence number that says whose turn it is (Dmitry
+//! Vyukov's bounded queue). Cell `i` of `n` may be filled by the sender of position `p` (with `p %
+//! n == i`) when its number is `p`, emptied by the receiver of that position when it is `p + 1`,
+//! and is `p + n` after that.
+//!
+//! * `cell`: the number is stored with release after the value was written or moved out, and loaded
+//!   with acquire before. A position is taken by one compare-and-swap, so one thread works on a
+//!   cell at a time.
+//! * `sleep`: a receiver announces that it will sleep, then looks at the queue; a sender fills the
+//!   queue, then looks for the announcement. A sequentially consistent fence between the two steps
+//!   on both sides makes at least one see the other.
+//!
+//! A sender that is preempted between taking its position and filling the cell hides what later
+//! senders sent until it runs again. So senders of one mailbox should not differ much in priority.
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::clock::Monotonic;
+use crate::counters;
+use crate::eventfd::EventFd;
+use crate::poll;
+use crate::shim::{AtomicBool, AtomicUsize, Ordering, UnsafeCell, fence};
+
+/// The error of a full queue, which returns the value.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MailboxFull<T>(pub T);
+
+impl<T> fmt::Display for MailboxFull<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the queue is full")
+    }
+}
+
+impl<T: fmt::Debug> std::error::Error for MailboxFull<T> {}
+
+struct QueueCell<T> {
+    number: AtomicUsize,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// A position on a cache line of its own, so that senders and receivers do not slow each other
+/// down.
+#[repr(align(64))]
+struct Position(AtomicUsize);
+
+/// A bounded first-in, first-out queue. Any thread may send and receive.
+struct Queue<T> {
+    cells: Box<[QueueCell<T>]>,
+    send: Position,
+    receive: Position,
+}
+
+// SAFETY: a value is moved in by one thread and out by another, never shared (`T: Send`); the
+// protocol of the module gives one thread at a time access to a cell.
+unsafe impl<T: Send> Sync for Queue<T> {}
+// SAFETY: moving the queue moves its values.
+unsafe impl<T: Send> Send for Queue<T> {}
+
+impl<T> Queue<T> {
+    fn new(capacity: usize) -> Self {
+        // With fewer than two cells, "filled" and "free for the next round" would be the same
+        // number.
+        let length = capacity.max(2).next_power_of_two();
+        let cell =
+            |number| QueueCell { number: AtomicUsize::new(number), value: UnsafeCell::new(MaybeUninit::uninit()) };
+        Self {
+            cells: (0..length).map(cell).collect(),
+            send: Position(AtomicUsize::new(0)),
+            receive: Position(AtomicUsize::new(0)),
+        }
+    }
+
+    fn cell(&self, position: usize) -> &QueueCell<T> {
+        &self.cells[position & (self.cells.len() - 1)]
+    }
+
+    fn push(&self, value: T) -> Result<(), T> {
+        let mut position = self.send.0.load(Ordering::Relaxed);
+        let cell = loop {
+            let cell = self.cell(position);
+            // Acquire: pairs with `pop` (cell).
+            let ahead = cell.number.load(Ordering::Acquire).wrapping_sub(position) as isize;
+            if ahead < 0 {
+                return Err(value);
+            }
+            if ahead > 0 {
+                position = self.send.0.load(Ordering::Relaxed);
+                continue;
+            }
+            match self.send.0.compare_exchange_weak(
+                position,
+                position.wrapping_add(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break cell,
+                Err(now) => position = now,
+            }
+        };
+        // SAFETY: the cell's number said that it is free for this position, and this thread alone
+        // has taken the position.
+        cell.value.with_mut(|place| unsafe { (*place).write(value) });
+        // Release: pairs with `pop` (cell).
+        cell.number.store(position.wrapping_add(1), Ordering::Release);
+        Ok(())
+    }
+
+    fn pop(&self) -> Option<T> {
+        let mut position = self.receive.0.load(Ordering::Relaxed);
+        let cell = loop {
+            let cell = self.cell(position);
+            // Acquire: pairs with `push` (cell).
+            let ahead = cell.number.load(Ordering::Acquire).wrapping_sub(position.wrapping_add(1)) as isize;
+            if ahead < 0 {
+                return None;
+            }
+            if ahead > 0 {
+                position = self.receive.0.load(Ordering::Relaxed);
+                continue;
+            }
+            match self.receive.0.compare_exchange_weak(
+                position,
+                position.wrapping_add(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break cell,
+                Err(now) => position = now,
+            }
+        };
+        // SAFETY: the cell's number shows that it holds the value of this position, and this
+        // thread alone has taken the position, so the value is moved out once.
+        let value = cell.value.with_mut(|place| unsafe { (*place).assume_init_read() });
+        // Release: pairs with `push` (cell).
+        cell.number.store(position.wrapping_add(self.cells.len()), Ordering::Release);
+        Some(value)
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+/// A queue with a descriptor that becomes readable when something is sent to a sleeping receiver.
+pub struct Mailbox<T> {
+    queue: Queue<T>,
+    sleeping: AtomicBool,
+    wake: EventFd,
+}
+
+impl<T> Mailbox<T> {
+    /// Creates an empty mailbox for at least `capacity` values (the next power of two).
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn new(capacity: usize) -> io::Result<Self> {
+        Ok(Self { queue: Queue::new(capacity), sleeping: AtomicBool::new(false), wake: EventFd::new()? })
+    }
+
+    /// Returns the number of values that fit.
+    pub fn capacity(&self) -> usize {
+        self.queue.cells.len()
+    }
+
+    /// Sends a value, and wakes a receiver that sleeps. Counted as a hand-off.
+    ///
+    /// # Errors
+    /// [`MailboxFull`], with the value; also while a preempted receiver is still emptying the
+    /// oldest cell.
+    pub fn send(&self, value: T) -> Result<(), MailboxFull<T>> {
+        self.queue.push(value).map_err(MailboxFull)?;
+        counters::count_handoff();
+        if self.needs_wake() {
+            self.wake.notify();
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest value, if there is one.
+    pub fn receive(&self) -> Option<T> {
+        self.queue.pop()
+    }
+
+    /// Announces that the caller is about to block on the descriptor, and takes a value if one has
+    /// arrived. After `None`, the next [`send`](Self::send) makes the descriptor readable.
+    pub fn receive_or_sleep(&self) -> Option<T> {
+        if let Some(value) = self.queue.pop() {
+            return Some(value);
+        }
+        self.sleeping.store(true, Ordering::Relaxed);
+        // Pairs with `needs_wake` (sleep).
+        fence(Ordering::SeqCst);
+        self.queue.pop()
+    }
+
+    /// Makes the descriptor unreadable again, after it woke the caller.
+    pub fn drain(&self) {
+        self.wake.drain();
+    }
+
+    /// Takes the oldest value, waiting for one until `deadline` (`None`: for ever).
+    ///
+    /// # Errors
+    /// When the kernel is out of memory.
+    pub fn receive_until(&self, deadline: Option<Monotonic>) -> io::Result<Option<T>> {
+        loop {
+            if let Some(value) = self.receive_or_sleep() {
+                return Ok(Some(value));
+            }
+            if !poll::wait_readable(self.wake.as_fd(), deadline)? {
+                return Ok(None);
+            }
+            self.wake.drain();
+        }
+    }
+
+    fn needs_wake(&self) -> bool {
+        // Pairs with `receive_or_sleep` (sleep).
+        fence(Ordering::SeqCst);
+        // One sender wakes for one announcement; the load first spares the others the write.
+        self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl<T> AsFd for Mailbox<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+impl<T> fmt::Debug for Mailbox<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").field("capacity", &self.capacity()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn first_in_first_out_until_full() {
+        let mailbox = Mailbox::new(3).unwrap();
+        assert_eq!(mailbox.capacity(), 4);
+        for round in 0..10 {
+            for n in 0..4 {
+                mailbox.send(round * 4 + n).unwrap();
+            }
+            assert_eq!(mailbox.send(0), Err(MailboxFull(0)));
+            for n in 0..4 {
+                assert_eq!(mailbox.receive(), Some(round * 4 + n));
+            }
+            assert_eq!(mailbox.receive(), None);
+        }
+    }
+
+    #[test]
+    fn send_to_awake_receiver_makes_no_system_call() {
+        let mailbox = Mailbox::new(4).unwrap();
+        let before = counters::snapshot();
+        mailbox.send(1).unwrap();
+        let counted = counters::snapshot() - before;
+        assert_eq!((counted.syscalls, counted.handoffs, counted.locks), (0, 1, 0));
+        assert_eq!(mailbox.receive_or_sleep(), Some(1));
+        assert_eq!(mailbox.receive_or_sleep(), None);
+        mailbox.send(2).unwrap();
+        mailbox.send(3).unwrap();
+        assert_eq!((counters::snapshot() - before).syscalls, 1);
+        assert!(poll::wait_readable(mailbox.as_fd(), None).unwrap());
+        mailbox.drain();
+        let soon = clock::now() + Duration::from_millis(1);
+        assert_eq!(mailbox.receive_until(Some(soon)).unwrap(), Some(2));
+        assert_eq!(mailbox.receive_until(Some(soon)).unwrap(), Some(3));
+        assert_eq!(mailbox.receive_until(Some(soon)).unwrap(), None);
+    }
+
+    #[test]
+    fn remaining_messages_are_dropped() {
+        let value = Arc::new(());
+        let mailbox = Mailbox::new(4).unwrap();
+        for _ in 0..3 {
+            mailbox.send(Arc::clone(&value)).unwrap();
+        }
+        drop(mailbox);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn every_message_arrives_once_and_sleepers_wake() {
+        let each: usize = if cfg!(miri) { 20 } else { 20_000 };
+        let mailbox = Mailbox::new(8).unwrap();
+        thread::scope(|scope| {
+            for sender in 0..3 {
+                let mailbox = &mailbox;
+                scope.spawn(move || {
+                    for n in 0..each {
+                        let mut value = (sender, n);
+                        while let Err(MailboxFull(back)) = mailbox.send(value) {
+                            value = back;
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let mut next = [0; 3];
+            for _ in 0..3 * each {
+                let deadline = clock::now() + Duration::from_secs(30);
+                let (sender, n) = mailbox.receive_until(Some(deadline)).unwrap().expect("a lost wake-up");
+                assert_eq!(n, next[sender]);
+                next[sender] += 1;
+            }
+            assert_eq!((next, mailbox.receive()), ([each; 3], None));
+        });
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::shim::explore;
+
+    #[test]
+    fn two_senders_and_a_receiver() {
+        explore(|| {
+            let queue = Arc::new(Queue::new(2));
+            let senders: Vec<_> = [1, 2]
+                .into_iter()
+                .map(|value| {
+                    let queue = Arc::clone(&queue);
+                    thread::spawn(move || queue.push(Box::new(value)).unwrap())
+                })
+                .collect();
+            let early = queue.pop();
+            for sender in senders {
+                sender.join().unwrap();
+            }
+            let mut all: Vec<_> = early.into_iter().chain(std::iter::from_fn(|| queue.pop())).collect();
+            all.sort();
+            assert_eq!(all, [Box::new(1), Box::new(2)]);
+        });
+    }
+
+    #[test]
+    fn cells_are_reused() {
+        explore(|| {
+            let queue = Arc::new(Queue::new(2));
+            queue.push(Box::new(0)).unwrap();
+            queue.push(Box::new(1)).unwrap();
+            let other = {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || (queue.pop(), queue.push(Box::new(2)).is_ok()))
+            };
+            let here = queue.pop();
+            let (there, pushed) = other.join().unwrap();
+            assert!(here.is_some() && there.is_some());
+            // The receiver may still have the oldest cell here.
+            assert_eq!((queue.pop(), queue.pop()), (pushed.then(|| Box::new(2)), None));
+        });
+    }
+
+    #[test]
+    fn sleeping_receiver_is_woken() {
+        explore(|| {
+            let mailbox = Arc::new(Mailbox::new(2).unwrap());
+            let sender = {
+                let mailbox = Arc::clone(&mailbox);
+                thread::spawn(move || mailbox.send(Box::new(1)).unwrap())
+            };
+            let early = mailbox.receive_or_sleep();
+            sender.join().unwrap();
+            if early.is_none() {
+                assert!(mailbox.wake.drain(), "the receiver sleeps on");
+                assert!(mailbox.receive().is_some());
+            }
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! A try-lock with a pending flag: one reader at a time, and no arrival lost.
+//!
+//! It guards the state of a connection that several threads may be told is readable. A
+//! [`PendingLock`] is free, held, or held with the pending flag set. A thread that is told of an
+//! arrival calls [`try_enter`](PendingLock::try_enter). If another thread is in, the pending flag
+//! is set, and that thread finds it when it [leaves](PendingLockGuard::leave). So an edge-triggered
+//! report is never lost although only one thread reads.
+//!
+//! `enter`: the compare-and-swap that takes the lock acquires what the one that released it
+//! released. `pending`: setting the flag is a read-modify-write with release even if it is set
+//! already, and the holder clears it with acquire. So the holder sees what every thread that set
+//! the flag had seen.
+
+use crate::shim::{AtomicU32, Ordering, UnsafeCell};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const PENDING: u32 = 2;
+
+/// A value that one thread at a time works on; threads that find it held leave the pending flag.
+#[derive(Debug)]
+pub struct PendingLock<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through the one guard that the state admits, so threads pass it on
+// and never share it.
+unsafe impl<T: Send> Sync for PendingLock<T> {}
+// SAFETY: moving the cell moves the value.
+unsafe impl<T: Send> Send for PendingLock<T> {}
+
+/// A guard: holds the lock until [`leave`](Self::leave) succeeds or it is dropped.
+///
+/// Dropping it discards the pending flag. That is for holders after which no thread reads any more,
+/// or which list what is to be read in any case.
+#[must_use = "the turn is given back at once"]
+#[derive(Debug)]
+pub struct PendingLockGuard<'a, T> {
+    lock: &'a PendingLock<T>,
+}
+
+impl<T> PendingLock<T> {
+    /// Creates a free lock.
+    #[must_use]
+    pub fn new(value: T) -> Self {
+        PendingLock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock, or sets the pending flag for the thread that holds it.
+    #[inline]
+    pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
+        loop {
+            // Acquire on success: pairs with the release in `leave` and `drop` (enter).
+            match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(PendingLockGuard { lock: self }),
+                // Release: pairs with `leave` (pending), also when another thread has set the flag:
+                // a mere load would not make this thread's earlier writes visible to the holder.
+                Err(taken) => {
+                    if self.state.compare_exchange(taken, PENDING, Ordering::Release, Ordering::Relaxed).is_ok() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<'a, T> PendingLockGuard<'a, T> {
+    /// Calls `work` with the value.
+    #[inline]
+    pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: this guard is the only one, and `&mut self` makes this the only borrow through
+        // it.
+        self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
+    }
+
+    /// Releases the lock. If the pending flag was set, returns the guard instead, and the holder
+    /// looks again.
+    ///
+    /// # Errors
+    /// The guard, when the pending flag was set.
+    #[inline]
+    pub fn leave(self) -> Result<(), Self> {
+        // Release: pairs with the acquire in `try_enter` (enter).
+        match self.lock.state.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Acquire) {
+            Ok(_) => {
+                std::mem::forget(self);
+                Ok(())
+            }
+            Err(_) => {
+                // Acquire: pairs with `try_enter` (pending). A flag set since the exchange above is
+                // cleared too.
+                self.lock.state.swap(HELD, Ordering::Acquire);
+                Err(self)
+            }
+        }
+    }
+}
+
+impl<T> Drop for PendingLockGuard<'_, T> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `try_enter` (enter).
+        self.lock.state.store(FREE, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holder_finds_the_pending_flag() {
+        let lock = PendingLock::new(0);
+        let mut first = lock.try_enter().unwrap();
+        first.with(|value| *value += 1);
+        assert!(lock.try_enter().is_none());
+        assert!(lock.try_enter().is_none());
+        let mut first = first.leave().unwrap_err();
+        assert_eq!(first.with(|value| *value), 1);
+        first.leave().unwrap();
+        drop(lock.try_enter().unwrap());
+        assert!(lock.try_enter().is_some());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::shim::explore;
+
+    /// Each of three threads makes one arrival and reports it; every arrival is seen under a lock
+    /// taken after it.
+    #[test]
+    fn no_arrival_is_lost() {
+        explore(|| {
+            let shared = Arc::new((PendingLock::new(0usize), AtomicUsize::new(0)));
+            let arrive = |shared: &(PendingLock<usize>, AtomicUsize)| {
+                shared.1.fetch_add(1, Ordering::Relaxed);
+                let mut next = shared.0.try_enter();
+                while let Some(mut guard) = next {
+                    let arrived = shared.1.load(Ordering::Relaxed);
+                    guard.with(|seen| *seen = arrived);
+                    next = guard.leave().err();
+                }
+            };
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = Arc::clone(&shared);
+                    loom::thread::spawn(move || arrive(&shared))
+                })
+                .collect();
+            arrive(&shared);
+            for other in others {
+                other.join().unwrap();
+            }
+            let mut last = shared.0.try_enter().unwrap();
+            assert_eq!(last.with(|seen| *seen), 3);
+        });
+    }
+}

@@ -1,0 +1,253 @@
+//! A value that many threads read while one at a time replaces it (read-copy-update).
+//!
+//! [`RcuCell::load`] never waits for writers or other readers, writes to no memory that other
+//! threads write, and allocates nothing after a thread's first load. A reader keeps its version
+//! while it holds the guard; new loads get the newest one.
+//!
+//! Invariant: *readers never free*. [`RcuCell::store`] keeps the replaced versions until no reader
+//! has them, and later stores free them. So dropping a guard on a real-time thread never runs a
+//! destructor. The price is that the last replaced versions live until the next store, or
+//! [`reclaim`](RcuCell::reclaim).
+//!
+//! The implementation is the `arc-swap` crate, whose readers announce themselves in slots of their
+//! own thread. While a thread holds eight guards at once, further loads touch the version's
+//! reference count instead. Under `loom`, which cannot look into that crate, a plain atomic pointer
+//! takes its place, so that protocols built on this one can be explored.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::lock::{Mutex, Scope};
+
+/// A cell whose value is read without a lock. The module states its guarantees.
+pub struct RcuCell<T> {
+    current: cell::Cell<T>,
+    /// Versions that were replaced and may still be read.
+    retired: Mutex<Vec<Arc<T>>>,
+}
+
+/// One version of the value, for as long as the guard lives. To be held briefly: it delays the
+/// freeing of its version.
+pub struct RcuGuard<T> {
+    guard: cell::Guard<T>,
+}
+
+impl<T> RcuCell<T> {
+    /// Creates a cell that holds `value`. Name and scope are those of the lock that writers take.
+    pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        Self { current: cell::Cell::new(Arc::new(value)), retired: Mutex::new(name, scope, Vec::new()) }
+    }
+
+    /// Returns a guard of the newest version.
+    #[inline]
+    pub fn load(&self) -> RcuGuard<T> {
+        RcuGuard { guard: self.current.load() }
+    }
+
+    /// Returns the newest version as a counted reference.
+    pub fn load_full(&self) -> Arc<T> {
+        self.current.load_full()
+    }
+
+    /// Replaces the value. Loads that begin after this returns get the new one.
+    pub fn store(&self, value: Arc<T>) {
+        let mut replaced = self.retired.lock();
+        let old = self.current.swap(value);
+        replaced.push(old);
+        let free = take_unreferenced(&mut replaced);
+        // Destructors run outside the lock.
+        drop(replaced);
+        drop(free);
+    }
+
+    /// Replaces the value by one computed from it. Writers that use only this lose no update.
+    /// `change` must not store into the same cell.
+    pub fn update<R>(&self, change: impl FnOnce(&T) -> (T, R)) -> R {
+        let mut replaced = self.retired.lock();
+        let (value, result) = change(&self.current.load_full());
+        replaced.push(self.current.swap(Arc::new(value)));
+        let free = take_unreferenced(&mut replaced);
+        drop(replaced);
+        drop(free);
+        result
+    }
+
+    /// Frees replaced versions that have no reader any more; returns how many are still read.
+    pub fn reclaim(&self) -> usize {
+        let mut replaced = self.retired.lock();
+        let free = take_unreferenced(&mut replaced);
+        let left = replaced.len();
+        drop(replaced);
+        drop(free);
+        left
+    }
+}
+
+/// Takes out the versions that only the list owns. The swap that replaced a version turned its
+/// announced readers into owners, so none is overlooked. A replaced version gets no new owners
+/// except by cloning those.
+fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
+    replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
+}
+
+impl<T: fmt::Debug> fmt::Debug for RcuCell<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RcuCell").field(&*self.load()).finish()
+    }
+}
+
+impl<T> Deref for RcuGuard<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for RcuGuard<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(not(loom))]
+mod cell {
+    use std::sync::Arc;
+
+    pub(super) struct Cell<T>(arc_swap::ArcSwap<T>);
+    pub(super) type Guard<T> = arc_swap::Guard<Arc<T>>;
+
+    impl<T> Cell<T> {
+        pub(super) fn new(value: Arc<T>) -> Self {
+            Self(arc_swap::ArcSwap::new(value))
+        }
+
+        #[inline]
+        pub(super) fn load(&self) -> Guard<T> {
+            self.0.load()
+        }
+
+        pub(super) fn load_full(&self) -> Arc<T> {
+            self.0.load_full()
+        }
+
+        pub(super) fn swap(&self, value: Arc<T>) -> Arc<T> {
+            self.0.swap(value)
+        }
+    }
+}
+
+/// A cell for models, with exactly the real cell's guarantees: a release store and an acquire load
+/// of a pointer. Versions are freed with the cell.
+#[cfg(loom)]
+mod cell {
+    use std::sync::Arc;
+
+    use loom::sync::atomic::{AtomicPtr, Ordering};
+
+    pub(super) struct Cell<T>(AtomicPtr<Arc<T>>, std::sync::Mutex<Vec<*mut Arc<T>>>);
+    pub(super) type Guard<T> = Arc<T>;
+
+    // SAFETY: the pointers are to shared values, which threads clone.
+    unsafe impl<T: Send + Sync> Send for Cell<T> {}
+    // SAFETY: as above; the list is behind a lock that is never held across a step of the model.
+    unsafe impl<T: Send + Sync> Sync for Cell<T> {}
+
+    impl<T> Cell<T> {
+        pub(super) fn new(value: Arc<T>) -> Self {
+            let first = Box::into_raw(Box::new(value));
+            Self(AtomicPtr::new(first), std::sync::Mutex::new(vec![first]))
+        }
+
+        pub(super) fn load(&self) -> Guard<T> {
+            self.load_full()
+        }
+
+        pub(super) fn load_full(&self) -> Arc<T> {
+            // SAFETY: all versions live as long as the cell.
+            Arc::clone(unsafe { &*self.0.load(Ordering::Acquire) })
+        }
+
+        pub(super) fn swap(&self, value: Arc<T>) -> Arc<T> {
+            let next = Box::into_raw(Box::new(value));
+            self.1.lock().unwrap().push(next);
+            // SAFETY: all versions live as long as the cell.
+            Arc::clone(unsafe { &*self.0.swap(next, Ordering::AcqRel) })
+        }
+    }
+
+    impl<T> Drop for Cell<T> {
+        fn drop(&mut self) {
+            for version in self.1.get_mut().unwrap().drain(..) {
+                // SAFETY: each came from a box, is on the list once, and no thread loads any more.
+                drop(unsafe { Box::from_raw(version) });
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn reader_keeps_its_version_and_frees_nothing() {
+        let first = Arc::new(1);
+        let published = RcuCell::new("test", Scope::Orb, 0);
+        published.store(Arc::clone(&first));
+        let loaded = published.load();
+        published.store(Arc::new(2));
+        assert_eq!((*loaded, *published.load()), (1, 2));
+        assert_eq!(published.reclaim(), 1);
+        drop(loaded);
+        // The test's and the list's, although the reader has let go.
+        assert_eq!(Arc::strong_count(&first), 2);
+        drop(first);
+        assert_eq!(published.reclaim(), 0);
+        assert_eq!(published.update(|&old| (old + 1, old)), 2);
+        assert_eq!((*published.load(), *published.load_full()), (3, 3));
+    }
+
+    #[test]
+    fn versions_are_never_torn_and_all_are_freed() {
+        static ALIVE: AtomicUsize = AtomicUsize::new(0);
+        struct Version(usize, usize);
+        impl Drop for Version {
+            fn drop(&mut self) {
+                ALIVE.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        fn version(n: usize) -> Version {
+            ALIVE.fetch_add(1, Ordering::Relaxed);
+            Version(n, !n)
+        }
+        let rounds = if cfg!(miri) { 20 } else { 20_000 };
+        let published = RcuCell::new("test", Scope::Orb, version(0));
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut last = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        let loaded = published.load();
+                        assert!(loaded.1 == !loaded.0 && loaded.0 >= last);
+                        last = loaded.0;
+                    }
+                });
+            }
+            for n in 1..=rounds {
+                published.store(Arc::new(version(n)));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(published.reclaim(), 0);
+        assert_eq!(ALIVE.load(Ordering::Relaxed), 1);
+        drop(published);
+        assert_eq!(ALIVE.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,96 @@
+//! POSIX's counting semaphore.
+//!
+//! It passes wake-ups between threads, not ownership, so it knows no holder and inherits no
+//! priority.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+
+/// A count; threads wait until it is above 0.
+pub struct Semaphore {
+    /// Boxed: it may not move once it is initialised.
+    inner: Box<UnsafeCell<libc::sem_t>>,
+}
+
+// SAFETY: the functions of sem_overview(7) may be called by any thread on the same semaphore at the
+// same time.
+unsafe impl Sync for Semaphore {}
+// SAFETY: moving this moves the box, not the semaphore.
+unsafe impl Send for Semaphore {}
+
+impl Semaphore {
+    /// Creates a semaphore of 0: the first wait blocks.
+    #[must_use]
+    pub fn new() -> Self {
+        // SAFETY: `sem_t` is a plain structure of integers, for which zeroes are valid.
+        let inner = Box::new(UnsafeCell::new(unsafe { std::mem::zeroed() }));
+        // SAFETY: the pointer is to a live `sem_t` that no other thread knows yet. The call fails
+        // only for values above SEM_VALUE_MAX.
+        unsafe { libc::sem_init(inner.get(), 0, 0) };
+        Semaphore { inner }
+    }
+
+    /// Adds one, which wakes the waiting thread with the highest priority.
+    pub fn post(&self) {
+        // SAFETY: the semaphore was initialised in `new` and lives as long as `self`. The call
+        // fails only at SEM_VALUE_MAX (2^31 - 1), where a further wake-up changes nothing.
+        unsafe { libc::sem_post(self.inner.get()) };
+    }
+
+    /// Waits until the count is above 0 and subtracts one.
+    pub fn wait(&self) {
+        // SAFETY: as in `post`. The one error is the interruption by a signal, after which the wait
+        // is begun again.
+        while unsafe { libc::sem_wait(self.inner.get()) } == -1 {}
+    }
+}
+
+impl Default for Semaphore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self`: no thread waits.
+        unsafe { libc::sem_destroy(self.inner.get()) };
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn every_post_ends_one_wait() {
+        let there = Arc::new(Semaphore::new());
+        let back = Arc::new(Semaphore::default());
+        let other = {
+            let (there, back) = (there.clone(), back.clone());
+            std::thread::spawn(move || {
+                for _ in 0..1000 {
+                    there.wait();
+                    back.post();
+                }
+            })
+        };
+        for _ in 0..1000 {
+            there.post();
+            back.wait();
+        }
+        other.join().unwrap();
+        // A wait does not block for earlier posts.
+        there.post();
+        there.post();
+        there.wait();
+        there.wait();
+    }
+}

@@ -1,0 +1,625 @@
+//! A generational slab: a table whose entries are found by slot and generation without waiting, and
+//! removed without pulling them from under their users.
+//!
+//! An entry is named by index and generation, as in an object key. [`GenerationalSlab::get`] is one
+//! atomic addition and a check, whatever other threads do: it never waits, retries or allocates. A
+//! stale or forged name is refused, because the generation of a slot increases each time the slot
+//! is used again. A slot whose generations are used up is never used again.
+//!
+//! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is
+//! none) takes the value out, exactly once. Slots never move: they live in segments of doubling
+//! size. Inserting and retiring take a lock; getting and leaving do not, even when the last user
+//! notifies threads that wait for it.
+//!
+//! # Protocol
+//!
+//! One word per slot holds its whole state:
+//!
+//! ```text
+//!  63             32   31     30       29        28     27          0
+//! +-----------------+------+---------+---------+---------+------------+
+//! |   generation    | LIVE | RETIRED | CLAIMED | VACATED |   users    |
+//! +-----------------+------+---------+---------+---------+------------+
+//! ```
+//!
+//! ```text
+//! vacant (no flag, or RETIRED|CLAIMED|VACATED) --insert: generation + 1--> LIVE --retire--> RETIRED
+//!    ^                                                                                         | claim
+//!    +----------- pushed on the free list <-- RETIRED|CLAIMED|VACATED <-- RETIRED|CLAIMED <----+
+//! ```
+//!
+//! *Users* counts guards, and for a moment also callers whose `get` is about to fail: each `get`
+//! adds one, and subtracts it again if generation or flags are not as expected. Hence every change
+//! of generation or flags is an addition or a compare-and-swap that preserves the count.
+//!
+//! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The
+//!   addition of `get` acquires, and after it has seen both it may read the value.
+//! * `release`: the subtraction of a guard releases what its thread did with the value. `claim`
+//!   acquires. All changes of the word are read-modify-writes, so each continues the release
+//!   sequence of the earlier ones. So the claiming thread has synchronised with every guard there
+//!   was.
+//! * *A claimed value has no user.* A thread tries `claim` only if it saw RETIRED together with a
+//!   count of zero after its own change. At that point no guard exists. As RETIRED lasts until the
+//!   slot is used again, none can come: later callers count in and out, but fail.
+//! * *Exactly one thread claims.* Several may see zero, because failing callers come and go. The
+//!   compare-and-swap that sets CLAIMED expects the generation and RETIRED without CLAIMED: one
+//!   wins. A late-comer finds CLAIMED or a higher generation and stops; generations do not recur.
+//! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, and
+//!   its thread tries.
+//! * `recycle`: the thread that took the value pushes the slot with release; `insert` takes the
+//!   list with acquire. So the next value is written after the last was moved out. Pushing is
+//!   lock-free, and taking takes the whole list, so there is no ABA.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+use crate::clock::Monotonic;
+use crate::event_count::EventCount;
+use crate::lock::Scope;
+
+#[cfg(loom)]
+use crate::lock::Mutex as WriterLock;
+/// A priority-inheritance lock, because threads of different priorities insert and retire. The
+/// models have a plain lock, as one kernel thread runs all their threads.
+#[cfg(not(loom))]
+use crate::lock::PiMutex as WriterLock;
+
+use crate::shim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
+
+const LIVE: u64 = 1 << 31;
+const RETIRED: u64 = 1 << 30;
+const CLAIMED: u64 = 1 << 29;
+const VACATED: u64 = 1 << 28;
+const FLAGS: u64 = LIVE | RETIRED | CLAIMED | VACATED;
+const COUNT: u64 = VACATED - 1;
+/// Number of guards of one slot from which on `get` refuses, so that leaked guards cannot overflow
+/// the count. The same number remains for failing callers, more than there can be threads.
+const MAX_GUARDS: u64 = 1 << 27;
+
+/// Number of slots in the first segment; each further one doubles.
+const FIRST_SEGMENT_LENGTH: u32 = if cfg!(loom) { 1 } else { 64 };
+const SEGMENTS: usize = 32 - FIRST_SEGMENT_LENGTH.ilog2() as usize;
+/// End of the free list, in place of a slot's index.
+const END_OF_LIST: u32 = u32::MAX;
+
+const fn generation_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+const fn word(generation: u32, flags: u64) -> u64 {
+    (generation as u64) << 32 | flags
+}
+
+/// Contents of a slot: a link while on the free list, a value while it holds one. The slot's word
+/// and the module's rules tell which.
+union SlotContents<T> {
+    next: u32,
+    value: ManuallyDrop<T>,
+}
+
+struct SlabSlot<T> {
+    word: AtomicU64,
+    contents: UnsafeCell<SlotContents<T>>,
+}
+
+/// State that only inserting and retiring touch, under the lock.
+struct SlabWriter {
+    /// First of the vacant slots already taken over from `freed`, linked through their contents.
+    vacant: u32,
+    /// Lowest index never used.
+    unused: u32,
+    live: u32,
+}
+
+type RetiredCallback<T> = Box<dyn Fn(u32, u32, T) + Send + Sync>;
+
+/// A table of values found by index and generation. The module states its guarantees.
+pub struct GenerationalSlab<T> {
+    segments: [AtomicPtr<SlabSlot<T>>; SEGMENTS],
+    freed: AtomicU32,
+    capacity: u32,
+    writer: WriterLock<SlabWriter>,
+    /// The threads that wait in [`wait_vacated`](Self::wait_vacated).
+    vacated: EventCount,
+    on_retired: RetiredCallback<T>,
+}
+
+// SAFETY: guards give `&T` to several threads (`T: Sync`), and the last user, on any thread, takes
+// the value (`T: Send`). The raw pointers are to segments that the table owns alone.
+unsafe impl<T: Send + Sync> Sync for GenerationalSlab<T> {}
+// SAFETY: moving the table moves the values it owns.
+unsafe impl<T: Send> Send for GenerationalSlab<T> {}
+
+/// The outcome of [`GenerationalSlab::retire`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the value may be in it"]
+pub enum RetireResult<T> {
+    /// The value was not in use and is returned; the slot is vacant.
+    Taken(T),
+    /// The value is in use. Its last user hands it to the table's callback.
+    Deferred,
+    /// There is no such entry, or it is already retired.
+    Stale,
+}
+
+/// The error of a full table, which returns the value.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SlabFull<T>(pub T);
+
+impl<T> fmt::Display for SlabFull<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the table holds as many entries as it may")
+    }
+}
+
+impl<T: fmt::Debug> std::error::Error for SlabFull<T> {}
+
+impl<T> GenerationalSlab<T> {
+    /// Creates an empty table of at most `capacity` slots, which are made as needed. A value that
+    /// is retired while in use is dropped by its last user.
+    pub fn new(name: &'static str, scope: Scope, capacity: u32) -> Self {
+        Self::with_callback(name, scope, capacity, |_, _, value| drop(value))
+    }
+
+    /// Creates a table with a callback for deferred retirements.
+    ///
+    /// The callback gets index, generation and value of each entry whose retirement was
+    /// [deferred](RetireResult::Deferred), on the thread of its last user. It may use the table.
+    pub fn with_callback(
+        name: &'static str,
+        scope: Scope,
+        capacity: u32,
+        on_retired: impl Fn(u32, u32, T) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            segments: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            freed: AtomicU32::new(END_OF_LIST),
+            // Indices stop short of END_OF_LIST and of the segments' capacity.
+            capacity: capacity.min(END_OF_LIST - FIRST_SEGMENT_LENGTH),
+            writer: WriterLock::new(name, scope, SlabWriter { vacant: END_OF_LIST, unused: 0, live: 0 }),
+            vacated: EventCount::new(name),
+            on_retired: Box::new(on_retired),
+        }
+    }
+
+    /// Returns a guard of the entry of this index and generation, unless there is none or it is
+    /// retired. Wait-free: one atomic addition. While the guard lives the value stays in place.
+    #[inline]
+    pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
+        let slot = self.slot(index)?;
+        // Acquire: pairs with `insert` (publish).
+        let before = slot.word.fetch_add(1, Ordering::Acquire);
+        // The rest is the count if generation and flags agree, and more than any count if not.
+        if before ^ word(generation, LIVE) < MAX_GUARDS {
+            return Some(SlabGuard { table: self, slot, index, generation });
+        }
+        self.release(index, slot);
+        None
+    }
+
+    /// Returns a guard of the entry of this index in any generation, unless it is retired. For an
+    /// index found by a key, which the caller then compares. Wait-free as [`get`](Self::get).
+    #[inline]
+    pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
+        let slot = self.slot(index)?;
+        // Acquire: pairs with `insert` (publish).
+        let before = slot.word.fetch_add(1, Ordering::Acquire);
+        let generation = generation_of(before);
+        if before ^ word(generation, LIVE) < MAX_GUARDS {
+            return Some(SlabGuard { table: self, slot, index, generation });
+        }
+        self.release(index, slot);
+        None
+    }
+
+    /// Returns a guard of the present entry of this index, in any generation, for a caller that
+    /// recognises the value.
+    #[inline]
+    pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
+        let word = self.slot(index)?.word.load(Ordering::Relaxed);
+        if word & LIVE != 0 { self.get(index, generation_of(word)) } else { None }
+    }
+
+    /// Inserts a value and returns its index and generation, which is never 0.
+    ///
+    /// # Errors
+    /// [`SlabFull`], with the value, when the table holds its capacity.
+    pub fn insert(&self, value: T) -> Result<(u32, u32), SlabFull<T>> {
+        let mut writer = self.writer.lock();
+        match self.vacant_slot(&mut writer) {
+            Some((index, slot)) => Ok((index, Self::publish(&mut writer, slot, value))),
+            None => Err(SlabFull(value)),
+        }
+    }
+
+    /// Inserts a value that is made from its own index and generation. `make` must not use the
+    /// table, because its lock is held.
+    ///
+    /// # Errors
+    /// [`SlabFull`] when the table holds its capacity; then `make` is not called.
+    pub fn insert_with(&self, make: impl FnOnce(u32, u32) -> T) -> Result<(u32, u32), SlabFull<()>> {
+        let mut writer = self.writer.lock();
+        let (index, slot) = self.vacant_slot(&mut writer).ok_or(SlabFull(()))?;
+        let generation = generation_of(slot.word.load(Ordering::Relaxed)) + 1;
+        let value = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| make(index, generation))) {
+            Ok(value) => value,
+            Err(panic) => {
+                // The slot is already unlinked: put it back before the panic goes on.
+                Self::link(slot, writer.vacant);
+                writer.vacant = index;
+                drop(writer);
+                std::panic::resume_unwind(panic);
+            }
+        };
+        Ok((index, Self::publish(&mut writer, slot, value)))
+    }
+
+    /// Retires an entry: admits no new users, and takes the value out if there are none.
+    pub fn retire(&self, index: u32, generation: u32) -> RetireResult<T> {
+        let Some(slot) = self.slot(index) else { return RetireResult::Stale };
+        let before = {
+            let mut writer = self.writer.lock();
+            // Generation, LIVE and RETIRED change only under this lock, so the checked state stays.
+            let before = slot.word.load(Ordering::Relaxed);
+            if before & !COUNT != word(generation, LIVE) {
+                return RetireResult::Stale;
+            }
+            writer.live -= 1;
+            slot.word.fetch_xor(LIVE | RETIRED, Ordering::AcqRel)
+        };
+        if before & COUNT != 0 {
+            return RetireResult::Deferred;
+        }
+        match Self::claim(slot, generation) {
+            Some(value) => {
+                self.vacate(index, slot, generation);
+                RetireResult::Taken(value)
+            }
+            // A failing caller came and went, and as the last one out claimed the value.
+            None => RetireResult::Deferred,
+        }
+    }
+
+    /// Retires an entry only if it has no user now; else it stays, and the result is
+    /// [`RetireResult::Stale`].
+    pub fn retire_unused(&self, index: u32, generation: u32) -> RetireResult<T> {
+        let Some(slot) = self.slot(index) else { return RetireResult::Stale };
+        {
+            let mut writer = self.writer.lock();
+            // One step: a user either is counted before it, or finds the entry retired.
+            let (unused, retired) = (word(generation, LIVE), word(generation, RETIRED));
+            if slot.word.compare_exchange(unused, retired, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return RetireResult::Stale;
+            }
+            writer.live -= 1;
+        }
+        match Self::claim(slot, generation) {
+            Some(value) => {
+                self.vacate(index, slot, generation);
+                RetireResult::Taken(value)
+            }
+            // As in `retire`.
+            None => RetireResult::Deferred,
+        }
+    }
+
+    /// Waits until a retired entry's value is out and the callback, if it was given the value, has
+    /// returned.
+    ///
+    /// Returns true then, and also for an entry that never was; false if `deadline` comes first
+    /// (`None`: waits for ever). An entry that is not retired is waited for too.
+    pub fn wait_vacated(&self, index: u32, generation: u32, deadline: Option<Monotonic>) -> bool {
+        let Some(slot) = self.slot(index) else { return true };
+        let idle = || {
+            // Acquire: pairs with `vacate`, so that the caller sees the callback's effects.
+            let word = slot.word.load(Ordering::Acquire);
+            generation_of(word) != generation || word & VACATED != 0
+        };
+        idle() || self.vacated.wait(deadline, || idle().then_some(())).is_some()
+    }
+
+    /// Returns the number of users that the entry has now; 0 if there is no such entry. Callers
+    /// whose `get` is about to fail count for a moment.
+    ///
+    /// For a caller that first changes state which users read after their `get`. The addition of 0
+    /// changes the word as `get` does, so a user either is counted here, or sees the caller's
+    /// earlier changes.
+    pub fn user_count(&self, index: u32, generation: u32) -> u32 {
+        let Some(slot) = self.slot(index) else { return 0 };
+        // Acquire: pairs with `release`; release: with the acquire of a later `get`.
+        let word = slot.word.fetch_add(0, Ordering::AcqRel);
+        if generation_of(word) == generation { (word & COUNT) as u32 } else { 0 }
+    }
+
+    /// Returns true if any entry, retired or not, has a user now; looks at every slot. Callers
+    /// whose `get` is about to fail count for a moment.
+    ///
+    /// For a caller that first changes some state, as with [`user_count`](Self::user_count). A user
+    /// that is found inside sees, after it has left, the caller's earlier changes.
+    pub fn has_users(&self) -> bool {
+        let end = self.writer.lock().unused;
+        // As in `user_count`.
+        let is_in_use = |slot: &SlabSlot<T>| slot.word.fetch_add(0, Ordering::AcqRel) & COUNT != 0;
+        (0..end).any(|index| self.slot(index).is_some_and(is_in_use))
+    }
+
+    /// Returns the generation that the slot of this index has reached; 0 if it was never used.
+    pub fn last_generation(&self, index: u32) -> u32 {
+        self.slot(index).map_or(0, |slot| generation_of(slot.word.load(Ordering::Relaxed)))
+    }
+
+    /// Iterates over the present entries in the order of their indices. Entries that are inserted
+    /// or retired at the same time may or may not be seen.
+    pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
+        let end = self.writer.lock().unused;
+        (0..end).filter_map(|index| self.peek(index))
+    }
+
+    /// Returns the number of entries that are not retired.
+    pub fn len(&self) -> usize {
+        self.writer.lock().live as usize
+    }
+
+    /// Returns true if every entry is retired.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the slot of this index, if its segment exists.
+    #[inline]
+    fn slot(&self, index: u32) -> Option<&SlabSlot<T>> {
+        // Counted from FIRST_SEGMENT_LENGTH, segment k begins at FIRST_SEGMENT_LENGTH << k and has
+        // that length.
+        let position = index.checked_add(FIRST_SEGMENT_LENGTH)?;
+        let segment = position.ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
+        let offset = position - (FIRST_SEGMENT_LENGTH << segment);
+        // Acquire: pairs with `grow`, which made the slots before it published the segment.
+        let slots = self.segments[segment as usize].load(Ordering::Acquire);
+        if slots.is_null() {
+            return None;
+        }
+        // SAFETY: an existing segment has FIRST_SEGMENT_LENGTH << segment slots, `offset` is less,
+        // and segments live as long as the table.
+        Some(unsafe { &*slots.add(offset as usize) })
+    }
+
+    /// Subtracts the caller from the users; as the last user of a retired slot, disposes of the
+    /// value.
+    #[inline]
+    fn release(&self, index: u32, slot: &SlabSlot<T>) {
+        // Release: pairs with `claim` (release). Acquire: pairs with `has_users`.
+        let before = slot.word.fetch_sub(1, Ordering::AcqRel);
+        if before & (RETIRED | CLAIMED | COUNT) == RETIRED | 1 {
+            self.dispose(index, slot, generation_of(before));
+        }
+    }
+
+    #[cold]
+    fn dispose(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
+        /// Vacates the slot also when the callback panics.
+        struct Finish<'a, T>(&'a GenerationalSlab<T>, u32, &'a SlabSlot<T>, u32);
+        impl<T> Drop for Finish<'_, T> {
+            fn drop(&mut self) {
+                self.0.vacate(self.1, self.2, self.3);
+            }
+        }
+        if let Some(value) = Self::claim(slot, generation) {
+            let _finish = Finish(self, index, slot, generation);
+            (self.on_retired)(index, generation, value);
+        }
+    }
+
+    /// Takes the value out of a retired slot, unless another thread has. Only for a thread that saw
+    /// a count of zero under RETIRED in this generation.
+    fn claim(slot: &SlabSlot<T>, generation: u32) -> Option<T> {
+        let mut seen = slot.word.load(Ordering::Relaxed);
+        loop {
+            if seen & !COUNT != word(generation, RETIRED) {
+                return None;
+            }
+            // Acquire: pairs with `release`. The count may consist of failing callers; it is
+            // preserved.
+            match slot.word.compare_exchange_weak(seen, seen | CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        // SAFETY: the slot holds a value, because it was LIVE in this generation and no thread took
+        // it (CLAIMED was clear). Nothing refers to it, because the count has been zero under
+        // RETIRED. CLAIMED makes this the only taking.
+        Some(slot.contents.with_mut(|contents| unsafe { ManuallyDrop::take(&mut (*contents).value) }))
+    }
+
+    /// Frees a slot whose value is out, and notifies threads that wait for that.
+    fn vacate(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
+        // Release: pairs with `wait_vacated`. Only the thread that took the value changes the flags
+        // now.
+        slot.word.fetch_or(VACATED, Ordering::Release);
+        if generation != u32::MAX {
+            let mut head = self.freed.load(Ordering::Relaxed);
+            loop {
+                Self::link(slot, head);
+                // Release: pairs with `vacant_slot` (recycle).
+                match self.freed.compare_exchange_weak(head, index, Ordering::Release, Ordering::Relaxed) {
+                    Ok(_) => break,
+                    Err(now) => head = now,
+                }
+            }
+        }
+        self.vacated.notify_all();
+    }
+
+    fn link(slot: &SlabSlot<T>, next: u32) {
+        // SAFETY: called either by the thread that took the value, before the slot is on the list,
+        // or under the writer's lock for a slot off the list. No other thread looks at the
+        // contents. A union's integer may be written whatever was there.
+        slot.contents.with_mut(|contents| unsafe { (*contents).next = next });
+    }
+
+    /// Unlinks a vacant slot, or makes one.
+    fn vacant_slot(&self, writer: &mut SlabWriter) -> Option<(u32, &SlabSlot<T>)> {
+        if writer.vacant == END_OF_LIST {
+            // Acquire: pairs with `vacate` (recycle).
+            writer.vacant = self.freed.swap(END_OF_LIST, Ordering::Acquire);
+        }
+        let index = writer.vacant;
+        if index != END_OF_LIST {
+            let slot = self.slot(index)?;
+            // SAFETY: slots on the list hold a link, and this thread holds the writer's lock over a
+            // list that was taken from its pushers.
+            writer.vacant = slot.contents.with(|contents| unsafe { (*contents).next });
+            return Some((index, slot));
+        }
+        let index = writer.unused;
+        if index >= self.capacity {
+            return None;
+        }
+        self.grow(index);
+        writer.unused += 1;
+        Some((index, self.slot(index)?))
+    }
+
+    /// Makes the segment of `index` if it does not exist; under the writer's lock.
+    fn grow(&self, index: u32) {
+        let segment = (index + FIRST_SEGMENT_LENGTH).ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
+        let place = &self.segments[segment as usize];
+        if place.load(Ordering::Relaxed).is_null() {
+            let slots = Box::into_raw(new_segment::<T>((FIRST_SEGMENT_LENGTH << segment) as usize));
+            // Release: pairs with `slot`.
+            place.store(slots.cast(), Ordering::Release);
+        }
+    }
+
+    /// Fills a vacant slot; returns its new generation.
+    fn publish(writer: &mut SlabWriter, slot: &SlabSlot<T>, value: T) -> u32 {
+        // SAFETY: the slot is vacant and off the list, and this thread holds the writer's lock: no
+        // other thread looks at the contents. A link is overwritten, which needs no drop.
+        slot.contents.with_mut(|contents| unsafe { (*contents).value = ManuallyDrop::new(value) });
+        // Only an inserter, under the lock held here, changes the flags of a vacant slot, so the
+        // difference is right; it leaves the count alone.
+        let old = slot.word.load(Ordering::Relaxed) & !COUNT;
+        // Slots at the last generation are not on the list.
+        let generation = generation_of(old) + 1;
+        // Release: pairs with `get` (publish).
+        slot.word.fetch_add(word(generation, LIVE).wrapping_sub(old), Ordering::Release);
+        writer.live += 1;
+        generation
+    }
+
+    /// Returns address and length of each existing segment.
+    fn segments_mut(&mut self) -> impl Iterator<Item = *mut [SlabSlot<T>]> + '_ {
+        self.segments.iter_mut().enumerate().filter_map(|(segment, place)| {
+            let slots = place.load(Ordering::Relaxed);
+            let length = (FIRST_SEGMENT_LENGTH as usize) << segment;
+            (!slots.is_null()).then(|| std::ptr::slice_from_raw_parts_mut(slots, length))
+        })
+    }
+
+    /// Sets the generation of a vacant slot, to test the last one.
+    #[cfg(all(test, not(loom)))]
+    fn set_generation(&self, index: u32, generation: u32) {
+        let slot = self.slot(index).unwrap();
+        let flags = slot.word.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        slot.word.store(word(generation, flags), Ordering::Relaxed);
+    }
+}
+
+/// Makes slots of generation 0 without flags. Pages of large segments are not touched before use.
+#[cfg(not(loom))]
+fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
+    // SAFETY: a word of zero is valid, and so is any byte of a union that has an integer member and
+    // is not read before it is written.
+    unsafe { Box::new_zeroed_slice(length).assume_init() }
+}
+
+/// Makes slots for models, whose atomics are not made of zeroes.
+#[cfg(loom)]
+fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
+    let slot = || SlabSlot { word: AtomicU64::new(0), contents: UnsafeCell::new(SlotContents { next: END_OF_LIST }) };
+    std::iter::repeat_with(slot).take(length).collect()
+}
+
+impl<T> Drop for GenerationalSlab<T> {
+    fn drop(&mut self) {
+        for part in self.segments_mut() {
+            // SAFETY: the segment came from such a box, this is its only owner, and no guard is
+            // left, because guards borrow the table.
+            let slots = unsafe { Box::from_raw(part) };
+            for slot in &slots {
+                let flags = slot.word.load(Ordering::Acquire) & FLAGS;
+                if flags == LIVE || flags == RETIRED {
+                    // SAFETY: LIVE or RETIRED without CLAIMED: the slot holds a value that was not
+                    // taken.
+                    slot.contents.with_mut(|contents| unsafe { ManuallyDrop::drop(&mut (*contents).value) });
+                }
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for GenerationalSlab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GenerationalSlab")
+            .field("name", &self.writer.name())
+            .field("len", &self.len())
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A guard that keeps a value of a [`GenerationalSlab`] in its slot. The last guard of a retired
+/// value hands it to the table's callback when dropped. A leaked guard keeps the value for ever,
+/// harmlessly.
+#[must_use = "the value is let go at once"]
+pub struct SlabGuard<'a, T> {
+    table: &'a GenerationalSlab<T>,
+    slot: &'a SlabSlot<T>,
+    index: u32,
+    generation: u32,
+}
+
+// SAFETY: a guard is a `&T` (`T: Sync`) that may take the value out on the thread where it is
+// dropped (`T: Send`), and the table itself is `Sync` under the same bounds.
+unsafe impl<T: Send + Sync> Send for SlabGuard<'_, T> {}
+// SAFETY: sharing a guard shares the `&T`.
+unsafe impl<T: Send + Sync> Sync for SlabGuard<'_, T> {}
+
+impl<T> SlabGuard<'_, T> {
+    /// Returns the index of the value.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Returns the generation of the value.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+}
+
+impl<T> Deref for SlabGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: `get` saw LIVE in this generation, so there is a value. As this guard is counted,
+        // no thread claims the value before the guard is dropped.
+        self.slot.contents.with(|contents| unsafe { &(*contents).value })
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for SlabGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> Drop for SlabGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.table.release(self.index, self.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! A flag that wakes one of several threads for listed work, and none while one is on its way.
+//!
+//! A thread that lists work then calls [`WakeFlag::raise`], and wakes another thread if that
+//! returns true. A woken thread calls [`WakeFlag::clear`] before it looks at the list, and raises
+//! the flag again if it leaves work there.
+//!
+//! `wake_flag`: both swaps are sequentially consistent. So a thread that finds the flag raised has
+//! listed its work before the thread that clears it looks.
+
+use crate::shim::{AtomicBool, Ordering, const_unless_loom};
+
+/// Set while a thread has been woken and has not looked yet.
+#[derive(Debug)]
+pub struct WakeFlag(AtomicBool);
+
+impl WakeFlag {
+    const_unless_loom! {
+        /// Creates a cleared flag.
+        pub fn new() -> WakeFlag {
+            WakeFlag(AtomicBool::new(false))
+        }
+    }
+
+    /// Raises the flag, after work has been listed. Returns true if the caller is to wake a thread
+    /// for it.
+    #[inline]
+    pub fn raise(&self) -> bool {
+        !self.0.swap(true, Ordering::SeqCst)
+    }
+
+    /// Clears the flag; the calling thread was woken and is about to look.
+    #[inline]
+    pub fn clear(&self) {
+        self.0.swap(false, Ordering::SeqCst);
+    }
+}
+
+impl Default for WakeFlag {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raise_wakes_once_until_cleared() {
+        let flag = WakeFlag::new();
+        assert!(flag.raise() && !flag.raise());
+        flag.clear();
+        assert!(flag.raise());
+    }
+}
+
+/// The use by a lane's threads: the list has a count, and the wake-up is an edge that one of the
+/// waiting threads takes.
+#[cfg(all(test, loom))]
+mod models {
+    use std::collections::VecDeque;
+
+    use loom::sync::atomic::AtomicUsize;
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+    use crate::shim::explore;
+
+    struct Lane {
+        list: Mutex<VecDeque<u32>>,
+        count: AtomicUsize,
+        flag: WakeFlag,
+        stop: AtomicBool,
+        /// Set while the edge has not been taken.
+        edge: Mutex<bool>,
+        reported: Condvar,
+    }
+
+    impl Lane {
+        fn new() -> Arc<Self> {
+            Arc::new(Lane {
+                list: Mutex::new(VecDeque::new()),
+                count: AtomicUsize::new(0),
+                flag: WakeFlag::new(),
+                stop: AtomicBool::new(false),
+                edge: Mutex::new(false),
+                reported: Condvar::new(),
+            })
+        }
+
+        fn notify(&self) {
+            *self.edge.lock().unwrap() = true;
+            self.reported.notify_one();
+        }
+
+        fn wait(&self) {
+            let mut edge = self.edge.lock().unwrap();
+            while !*edge {
+                edge = self.reported.wait(edge).unwrap();
+            }
+            *edge = false;
+        }
+
+        fn push(&self, work: u32) {
+            let mut list = self.list.lock().unwrap();
+            list.push_back(work);
+            self.count.store(list.len(), Ordering::SeqCst);
+            drop(list);
+            self.wake_one();
+        }
+
+        fn wake_one(&self) {
+            if self.flag.raise() {
+                self.notify();
+            }
+        }
+
+        fn next(&self) -> Option<u32> {
+            let mut list = self.list.lock().unwrap();
+            let work = list.pop_front();
+            let more = !list.is_empty();
+            self.count.store(list.len(), Ordering::SeqCst);
+            drop(list);
+            if more {
+                self.wake_one();
+            }
+            work
+        }
+
+        /// Runs a thread until it has done `wanted` pieces of work or the lane stops; returns the
+        /// number done.
+        fn run(&self, wanted: usize) -> usize {
+            let mut done = 0;
+            while done < wanted && !self.stop.load(Ordering::Acquire) {
+                if self.count.load(Ordering::Acquire) > 0 {
+                    done += usize::from(self.next().is_some());
+                } else {
+                    self.wait();
+                    self.flag.clear();
+                }
+            }
+            // The next thread finds the stop flag too.
+            self.notify();
+            done
+        }
+    }
+
+    /// A lost wake-up would leave the thread waiting for ever.
+    #[test]
+    fn work_listed_by_two_threads_is_done() {
+        explore(|| {
+            let lane = Lane::new();
+            let other = Arc::clone(&lane);
+            let other = thread::spawn(move || other.push(1));
+            let third = Arc::clone(&lane);
+            let third = thread::spawn(move || third.push(2));
+            assert_eq!(lane.run(2), 2);
+            other.join().unwrap();
+            third.join().unwrap();
+        });
+    }
+
+    /// Two threads wait, one piece of work arrives, and the lane stops: both end.
+    #[test]
+    fn every_thread_sees_the_stop() {
+        explore(|| {
+            let lane = Lane::new();
+            let threads = [(); 2].map(|()| {
+                let lane = Arc::clone(&lane);
+                thread::spawn(move || lane.run(2))
+            });
+            lane.push(1);
+            lane.stop.store(true, Ordering::Release);
+            lane.notify();
+            let done: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            assert!(done <= 1);
+        });
+    }
+}

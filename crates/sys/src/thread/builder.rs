@@ -1,0 +1,264 @@
+//! The builder of threads, with name, stack, cores and scheduling class set before they run.
+
+use std::any::Any;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+use std::thread as std_thread;
+
+use super::scheduling::{CpuSet, Scheduling, scheduling, set_affinity, set_scheduling};
+use crate::memory;
+
+/// The properties of a new thread: name, stack, cores, scheduling class. Unset properties are
+/// inherited.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    name: Option<String>,
+    stack: Option<usize>,
+    affinity: Option<CpuSet>,
+    preferred: Option<CpuSet>,
+    scheduling: Option<Scheduling>,
+    prefault: bool,
+}
+
+impl Builder {
+    /// Creates a builder whose threads inherit everything from the thread that spawns them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the name: role, lane and core, as in `lane2/io`. The kernel keeps its first 15 bytes.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the stack size in bytes, 2 MiB by default. Only addresses are reserved; pages come when
+    /// touched.
+    #[must_use]
+    pub fn stack_size(mut self, octets: usize) -> Self {
+        self.stack = Some(octets);
+        self
+    }
+
+    /// Restricts the thread to these cores.
+    #[must_use]
+    pub fn affinity(mut self, cores: CpuSet) -> Self {
+        self.affinity = Some(cores);
+        self
+    }
+
+    /// Sets the cores to use if the system still permits them; else the thread runs on those of its
+    /// creator. `None` sets nothing.
+    #[must_use]
+    pub fn preferred_affinity(mut self, cores: Option<CpuSet>) -> Self {
+        self.preferred = cores;
+        self
+    }
+
+    /// Sets the scheduling class and priority.
+    #[must_use]
+    pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
+        self.scheduling = Some(scheduling);
+        self
+    }
+
+    /// Makes the thread touch the first 128 KiB of its stack before it begins (see
+    /// [`prefault_stack`]). Its stack is larger than that.
+    ///
+    /// [`prefault_stack`]: crate::memory::prefault_stack
+    #[must_use]
+    pub fn prefault(mut self, prefault: bool) -> Self {
+        self.prefault = prefault;
+        self
+    }
+
+    /// Starts the thread; `body` begins only once affinity and scheduling are in force.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name with NUL, `PermissionDenied` when the scheduling class is refused,
+    /// `InvalidInput` for cores or priorities that do not exist, else the kernel's limits. The body
+    /// has not run then, and the thread is gone.
+    pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+        let thread = self.start(Box::new(move || Box::new(body())))?;
+        Ok(JoinHandle { thread, result: PhantomData })
+    }
+
+    /// Not generic, so that the code around the bodies is compiled once.
+    fn start(self, body: Box<dyn FnOnce() -> BoxedResult + Send>) -> io::Result<InnerHandle> {
+        let mut builder = std_thread::Builder::new();
+        if let Some(name) = self.name {
+            if name.contains('\0') {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "thread name contains NUL"));
+            }
+            builder = builder.name(name);
+        }
+        if let Some(stack) = self.stack {
+            builder = builder.stack_size(stack);
+        }
+        let (affinity, preferred, scheduling) = (self.affinity, self.preferred, self.scheduling);
+        let is_plain = affinity.is_none() && preferred.is_none() && scheduling.is_none();
+        let is_prepared = Arc::new(OnceLock::new());
+        let report = Arc::clone(&is_prepared);
+        let thread = builder.spawn(move || {
+            if let Some(cores) = preferred {
+                // Ignored: the cores have been taken away since they were noted.
+                let _ = set_affinity(None, &cores);
+            }
+            // Nothing may panic before the report: the thread that waits for it would wait for
+            // ever.
+            let prepared = prepare(affinity, scheduling);
+            // No other thread sets it.
+            let _ = report.set(prepared.is_ok());
+            drop(report);
+            prepared?;
+            if self.prefault {
+                memory::prefault_stack();
+            }
+            Ok(body())
+        })?;
+        if is_plain || *is_prepared.wait() {
+            return Ok(thread);
+        }
+        match thread.join() {
+            Ok(Err(error)) => Err(error),
+            // The thread has reported that it was refused.
+            Ok(Ok(_)) | Err(_) => Err(io::Error::other("the thread was refused what it asked for")),
+        }
+    }
+}
+
+fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Result<()> {
+    if let Some(cores) = affinity {
+        set_affinity(None, &cores)?;
+    }
+    // Properties that the thread already inherits need no permission.
+    if let Some(wanted) = scheduling
+        && !matches!(self::scheduling(None), Ok(found) if found == wanted)
+    {
+        match set_scheduling(None, wanted) {
+            // A process in SCHED_IDLE may not leave that class; its threads stay in it.
+            Err(error) if wanted == Scheduling::Other && error.kind() == io::ErrorKind::PermissionDenied => {}
+            set => set?,
+        }
+    }
+    Ok(())
+}
+
+/// Calls `start` with the highest fixed priority that is permitted, else with the ordinary class.
+///
+/// For threads that are to run before all threads with a fixed priority.
+///
+/// # Errors
+/// The error of the last try.
+pub fn at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>) -> io::Result<T> {
+    let limit = memory::priority_limit().ok().flatten().and_then(|limit| u8::try_from(limit).ok());
+    let highest = [Some(*Scheduling::PRIORITIES.end()), limit.filter(|limit| Scheduling::PRIORITIES.contains(limit))];
+    for priority in highest.into_iter().flatten() {
+        if let Ok(started) = start(Scheduling::Fifo(priority)) {
+            return Ok(started);
+        }
+    }
+    start(Scheduling::Other)
+}
+
+/// The value that a body returned, of any type.
+type BoxedResult = Box<dyn Any + Send>;
+/// The standard library's handle; the result is an error if the body was not to run.
+type InnerHandle = std_thread::JoinHandle<io::Result<BoxedResult>>;
+
+/// A running thread. If the handle is dropped, the thread runs on.
+#[derive(Debug)]
+pub struct JoinHandle<T> {
+    thread: InnerHandle,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T: 'static> JoinHandle<T> {
+    /// Waits for the end of the thread and returns the value of its body.
+    ///
+    /// # Errors
+    /// The payload of the panic that ended the thread.
+    pub fn join(self) -> std_thread::Result<T> {
+        self.thread.join().map(|result| match result.map(|returned| returned.downcast()) {
+            Ok(Ok(returned)) => *returned,
+            // `spawn` makes a handle of the body's type, and only for a thread whose body runs.
+            Ok(Err(_)) | Err(_) => unreachable!("a thread without a body was handed out"),
+        })
+    }
+
+    /// Returns true if the body has ended, so that [`join`](Self::join) returns at once.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Returns the standard library's view of the thread: its name and identity, and a way to
+    /// unpark it.
+    pub fn thread(&self) -> &std_thread::Thread {
+        self.thread.thread()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::scheduling::{affinity, current_core, current_tid};
+    use super::*;
+
+    #[test]
+    fn thread_has_the_builder_settings() {
+        let cores = affinity(None).unwrap();
+        let last = cores.iter().last().unwrap();
+        let thread = Builder::new()
+            .name("lane0/io")
+            .stack_size(256 * 1024)
+            .affinity(CpuSet::one(last))
+            .spawn(move || {
+                assert_eq!(std_thread::current().name(), Some("lane0/io"));
+                assert_eq!(affinity(None).unwrap(), CpuSet::one(last));
+                assert_eq!(current_core(), Some(last));
+                current_tid()
+            })
+            .unwrap();
+        assert_ne!(thread.join().unwrap(), current_tid());
+        assert_eq!(affinity(None).unwrap(), cores);
+    }
+
+    #[test]
+    fn refused_scheduling_is_reported_and_the_body_does_not_run() {
+        let refused =
+            Builder::new().affinity(CpuSet::one(1023)).spawn(|| panic!("must not run")).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let refused = Builder::new().scheduling(Scheduling::Fifo(0)).spawn(|| ()).unwrap_err();
+        assert!(matches!(refused.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied));
+    }
+
+    #[test]
+    fn fixed_priority_is_set_where_permitted() {
+        match Builder::new().scheduling(Scheduling::Fifo(3)).spawn(|| scheduling(None).unwrap()) {
+            Ok(thread) => assert_eq!(thread.join().unwrap(), Scheduling::Fifo(3)),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        assert_eq!(scheduling(None).unwrap(), Scheduling::Other);
+    }
+
+    #[test]
+    fn missing_preferred_cores_are_ignored() {
+        let own = affinity(None).unwrap();
+        let last = CpuSet::one(own.iter().last().unwrap());
+        for (preferred, expected) in [(None, own), (Some(last), last), (Some(CpuSet::one(1023)), own)] {
+            let thread = Builder::new().preferred_affinity(preferred).spawn(|| affinity(None).unwrap()).unwrap();
+            assert_eq!(thread.join().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn highest_priority_falls_back_to_the_ordinary_class() {
+        let refused = |scheduling| match scheduling {
+            Scheduling::Other => Ok(scheduling),
+            _ => Err(io::ErrorKind::PermissionDenied.into()),
+        };
+        assert_eq!(at_highest_priority(refused).unwrap(), Scheduling::Other);
+        assert_eq!(at_highest_priority(Ok).unwrap(), Scheduling::Fifo(99));
+    }
+}

@@ -1,0 +1,405 @@
+//! Burst mode of a group of threads: one works alone, another supervises it, and the rest sleep.
+//!
+//! A thread that would better work alone calls [`BurstRoles::request`]. The next thread that calls
+//! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes its *supervisor*: it begins the burst,
+//! checks now and then whether the burst still pays, and ends it. Other threads that call it sleep
+//! until then. So there is no burst without a supervisor, and never two supervisors.
+//!
+//! `roles`: the supervisor sets the burst's subject before it clears the request, and clears the
+//! subject only when it ends the burst. So a thread that no longer finds its request (acquire)
+//! finds the burst that came of it (release), unless that is over.
+
+use std::time::Duration;
+
+#[cfg(not(loom))]
+use crate::clock::Monotonic;
+use crate::counters;
+use crate::lock::{Condvar, Mutex, MutexGuard, Scope};
+use crate::shim::{AtomicU64, Ordering};
+
+/// The subject while there is no burst.
+pub const NO_BURST: u64 = u64::MAX;
+
+/// The roles of a group's threads.
+#[derive(Debug)]
+pub struct BurstRoles {
+    /// Subject of the burst. Set and cleared by the supervisor alone, except at the end of the
+    /// group.
+    subject: AtomicU64,
+    /// Subject of a requested burst.
+    requested: AtomicU64,
+    has_supervisor: Mutex<bool>,
+    burst_over: Condvar,
+}
+
+impl Default for BurstRoles {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BurstRoles {
+    /// Creates a group without a burst and without a request.
+    #[must_use]
+    pub fn new() -> Self {
+        BurstRoles {
+            subject: AtomicU64::new(NO_BURST),
+            requested: AtomicU64::new(NO_BURST),
+            has_supervisor: Mutex::new("supervisor of a burst", Scope::Lane, false),
+            burst_over: Condvar::new(),
+        }
+    }
+
+    /// Returns true if there is a burst or a request for one.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.subject.load(Ordering::Relaxed) != NO_BURST || self.requested.load(Ordering::Relaxed) != NO_BURST
+    }
+
+    /// Returns true if there is a burst for this subject.
+    #[inline]
+    pub fn is_burst_for(&self, subject: u64) -> bool {
+        self.subject.load(Ordering::Acquire) == subject
+    }
+
+    /// Returns true if a burst for this subject is requested and no thread has begun to supervise
+    /// it.
+    pub fn is_requested_for(&self, subject: u64) -> bool {
+        // Acquire: pairs with `wait_out_burst` (roles).
+        self.requested.load(Ordering::Acquire) == subject
+    }
+
+    /// Requests that the calling thread work alone on `subject`. Returns false if another thread
+    /// has already requested a burst; the caller may then become the supervisor.
+    pub fn request(&self, subject: u64) -> bool {
+        self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Sleeps while there is a burst, then supervises a requested one, if any. Every `tick` it
+    /// calls `goes_on`, and ends the burst when that returns false. Returns the subject of the
+    /// burst that the calling thread has supervised.
+    pub fn wait_out_burst(&self, tick: Duration, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
+        let mut watched = self.has_supervisor.lock();
+        while *watched {
+            watched = self.burst_over.wait(watched);
+        }
+        let subject = self.requested.load(Ordering::Relaxed);
+        if subject == NO_BURST {
+            return None;
+        }
+        *watched = true;
+        self.subject.store(subject, Ordering::Relaxed);
+        // Release: pairs with `is_requested_for` (roles). A request that came since is kept for the
+        // next supervisor.
+        let _ = self.requested.compare_exchange(subject, NO_BURST, Ordering::Release, Ordering::Relaxed);
+        counters::count_burst();
+        while self.is_burst_for(subject) {
+            watched = self.wait_tick(tick, watched);
+            if !goes_on() {
+                break;
+            }
+        }
+        *watched = false;
+        self.subject.store(NO_BURST, Ordering::Release);
+        self.burst_over.notify_all();
+        Some(subject)
+    }
+
+    /// Waits until a tick is over or the group ends, and returns the lock.
+    #[cfg(not(loom))]
+    fn wait_tick<'a>(&'a self, tick: Duration, watched: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
+        self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
+    }
+
+    /// In a model a tick takes any time, and the model determines their number.
+    #[cfg(loom)]
+    fn wait_tick<'a>(&'a self, _: Duration, supervisor: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
+        drop(supervisor);
+        self.has_supervisor.lock()
+    }
+
+    /// Ends the group: the burst is over, and every sleeping thread returns.
+    #[cold]
+    pub fn shut_down(&self) {
+        // Under the lock under which sleepers look.
+        let watched = self.has_supervisor.lock();
+        self.requested.store(NO_BURST, Ordering::Relaxed);
+        self.subject.store(NO_BURST, Ordering::Release);
+        self.burst_over.notify_all();
+        drop(watched);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_supervisor_without_a_request() {
+        let roles = BurstRoles::new();
+        assert_eq!(roles.wait_out_burst(Duration::ZERO, || panic!("there is nothing to look at")), None);
+        assert!(!roles.is_active());
+    }
+
+    #[test]
+    fn requested_burst_is_supervised_until_it_stops_paying() {
+        let roles = BurstRoles::new();
+        assert!(roles.request(7));
+        assert!(roles.is_active() && roles.is_requested_for(7) && !roles.is_burst_for(7));
+        let (before, mut looks) = (counters::snapshot().bursts, 0);
+        let watched = roles.wait_out_burst(Duration::from_micros(10), || {
+            assert!(roles.is_burst_for(7) && !roles.is_requested_for(7));
+            looks += 1;
+            looks < 3
+        });
+        assert_eq!((watched, looks), (Some(7), 3));
+        assert_eq!(counters::snapshot().bursts - before, 1);
+        assert!(!roles.is_active());
+    }
+
+    #[test]
+    fn shut_down_ends_the_burst() {
+        let roles = BurstRoles::new();
+        assert!(roles.request(7));
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(|| roles.wait_out_burst(Duration::from_secs(3600), || true));
+            while !roles.is_burst_for(7) {
+                std::thread::yield_now();
+            }
+            let sleeper = scope.spawn(|| roles.wait_out_burst(Duration::ZERO, || true));
+            roles.shut_down();
+            assert_eq!((watch.join().unwrap(), sleeper.join().unwrap()), (Some(7), None));
+        });
+        assert!(!roles.is_active());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::atomic::AtomicUsize;
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+    use crate::shim::{AtomicBool, explore, explore_within};
+    use crate::wake_flag::WakeFlag;
+
+    const CONNECTION: u64 = 1;
+    const TICK: Duration = Duration::ZERO;
+
+    /// A thread that requested a burst and finds neither the request nor the burst has missed it:
+    /// the burst is not still to come.
+    #[test]
+    fn requesting_thread_sees_its_burst() {
+        explore(|| {
+            let shared = Arc::new((BurstRoles::new(), AtomicBool::new(false)));
+            assert!(shared.0.request(CONNECTION));
+            let other = Arc::clone(&shared);
+            let watch = thread::spawn(move || {
+                other.0.wait_out_burst(TICK, || {
+                    other.1.store(true, Ordering::Relaxed);
+                    false
+                })
+            });
+            // The supervisor first: loom places the loads of this thread between the stores of the
+            // other, not the stores around the loads.
+            thread::yield_now();
+            if !shared.0.is_requested_for(CONNECTION) && !shared.0.is_burst_for(CONNECTION) {
+                assert!(shared.1.load(Ordering::Relaxed), "the burst begins without its runner");
+            }
+            assert_eq!(watch.join().unwrap(), Some(CONNECTION));
+        });
+    }
+
+    /// Two threads wait out a burst while the group ends: at most one supervises, and both return.
+    #[test]
+    fn at_most_one_supervisor_and_no_sleeper_is_left() {
+        explore(|| {
+            let shared = Arc::new((BurstRoles::new(), AtomicBool::new(false)));
+            assert!(shared.0.request(CONNECTION));
+            let threads = [(); 2].map(|()| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let mut ticks = 0;
+                    let watched = shared.0.wait_out_burst(TICK, || {
+                        ticks += 1;
+                        assert_eq!(shared.1.swap(ticks == 1, Ordering::Relaxed), ticks == 2, "two watch");
+                        ticks < 2
+                    });
+                    if ticks == 1 {
+                        // The end came between the ticks.
+                        shared.1.store(false, Ordering::Relaxed);
+                    }
+                    watched.is_some()
+                })
+            });
+            shared.0.shut_down();
+            let watches = threads.into_iter().map(|thread| thread.join().unwrap()).filter(|watched| *watched).count();
+            assert!(watches <= 1);
+            assert!(!shared.0.is_active());
+        });
+    }
+
+    /// A lane with one connection, as leaders and followers serve it.
+    struct Lane {
+        roles: BurstRoles,
+        /// Number of messages that have not been read. The last but one is done when the last is.
+        unread: Mutex<u32>,
+        /// Number of times that the connection is listed for reading.
+        listed: AtomicUsize,
+        wake_flag: WakeFlag,
+        /// Set while a wake-up has not been taken.
+        edge: Mutex<bool>,
+        reported: Condvar,
+        done: Mutex<u32>,
+        progress: Condvar,
+        stop: AtomicBool,
+    }
+
+    const MESSAGES: u32 = 3;
+
+    impl Lane {
+        fn new() -> Arc<Self> {
+            Arc::new(Lane {
+                roles: BurstRoles::new(),
+                unread: Mutex::new(MESSAGES),
+                listed: AtomicUsize::new(0),
+                wake_flag: WakeFlag::new(),
+                edge: Mutex::new(false),
+                reported: Condvar::new(),
+                done: Mutex::new(0),
+                progress: Condvar::new(),
+                stop: AtomicBool::new(false),
+            })
+        }
+
+        fn wake(&self) {
+            *self.edge.lock().unwrap() = true;
+            self.reported.notify_one();
+        }
+
+        fn wake_one(&self) {
+            if self.wake_flag.raise() {
+                self.wake();
+            }
+        }
+
+        fn push(&self) {
+            self.listed.fetch_add(1, Ordering::SeqCst);
+            self.wake_one();
+        }
+
+        /// Reads listed work, or waits for some.
+        fn step(&self, runs: &mut bool) {
+            let before = self.listed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |listed| listed.checked_sub(1));
+            match before {
+                Ok(before) => {
+                    if before > 1 {
+                        self.wake_one();
+                    }
+                    self.read(runs);
+                }
+                Err(_) => {
+                    let mut edge = self.edge.lock().unwrap();
+                    while !*edge {
+                        edge = self.reported.wait(edge).unwrap();
+                    }
+                    *edge = false;
+                    drop(edge);
+                    self.wake_flag.clear();
+                }
+            }
+        }
+
+        fn read(&self, runs: &mut bool) {
+            loop {
+                let mut unread = self.unread.lock().unwrap();
+                let message = *unread;
+                *unread = message.saturating_sub(1);
+                drop(unread);
+                if message == 0 {
+                    return;
+                }
+                let more = message > 1;
+                let keeps = more && self.keeps_rest(runs);
+                if more && !keeps {
+                    self.push();
+                }
+                self.serve(message);
+                if !keeps {
+                    return;
+                }
+            }
+        }
+
+        fn keeps_rest(&self, runs: &mut bool) -> bool {
+            if *runs {
+                return self.roles.is_burst_for(CONNECTION);
+            }
+            if !self.roles.is_active() {
+                *runs = true;
+                self.roles.request(CONNECTION);
+            }
+            false
+        }
+
+        fn serve(&self, message: u32) {
+            let mut done = self.done.lock().unwrap();
+            while message == 2 && *done < MESSAGES - 1 {
+                done = self.progress.wait(done).unwrap();
+            }
+            *done += 1;
+            self.progress.notify_all();
+            if *done == MESSAGES {
+                drop(done);
+                self.stop.store(true, Ordering::Release);
+                self.roles.shut_down();
+                self.wake();
+            }
+        }
+
+        fn supervise(&self, runs: &mut bool) {
+            if !self.roles.is_active() {
+                *runs = false;
+            } else if !*runs {
+                if self.roles.wait_out_burst(TICK, || false).is_some() {
+                    self.push();
+                }
+            } else if !self.roles.is_requested_for(CONNECTION) {
+                while self.roles.is_burst_for(CONNECTION) && !self.stop.load(Ordering::Acquire) {
+                    self.step(runs);
+                }
+                *runs = false;
+            }
+        }
+
+        fn run(&self) {
+            let mut runs = false;
+            while !self.stop.load(Ordering::Acquire) {
+                self.step(&mut runs);
+                self.supervise(&mut runs);
+            }
+            // The next thread finds the stop flag too.
+            self.wake();
+        }
+    }
+
+    /// Three messages, of which the second is done when the third is. Whichever thread keeps the
+    /// rest of them for itself, another one gets to it, every message is served, and both threads
+    /// end.
+    #[test]
+    fn request_may_wait_for_a_later_request() {
+        explore_within(2, || {
+            let lane = Lane::new();
+            let threads = [(); 2].map(|()| {
+                let lane = Arc::clone(&lane);
+                thread::spawn(move || lane.run())
+            });
+            lane.push();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(*lane.done.lock().unwrap(), MESSAGES);
+        });
+    }
+}

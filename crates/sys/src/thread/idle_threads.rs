@@ -1,0 +1,387 @@
+//! The idle threads of a group, and claims on them.
+//!
+//! Each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. It marks itself idle while it
+//! waits for work and busy when there is some. A thread that needs the idle one for something else
+//! claims its slot, which the idle thread finds out when it marks itself busy. The group's
+//! *overload thread* is told when the last idle thread has become busy and, while it monitors, when
+//! one becomes idle again.
+//!
+//! * `slot`: a slot goes from idle to busy or to claimed by one compare-and-swap, so only one of
+//!   them takes the thread.
+//! * `monitor`: a thread counts itself idle and then looks for a monitor; a monitor announces
+//!   itself and then looks for idle threads. Sequentially consistent fences on both sides make one
+//!   of them see the other. The same holds for work: a thread that lists work looks for idle
+//!   threads afterwards, and a thread looks for work after it marked itself idle.
+
+use crate::shim::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+
+const BUSY: u32 = 0;
+const IDLE: u32 = 1;
+const CLAIMED: u32 = 2;
+
+/// The state of one thread of a group: busy, idle or claimed.
+#[derive(Debug)]
+pub struct IdleSlot(AtomicU32);
+
+/// A group of threads, with the number of idle ones.
+#[derive(Debug)]
+pub struct IdleThreads {
+    idle: AtomicUsize,
+    is_monitored: AtomicBool,
+}
+
+/// The outcome of [`IdleThreads::mark_busy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeResult {
+    /// The thread is busy, and others are idle.
+    Busy,
+    /// The thread is busy, and no other is idle: the overload thread is to be told.
+    LastIdle,
+    /// Another thread has claimed this one, which does the wanted work and then calls
+    /// [`IdleSlot::release`].
+    Claimed,
+}
+
+impl Default for IdleSlot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl IdleSlot {
+    /// Creates the slot of a busy thread.
+    #[must_use]
+    pub fn new() -> Self {
+        IdleSlot(AtomicU32::new(BUSY))
+    }
+
+    /// Makes a claimed thread busy again, after it has done the wanted work.
+    pub fn release(&self) {
+        // Only the claimed thread itself gets here; no other thread changes a claimed slot.
+        self.0.store(BUSY, Ordering::Release);
+    }
+}
+
+impl Default for IdleThreads {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl IdleThreads {
+    /// Creates a group without idle threads and without a monitor.
+    #[must_use]
+    pub fn new() -> Self {
+        IdleThreads { idle: AtomicUsize::new(0), is_monitored: AtomicBool::new(false) }
+    }
+
+    /// Marks the calling thread idle; it then looks for work once more, and waits. Returns true if
+    /// the overload thread is to be told.
+    #[must_use = "the overload thread may wait for this thread"]
+    pub fn mark_idle(&self, seat: &IdleSlot) -> bool {
+        // Counted first: a thread that finds the slot idle takes a thread that is counted.
+        self.idle.fetch_add(1, Ordering::SeqCst);
+        // Release: pairs with `try_claim` (slot).
+        seat.0.store(IDLE, Ordering::Release);
+        // Pairs with `set_monitored` and `has_idle` (monitor).
+        fence(Ordering::SeqCst);
+        self.is_monitored.load(Ordering::Relaxed)
+    }
+
+    /// Marks the calling, idle thread busy, because there is work for it.
+    #[must_use = "a claimed thread belongs to the claiming thread, and the last one wakes the overload thread"]
+    pub fn mark_busy(&self, seat: &IdleSlot) -> WakeResult {
+        // Acquire: pairs with `try_claim` (slot).
+        if seat.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return WakeResult::Claimed;
+        }
+        if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 { WakeResult::LastIdle } else { WakeResult::Busy }
+    }
+
+    /// Claims the thread of `seat` if it is idle. Returns `None` if it is not, else whether it was
+    /// the last idle one.
+    pub fn try_claim(&self, seat: &IdleSlot) -> Option<bool> {
+        // Acquire: pairs with `mark_idle`; release: with `mark_busy` (slot).
+        seat.0.compare_exchange(IDLE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        Some(self.idle.fetch_sub(1, Ordering::SeqCst) == 1)
+    }
+
+    /// Returns true if a thread is idle; called after the caller has listed work or announced
+    /// itself.
+    #[must_use]
+    pub fn has_idle(&self) -> bool {
+        // Pairs with `mark_idle` (monitor).
+        fence(Ordering::SeqCst);
+        self.idle.load(Ordering::SeqCst) > 0
+    }
+
+    /// Starts or stops telling the overload thread of threads that become idle. It looks at
+    /// [`has_idle`](Self::has_idle) afterwards.
+    pub fn set_monitored(&self, watching: bool) {
+        self.is_monitored.store(watching, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_thread_is_claimed_once() {
+        let (roster, one, two) = (IdleThreads::new(), IdleSlot::new(), IdleSlot::new());
+        assert!(!roster.has_idle() && roster.try_claim(&one).is_none());
+        assert!(!roster.mark_idle(&one) && !roster.mark_idle(&two) && roster.has_idle());
+        assert_eq!(roster.mark_busy(&one), WakeResult::Busy);
+        assert_eq!(roster.try_claim(&one), None);
+        assert_eq!(roster.try_claim(&two), Some(true));
+        assert_eq!((roster.mark_busy(&two), roster.has_idle()), (WakeResult::Claimed, false));
+        two.release();
+        roster.set_monitored(true);
+        assert!(roster.mark_idle(&two));
+        assert_eq!(roster.mark_busy(&two), WakeResult::LastIdle);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::shim::explore;
+
+    /// Borrowing: a thread becomes busy while two others claim it. Exactly one has it, and the
+    /// count is right.
+    #[test]
+    fn waking_thread_is_claimed_at_most_once() {
+        explore(|| {
+            let shared = Arc::new((IdleThreads::new(), IdleSlot::new()));
+            let _ = shared.0.mark_idle(&shared.1);
+            let claimers: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || shared.0.try_claim(&shared.1).is_some())
+                })
+                .collect();
+            let rose = shared.0.mark_busy(&shared.1);
+            let claims = claimers.into_iter().map(|one| one.join().unwrap()).filter(|had| *had).count();
+            assert_eq!(claims, usize::from(rose == WakeResult::Claimed));
+            assert!(!shared.0.has_idle());
+        });
+    }
+
+    /// The overload thread announces itself and looks while the thread becomes idle: one of the two
+    /// sees the other.
+    #[test]
+    fn overload_thread_misses_no_idle_thread() {
+        explore(|| {
+            let shared = Arc::new((IdleThreads::new(), IdleSlot::new()));
+            let thread = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.0.mark_idle(&shared.1))
+            };
+            shared.0.set_monitored(true);
+            let seen = shared.0.has_idle();
+            assert!(thread.join().unwrap() || seen, "both wait for the other");
+        });
+    }
+
+    /// Buffering: the overload thread lists a request and looks for idle threads, while the last
+    /// thread becomes idle and looks for requests.
+    #[test]
+    fn no_buffered_request_is_left_behind() {
+        explore(|| {
+            let shared = Arc::new((IdleThreads::new(), IdleSlot::new(), AtomicUsize::new(0)));
+            let thread = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let _ = shared.0.mark_idle(&shared.1);
+                    shared.2.load(Ordering::Acquire) > 0
+                })
+            };
+            shared.2.store(1, Ordering::Release);
+            let wakes = shared.0.has_idle();
+            assert!(thread.join().unwrap() || wakes, "a request waits for a thread that waits for a request");
+        });
+    }
+
+    /// An event descriptor at which a thread waits: a notification before it looks is not lost.
+    struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+    impl Bell {
+        fn new() -> Self {
+            Bell(loom::sync::Mutex::new(false), loom::sync::Condvar::new())
+        }
+
+        fn notify(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_one();
+        }
+
+        fn wait(&self) {
+            let mut told = self.0.lock().unwrap();
+            while !std::mem::take(&mut *told) {
+                told = self.1.wait(told).unwrap();
+            }
+        }
+    }
+
+    /// The events at which a lending thread waits: its bell, which announces a loan and is drained,
+    /// and its lane's readiness, which stays until the work is taken.
+    #[derive(Default)]
+    struct Told {
+        loan: bool,
+        work: bool,
+    }
+
+    /// The loan of a borrowed thread: the claiming thread says afterwards what for, while the
+    /// claimed thread, woken by work of its own, may already be awake. It gets its loan once, and
+    /// its own work is done too.
+    #[test]
+    fn claimed_thread_receives_its_loan() {
+        struct World {
+            threads: IdleThreads,
+            slot: IdleSlot,
+            told: loom::sync::Mutex<Told>,
+            bell: loom::sync::Condvar,
+            loan: loom::sync::Mutex<Option<u32>>,
+        }
+        impl World {
+            fn tell(&self, tell: impl FnOnce(&mut Told)) {
+                tell(&mut self.told.lock().unwrap());
+                self.bell.notify_one();
+            }
+
+            fn wait(&self, come: impl Fn(&Told) -> bool) {
+                let mut told = self.told.lock().unwrap();
+                while !come(&told) {
+                    told = self.bell.wait(told).unwrap();
+                }
+                told.loan = false;
+            }
+
+            fn lend(&self) -> u32 {
+                let lent = loop {
+                    let loan = self.loan.lock().unwrap().take();
+                    match loan {
+                        Some(loan) => break loan,
+                        None => self.wait(|told| told.loan),
+                    }
+                };
+                self.slot.release();
+                lent
+            }
+        }
+        explore(|| {
+            let world = Arc::new(World {
+                threads: IdleThreads::new(),
+                slot: IdleSlot::new(),
+                told: loom::sync::Mutex::new(Told::default()),
+                bell: loom::sync::Condvar::new(),
+                loan: loom::sync::Mutex::new(None),
+            });
+            let lender = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    let mut lent = 0;
+                    loop {
+                        let _ = world.threads.mark_idle(&world.slot);
+                        world.wait(|told| told.loan || told.work);
+                        if world.threads.mark_busy(&world.slot) == WakeResult::Claimed {
+                            lent += world.lend();
+                        } else if std::mem::take(&mut world.told.lock().unwrap().work) {
+                            return lent;
+                        }
+                    }
+                })
+            };
+            let borrower = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    if world.threads.try_claim(&world.slot).is_none() {
+                        return 0;
+                    }
+                    *world.loan.lock().unwrap() = Some(7);
+                    world.tell(|told| told.loan = true);
+                    7
+                })
+            };
+            world.tell(|told| told.work = true);
+            assert_eq!(lender.join().unwrap(), borrower.join().unwrap());
+        });
+    }
+
+    /// Request buffering as it is built: the overload thread lists a request under the list's lock,
+    /// updates the count, and wakes an idle thread. A thread that finds nothing marks itself idle,
+    /// looks at the count again, and waits. Both requests run, each once.
+    #[test]
+    fn every_buffered_request_runs_once() {
+        struct World {
+            threads: IdleThreads,
+            bell: Bell,
+            list: loom::sync::Mutex<Vec<u32>>,
+            count: AtomicUsize,
+        }
+        explore(|| {
+            let world = Arc::new(World {
+                threads: IdleThreads::new(),
+                bell: Bell::new(),
+                list: loom::sync::Mutex::new(Vec::new()),
+                count: AtomicUsize::new(0),
+            });
+            let worker = {
+                let world = Arc::clone(&world);
+                thread::spawn(move || {
+                    let (slot, mut run) = (IdleSlot::new(), Vec::new());
+                    while run.len() < 2 {
+                        if world.count.load(Ordering::Acquire) == 0 {
+                            let _ = world.threads.mark_idle(&slot);
+                            if world.count.load(Ordering::Acquire) == 0 {
+                                world.bell.wait();
+                            }
+                            assert_ne!(world.threads.mark_busy(&slot), WakeResult::Claimed);
+                        }
+                        let mut list = world.list.lock().unwrap();
+                        run.extend(list.pop());
+                        world.count.store(list.len(), Ordering::SeqCst);
+                    }
+                    run
+                })
+            };
+            for request in [1, 2] {
+                let mut list = world.list.lock().unwrap();
+                list.push(request);
+                world.count.store(list.len(), Ordering::SeqCst);
+                drop(list);
+                if world.threads.has_idle() {
+                    world.bell.notify();
+                }
+            }
+            let mut run = worker.join().unwrap();
+            run.sort_unstable();
+            assert_eq!(run, [1, 2]);
+        });
+    }
+
+    /// Shutdown: a claimed thread becomes idle again only after its release, and can then be
+    /// claimed like any other.
+    #[test]
+    fn claimed_thread_becomes_idle_again() {
+        explore(|| {
+            let shared = Arc::new((IdleThreads::new(), IdleSlot::new()));
+            let _ = shared.0.mark_idle(&shared.1);
+            let claimer = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.0.try_claim(&shared.1))
+            };
+            match shared.0.mark_busy(&shared.1) {
+                WakeResult::Claimed => shared.1.release(),
+                WakeResult::Busy | WakeResult::LastIdle => {}
+            }
+            claimer.join().unwrap();
+            let _ = shared.0.mark_idle(&shared.1);
+            assert!(shared.0.has_idle());
+            assert_eq!(shared.0.mark_busy(&shared.1), WakeResult::LastIdle);
+        });
+    }
+}

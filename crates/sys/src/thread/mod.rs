@@ -1,0 +1,10 @@
+//! Threads of this process: creation, scheduling, processor time, and the process itself.
+
+mod builder;
+pub mod burst;
+pub mod cpu_budget;
+pub mod idle_threads;
+pub mod process;
+mod scheduling;
+pub mod signal;
+pub mod thread;

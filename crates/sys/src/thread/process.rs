@@ -1,0 +1,214 @@
+//! Fork detection without a system call, and other properties of the process.
+//!
+//! After `fork` the child has one thread, and sockets, threads and lanes of the parent that it must
+//! not use. [`generation`] is a number that a fork increases in the child. An object that stores it
+//! can tell by one load and one comparison that the process is no longer the one that made it. A
+//! handler that the C library runs in the child (`pthread_atfork`) does the counting, so a raw
+//! `clone` system call goes unnoticed.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::clock::Monotonic;
+use crate::{poll, syscall};
+
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// Returns one plus the number of forks between the first use of this function and this process.
+/// Never 0.
+#[inline]
+pub fn generation() -> u64 {
+    match GENERATION.load(Ordering::Relaxed) {
+        0 => watch_forks(),
+        generation => generation,
+    }
+}
+
+/// Returns the process id, right also in a forked child. Asks the kernel once per process.
+#[inline]
+pub fn id() -> u32 {
+    // Fork detection first: a fork after this line resets the value cached below.
+    generation();
+    match PID.load(Ordering::Relaxed) {
+        0 => {
+            let pid = std::process::id();
+            PID.store(pid, Ordering::Relaxed);
+            pid
+        }
+        pid => pid,
+    }
+}
+
+/// Returns the effective user of this process.
+#[must_use]
+pub fn effective_user_id() -> u32 {
+    // SAFETY: takes no arguments and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Returns true if `error` says that the process or the system is out of descriptors, or of memory
+/// for one.
+#[must_use]
+pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Writes a line to the standard error output if that does not wait: not to a full pipe, socket or
+/// terminal.
+///
+/// Returns false if it would wait, or if the descriptor is closed. A line is cut to what goes into
+/// a pipe as a whole. Does not take the lock of [`std::io::stderr`], which another thread may hold
+/// while it waits.
+pub fn try_print_error(line: &str) -> bool {
+    let mut octets = line.as_bytes()[..line.floor_char_boundary(libc::PIPE_BUF - 1)].to_vec();
+    octets.push(b'\n');
+    try_write(std::io::stderr().as_fd(), &octets)
+}
+
+/// Writes all of at most PIPE_BUF bytes, if that does not wait.
+fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
+    // For a pipe this means that the bytes fit into it, for a terminal that it is not stopped.
+    let at_once = Some(Monotonic::from_nanos(0));
+    if !poll::wait_writable(fd, at_once).unwrap_or(false) {
+        return false;
+    }
+    let slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
+    // Another process may have filled it since.
+    // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 is the file's
+    // own.
+    let written = syscall::retry_interrupted(|| unsafe {
+        libc::pwritev2(fd.as_raw_fd(), &raw const slice, 1, -1, libc::RWF_NOWAIT)
+    });
+    match written {
+        Ok(_) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && is_waited_for(fd) => false,
+        // Terminals, and kernels before 6.4, cannot write without waiting; a regular file may have
+        // to grow.
+        Err(_) => {
+            // SAFETY: the bytes are live, and only read.
+            syscall::retry_interrupted(|| unsafe { libc::write(fd.as_raw_fd(), octets.as_ptr().cast(), octets.len()) })
+                .is_ok()
+        }
+    }
+}
+
+/// Returns true if writing waits for another process: the descriptor is not a regular file.
+fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: the structure consists of integers, for which zeroes are values.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` is one live, writable structure of the kind that the call fills.
+    let found = syscall::once(|| unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) });
+    found.is_ok() && status.st_mode & libc::S_IFMT != libc::S_IFREG
+}
+
+/// Raises the limit of open descriptors to at least `wanted`, where permitted, and returns the
+/// limit then in force.
+///
+/// # Errors
+/// If the limit cannot be read.
+pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is one live, writable structure of the kind that the call fills.
+    syscall::once(|| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    if limit.rlim_cur >= wanted {
+        return Ok(limit.rlim_cur);
+    }
+    // With privileges the upper bound moves too; without, the attempt fails and the bound is the
+    // most available.
+    for upper in [limit.rlim_max.max(wanted), limit.rlim_max] {
+        let raised = libc::rlimit { rlim_cur: wanted.min(upper), rlim_max: upper };
+        // SAFETY: `raised` is one live structure that the call only reads.
+        if syscall::once(|| unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) }).is_ok() {
+            return Ok(raised.rlim_cur);
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
+/// Runs `body` in a forked child and returns its result, for tests of forked children.
+///
+/// The child has the calling thread only, so `body` must not need a lock that another thread may
+/// hold. The child ends when `body` returns; nothing else of the parent runs in it. Returns false
+/// also if the child died.
+///
+/// # Errors
+/// If the system refuses a process.
+#[cfg(any(test, feature = "testing"))]
+pub fn run_in_child(body: impl FnOnce() -> bool) -> std::io::Result<bool> {
+    // SAFETY: takes no pointers; the child runs `body`, whose requirements the caller meets, and
+    // ends below.
+    let child = syscall::once(|| unsafe { libc::fork() })?;
+    if child == 0 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: ends the child at once, without the handlers that the parent registered.
+        unsafe { libc::_exit(if outcome.unwrap_or(false) { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is one writable int, and `child` is this process's own.
+    syscall::retry_interrupted(|| unsafe { libc::waitpid(child, &raw mut status, 0) })?;
+    Ok(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0)
+}
+
+#[cold]
+fn watch_forks() -> u64 {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        extern "C" fn in_forked_child() {
+            PID.store(0, Ordering::Relaxed);
+            GENERATION.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: the handler touches two atomics only, which is allowed in a forked child, and
+        // lives as long as the program. Failure (out of memory) leaves forks unnoticed.
+        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+        GENERATION.store(1, Ordering::Relaxed);
+    });
+    GENERATION.load(Ordering::Relaxed)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_is_written_whole_or_not_at_all_without_waiting() {
+        use std::io::{Read, Write};
+
+        let (mut out, mut into) = std::io::pipe().unwrap();
+        assert!(try_write(into.as_fd(), b"a line\n"));
+        let mut octets = [0; 7];
+        out.read_exact(&mut octets).unwrap();
+        assert_eq!(&octets, b"a line\n");
+        let mut written = 0;
+        while try_write(into.as_fd(), &[b'x'; 4096]) {
+            written += 4096;
+        }
+        assert!(written > 0);
+        // Less room than the line needs.
+        out.read_exact(&mut [0; 100]).unwrap();
+        assert!(!try_write(into.as_fd(), &[b'y'; 4096]));
+        let reader = std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            out.read_to_end(&mut rest).map(|_| rest)
+        });
+        into.write_all(b"z").unwrap();
+        drop(into);
+        let rest = reader.join().unwrap().unwrap();
+        assert_eq!((rest.len(), rest.contains(&b'y')), (written - 100 + 1, false));
+        let file = std::env::temp_dir().join(format!("corelane-line-{}", id()));
+        let open = std::fs::File::create(&file).unwrap();
+        assert!(try_write(open.as_fd(), b"one\n") && try_write(open.as_fd(), b"two\n"));
+        assert_eq!(std::fs::read(&file).unwrap(), b"one\ntwo\n");
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn fork_changes_generation_and_id() {
+        let (generation_here, id_here) = (generation(), id());
+        assert_eq!(id_here, std::process::id());
+        assert!(run_in_child(|| generation() == generation_here + 1 && id() != id_here).unwrap());
+        assert!(!run_in_child(|| false).unwrap());
+        assert_eq!(generation(), generation_here);
+    }
+}

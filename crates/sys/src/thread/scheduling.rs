@@ -1,0 +1,460 @@
+//! Scheduling of threads: classes, priorities, reservations of processor time, cores.
+
+use std::cell::Cell;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use crate::syscall;
+
+/// A set of processor cores, numbered as the kernel does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CpuSet {
+    bits: [u64; CpuSet::CAPACITY / 64],
+}
+
+impl CpuSet {
+    /// Number of cores that a set can name.
+    pub const CAPACITY: usize = 1024;
+
+    /// Creates an empty set.
+    pub const fn new() -> Self {
+        Self { bits: [0; Self::CAPACITY / 64] }
+    }
+
+    /// Creates a set of one core. A number of [`CAPACITY`](Self::CAPACITY) or above gives the empty
+    /// set, which the kernel refuses.
+    pub const fn one(core: usize) -> Self {
+        let mut set = Self::new();
+        set.insert(core);
+        set
+    }
+
+    /// Adds a core; numbers that cannot be named are ignored.
+    pub const fn insert(&mut self, core: usize) {
+        if core < Self::CAPACITY {
+            self.bits[core / 64] |= 1 << (core % 64);
+        }
+    }
+
+    /// Removes a core.
+    pub const fn remove(&mut self, core: usize) {
+        if core < Self::CAPACITY {
+            self.bits[core / 64] &= !(1 << (core % 64));
+        }
+    }
+
+    /// Returns true if the core is in the set.
+    pub const fn contains(&self, core: usize) -> bool {
+        core < Self::CAPACITY && self.bits[core / 64] & 1 << (core % 64) != 0
+    }
+
+    /// Iterates over the cores in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..Self::CAPACITY).filter(|&core| self.contains(core))
+    }
+
+    /// Returns the number of cores.
+    pub fn len(&self) -> usize {
+        self.bits.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Returns true if the set has no core.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for CpuSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FromIterator<usize> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(cores: I) -> Self {
+        let mut set = Self::new();
+        for core in cores {
+            set.insert(core);
+        }
+        set
+    }
+}
+
+impl std::fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// The scheduling class of a thread, with its priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheduling {
+    /// The ordinary, fair class (`SCHED_OTHER`).
+    Other,
+    /// First in, first out at a fixed priority, 1 (lowest) to 99 (`SCHED_FIFO`).
+    Fifo(u8),
+    /// Like [`Fifo`](Self::Fifo), with a time slice among threads of equal priority (`SCHED_RR`).
+    RoundRobin(u8),
+    /// Runs only while no other thread wants the core (`SCHED_IDLE`).
+    Idle,
+    /// A guaranteed, and limited, processor time in every period, ahead of all fixed priorities
+    /// (`SCHED_DEADLINE`).
+    Deadline(Reservation),
+}
+
+/// The guarantee of the deadline class: `runtime` of processor time within `deadline` of the
+/// beginning of each `period`. The kernel admits a reservation only if it fits beside the others. A
+/// thread that needs more waits for its next period.
+///
+/// Such a thread has no affinity: it may run on any core that the scheduler balances over. Threads
+/// that it starts are in the ordinary class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    /// Processor time in each period; at least a microsecond, at most `deadline`.
+    pub runtime: Duration,
+    /// Time from the beginning of a period until which `runtime` is granted; at most `period`.
+    pub deadline: Duration,
+    /// Length of a period.
+    pub period: Duration,
+}
+
+impl Reservation {
+    /// Returns true if the times are in order.
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        Duration::from_nanos(1024) <= self.runtime && self.runtime <= self.deadline && self.deadline <= self.period
+    }
+
+    fn set(self, tid: i32) -> io::Result<()> {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let attributes = SchedAttr {
+            policy: libc::SCHED_DEADLINE as u32,
+            // Without this flag the thread could start no other.
+            flags: SCHED_FLAG_RESET_ON_FORK,
+            runtime: nanoseconds(self.runtime),
+            deadline: nanoseconds(self.deadline),
+            period: nanoseconds(self.period),
+            ..SchedAttr::EMPTY
+        };
+        // SAFETY: `attributes` states its own size and outlives the call, which only reads it.
+        syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) })?;
+        Ok(())
+    }
+}
+
+impl Scheduling {
+    /// The fixed priorities of Linux, lowest to highest.
+    pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
+
+    /// Returns the fixed priority; 0 in the ordinary class, 100 in the deadline class, which
+    /// precedes all fixed priorities.
+    #[must_use]
+    pub const fn priority(self) -> u8 {
+        match self {
+            Self::Other | Self::Idle => 0,
+            Self::Fifo(priority) | Self::RoundRobin(priority) => priority,
+            Self::Deadline(_) => 100,
+        }
+    }
+
+    fn set(self, tid: i32) -> io::Result<()> {
+        let (policy, priority) = match self {
+            Self::Other => (libc::SCHED_OTHER, 0),
+            Self::Idle => (libc::SCHED_IDLE, 0),
+            Self::Fifo(priority) => (libc::SCHED_FIFO, priority),
+            Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
+            Self::Deadline(reservation) => return reservation.set(tid),
+        };
+        let param = libc::sched_param { sched_priority: priority.into() };
+        // SAFETY: `param` outlives the call, which only reads it.
+        syscall::once(|| unsafe { libc::sched_setscheduler(tid, policy, &param) })?;
+        Ok(())
+    }
+}
+
+/// `struct sched_attr` of Linux in its first form: 48 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
+
+impl SchedAttr {
+    const EMPTY: Self = SchedAttr {
+        size: size_of::<Self>() as u32,
+        policy: 0,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: 0,
+        deadline: 0,
+        period: 0,
+    };
+}
+
+/// The kernel's identifier of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tid(i32);
+
+impl Tid {
+    /// Returns the kernel's number.
+    pub const fn as_raw(self) -> i32 {
+        self.0
+    }
+}
+
+/// A thread of this process, as the kernel sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadInfo {
+    /// The kernel's identifier.
+    pub tid: Tid,
+    /// The first 15 bytes of its name.
+    pub name: String,
+    /// Its scheduling class.
+    pub scheduling: Scheduling,
+    /// The cores on which it may run.
+    pub cores: CpuSet,
+}
+
+/// Lists every thread of this process, in no order. Threads that end during the call may be
+/// missing.
+///
+/// # Errors
+/// If there is no `/proc`.
+pub fn list() -> io::Result<Vec<ThreadInfo>> {
+    let look = |tid: i32| {
+        let name = fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
+        let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
+        let tid = Tid(tid);
+        Some(ThreadInfo { tid, name, scheduling: scheduling(Some(tid)).ok()?, cores: affinity(Some(tid)).ok()? })
+    };
+    let entries = fs::read_dir("/proc/self/task")?;
+    Ok(entries.filter_map(|entry| look(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect())
+}
+
+/// Returns the calling thread's identifier. Asks the kernel once per thread, and again after a
+/// fork.
+#[inline]
+pub fn current_tid() -> Tid {
+    thread_local! {
+        static TID: Cell<(i32, u64)> = const { Cell::new((0, 0)) };
+    }
+    let generation = crate::process::generation();
+    TID.with(|cached| {
+        let (tid, born) = cached.get();
+        if tid != 0 && born == generation {
+            return Tid(tid);
+        }
+        // SAFETY: the call takes no arguments and cannot fail.
+        let tid = syscall::once(|| unsafe { libc::gettid() }).unwrap_or(0);
+        cached.set((tid, generation));
+        Tid(tid)
+    })
+}
+
+/// Returns the core that runs the calling thread at this moment.
+pub fn current_core() -> Option<usize> {
+    // SAFETY: the call takes no arguments; it is answered in user space (vDSO, rseq) where
+    // possible.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Restricts a thread (`None`: the calling one) to `cores`.
+///
+/// # Errors
+/// `InvalidInput` if none of the cores exists and is allowed, `PermissionDenied` for a foreign
+/// thread.
+pub fn set_affinity(thread: Option<Tid>, cores: &CpuSet) -> io::Result<()> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    // SAFETY: `bits` is an array of the size given, laid out as the kernel's mask: one bit per
+    // core, words in native order, and the kernel only reads it.
+    syscall::once(|| unsafe { libc::sched_setaffinity(tid, size_of_val(&cores.bits), cores.bits.as_ptr().cast()) })?;
+    Ok(())
+}
+
+/// Returns the cores on which a thread (`None`: the calling one) may run.
+///
+/// # Errors
+/// `ESRCH` if the thread is gone.
+pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    let mut cores = CpuSet::new();
+    // SAFETY: `bits` is a writable array of the size given, laid out as the kernel's mask.
+    syscall::once(|| unsafe {
+        libc::sched_getaffinity(tid, size_of_val(&cores.bits), cores.bits.as_mut_ptr().cast())
+    })?;
+    Ok(cores)
+}
+
+/// Sets the scheduling class of a thread (`None`: the calling one). Children of the thread inherit
+/// it.
+///
+/// # Errors
+/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline
+/// class `CAP_SYS_NICE` and no affinity). `InvalidInput` for a priority outside
+/// [`Scheduling::PRIORITIES`] and for times that are not in order. `ResourceBusy` for a reservation
+/// that does not fit beside the others.
+pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    scheduling.set(tid)?;
+    if thread.is_none_or(|thread| thread == current_tid()) {
+        PRIORITY.set(scheduling.priority());
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// The calling thread's native priority; [`UNKNOWN_PRIORITY`] until first needed.
+    static PRIORITY: Cell<u8> = const { Cell::new(UNKNOWN_PRIORITY) };
+}
+
+const UNKNOWN_PRIORITY: u8 = u8::MAX;
+
+/// Returns the fixed priority of the calling thread, 0 if it has none. Asks the kernel once per
+/// thread. Sees changes by [`set_scheduling`] on the thread itself, but not changes made from
+/// outside.
+#[inline]
+pub fn native_priority() -> u8 {
+    match PRIORITY.get() {
+        UNKNOWN_PRIORITY => query_priority(),
+        known => known,
+    }
+}
+
+#[cold]
+fn query_priority() -> u8 {
+    // A thread can always query itself.
+    let priority = scheduling(None).map_or(0, Scheduling::priority);
+    PRIORITY.set(priority);
+    priority
+}
+
+/// Sets how far the kernel may delay the calling thread's timers to let several expire at once; 50
+/// us by default. It matters in the ordinary class only. Threads and programs that the thread
+/// starts inherit it.
+///
+/// # Errors
+/// The kernel's refusal; none is known.
+pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
+    // 0 would select the slack with which the thread began.
+    let nanoseconds = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory of ours.
+    syscall::once(|| unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds) }).map(|_| ())
+}
+
+/// Returns the scheduling class of a thread (`None`: the calling one). Classes that this crate does
+/// not set are reported as [`Scheduling::Other`].
+///
+/// # Errors
+/// `ESRCH` if the thread is gone.
+pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    let mut found = SchedAttr::EMPTY;
+    // SAFETY: `found` is writable, of the size given, and outlives the call; whatever the kernel
+    // writes into integers is a value.
+    syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, SchedAttr::EMPTY.size, 0) })?;
+    // Fixed priorities are 1 to 99, others 0.
+    let priority = found.priority as u8;
+    Ok(match found.policy as libc::c_int {
+        libc::SCHED_FIFO => Scheduling::Fifo(priority),
+        libc::SCHED_RR => Scheduling::RoundRobin(priority),
+        libc::SCHED_IDLE => Scheduling::Idle,
+        libc::SCHED_DEADLINE => Scheduling::Deadline(Reservation {
+            runtime: Duration::from_nanos(found.runtime),
+            deadline: Duration::from_nanos(found.deadline),
+            period: Duration::from_nanos(found.period),
+        }),
+        _ => Scheduling::Other,
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread as std_thread;
+
+    use super::super::builder::Builder;
+    use super::*;
+
+    #[test]
+    fn list_shows_threads_with_their_settings() {
+        let (ended, end) = mpsc::sync_channel::<()>(0);
+        let last = affinity(None).unwrap().iter().last().unwrap();
+        let builder = Builder::new().name("found/as it is").affinity(CpuSet::one(last)).scheduling(Scheduling::Idle);
+        let thread = builder.spawn(move || end.recv()).unwrap();
+        let found = list().unwrap();
+        let found: Vec<_> = found.iter().filter(|thread| thread.name == "found/as it is").collect();
+        let [found] = found[..] else { panic!("{found:?}") };
+        assert_eq!((found.scheduling, found.cores), (Scheduling::Idle, CpuSet::one(last)));
+        assert_ne!(found.tid, current_tid());
+        drop(ended);
+        assert!(thread.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn reservation_is_made_where_permitted_and_checked() {
+        let milliseconds = Duration::from_millis;
+        let reservation =
+            Reservation { runtime: milliseconds(1), deadline: milliseconds(10), period: milliseconds(20) };
+        let wanted = Scheduling::Deadline(reservation);
+        let body = move || {
+            let found = scheduling(None).unwrap();
+            let child = Builder::new().spawn(|| scheduling(None).unwrap()).unwrap().join().unwrap();
+            set_scheduling(None, Scheduling::Other).unwrap();
+            (found, native_priority(), child, scheduling(None).unwrap())
+        };
+        match Builder::new().scheduling(wanted).spawn(body) {
+            Ok(thread) => assert_eq!(thread.join().unwrap(), (wanted, 0, Scheduling::Other, Scheduling::Other)),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        let late = Reservation { deadline: milliseconds(30), ..reservation };
+        assert!(reservation.is_valid() && !late.is_valid());
+        let refused = Builder::new().scheduling(Scheduling::Deadline(late)).spawn(|| ()).unwrap_err();
+        assert!(matches!(refused.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied), "{refused}");
+    }
+
+    #[test]
+    fn native_priority_follows_the_thread() {
+        let thread = std_thread::spawn(|| {
+            assert_eq!(native_priority(), scheduling(None).unwrap().priority());
+            let before = crate::counters::snapshot();
+            native_priority();
+            assert_eq!((crate::counters::snapshot() - before).syscalls, 0);
+            if set_scheduling(None, Scheduling::Fifo(2)).is_ok() {
+                assert_eq!(native_priority(), 2);
+                set_scheduling(Some(current_tid()), Scheduling::Other).unwrap();
+                assert_eq!(native_priority(), 0);
+            }
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn thread_id_is_queried_once() {
+        let first = current_tid();
+        let before = crate::counters::snapshot();
+        assert_eq!(current_tid(), first);
+        assert_eq!((crate::counters::snapshot() - before).syscalls, 0);
+    }
+
+    #[test]
+    fn cpu_sets_hold_cores() {
+        let mut set: CpuSet = [0, 63, 64, 5000].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 63, 64]);
+        set.remove(63);
+        assert!(!set.contains(63) && set.contains(64) && !set.contains(5000));
+        assert_eq!(set.len(), 2);
+        assert!(CpuSet::one(2000).is_empty());
+    }
+}

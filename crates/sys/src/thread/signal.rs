@@ -1,0 +1,160 @@
+//! Termination requests through a descriptor.
+//!
+//! After the first call of [`termination`], the first SIGINT, SIGTERM or SIGHUP makes the
+//! descriptor readable, for good, and does nothing else; blocked system calls go on. A second
+//! signal of the same kind ends the process in the usual way, so a program whose shutdown hangs can
+//! still be interrupted.
+//!
+//! A forked child has the parent's handlers and shares its descriptor. A signal to such a child
+//! does not reach the parent; it has the effect on the child that it has without a handler. A child
+//! that calls [`termination`] itself receives its own signals.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use crate::clock::Monotonic;
+use crate::eventfd::EventFd;
+use crate::syscall;
+use crate::{poll, process};
+
+/// The descriptor, for the handler, which may touch nothing but atomics.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// Id of the process that made the descriptor; the handler runs in forked children too.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// The request to end this process. There is one per process, from [`termination`].
+#[derive(Debug)]
+pub struct Termination(EventFd);
+
+/// Watches for SIGINT, SIGTERM and SIGHUP from the first call on. Signals that the process was told
+/// to ignore, as by `nohup`, stay ignored.
+///
+/// # Errors
+/// If the process is out of descriptors.
+pub fn termination() -> io::Result<&'static Termination> {
+    static TERMINATION: Mutex<Option<(u64, &'static Termination)>> = Mutex::new(None);
+    let mut current = TERMINATION.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let forks = process::generation();
+    if let Some((_, termination)) = current.filter(|(made, _)| *made == forks) {
+        return Ok(termination);
+    }
+    // One for each process that asks; never freed, because a handler may run at any time.
+    let termination = &*Box::leak(Box::new(Termination(EventFd::new()?)));
+    install_handlers(termination)?;
+    *current = Some((forks, termination));
+    Ok(termination)
+}
+
+fn install_handlers(termination: &Termination) -> io::Result<()> {
+    // The handler ignores these until this process is the owner.
+    DESCRIPTOR.store(termination.as_fd().as_raw_fd(), Ordering::Relaxed);
+    REQUESTED.store(false, Ordering::Relaxed);
+    // Release: pairs with the handler's load.
+    OWNER.store(own_id(), Ordering::Release);
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(install_handler)
+}
+
+/// Returns the kernel's number of this process, also inside a handler.
+fn own_id() -> i32 {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+fn install_handler(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: the structure consists of integers and an optional function, for which zeroes are
+    // values.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is changed; `before` is a live structure of the kind that the call fills.
+    syscall::once(|| unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) })?;
+    if before.sa_sigaction == libc::SIG_IGN {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+    // SAFETY: `action` outlives the call, and its handler is async-signal-safe: it uses atomics,
+    // `write` and `errno` only.
+    syscall::once(|| unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) })?;
+    Ok(())
+}
+
+extern "C" fn on_signal(signal: libc::c_int) {
+    // Acquire: pairs with the store in `install_handlers`.
+    if OWNER.load(Ordering::Acquire) != own_id() {
+        // SAFETY: permitted in a handler. The handler is removed (SA_RESETHAND), so that on return
+        // the signal has its effect without one.
+        unsafe { libc::raise(signal) };
+        return;
+    }
+    REQUESTED.store(true, Ordering::Relaxed);
+    let one = 1u64;
+    // SAFETY: this thread's `errno` is restored, so that the interrupted code does not see the
+    // handler's. The descriptor stays open for the life of the process, and `one` is 8 readable
+    // bytes.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        libc::write(DESCRIPTOR.load(Ordering::Relaxed), (&raw const one).cast(), size_of::<u64>());
+        *errno = saved;
+    }
+}
+
+impl Termination {
+    /// Returns true if the process was asked to end.
+    pub fn is_requested(&self) -> bool {
+        REQUESTED.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the request until `deadline` (`None`: for ever). Returns true if it has come.
+    ///
+    /// # Errors
+    /// If the kernel is out of memory.
+    pub fn wait(&self, deadline: Option<Monotonic>) -> io::Result<bool> {
+        poll::wait_readable(self.as_fd(), deadline)
+    }
+}
+
+/// The descriptor is readable once the process was asked to end; not to be read.
+impl AsFd for Termination {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn first_signal_is_reported() {
+        let termination = termination().unwrap();
+        assert!(!termination.is_requested());
+        assert!(!termination.wait(Some(clock::now() + Duration::from_millis(1))).unwrap());
+        // A forked child ends by the signal, and the parent gets no request.
+        // SAFETY: a handler for the signal is in place.
+        let lived = process::run_in_child(|| unsafe { libc::raise(libc::SIGTERM) } == 0);
+        assert!(!lived.unwrap_or(false));
+        // A child that asks gets its own request.
+        let told = process::run_in_child(|| {
+            let own = super::termination().unwrap();
+            let before = own.is_requested();
+            // SAFETY: as above.
+            unsafe { libc::raise(libc::SIGTERM) };
+            !before && own.is_requested() && own.wait(None).unwrap()
+        });
+        assert!(told.unwrap());
+        assert!(!termination.is_requested());
+        assert!(!termination.wait(Some(clock::now() + Duration::from_millis(1))).unwrap());
+        // SAFETY: a handler for the signal is in place.
+        unsafe { libc::raise(libc::SIGTERM) };
+        assert!(termination.wait(None).unwrap() && termination.wait(None).unwrap());
+        assert!(termination.is_requested());
+    }
+}

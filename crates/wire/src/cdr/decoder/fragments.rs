@@ -1,0 +1,177 @@
+//! Reading across a border: into the next fragment of a GIOP 1.1 message, or the next chunk of a
+//! value.
+
+use super::Decoder;
+use crate::cdr::CdrError;
+use crate::giop::Header;
+
+/// The fragments that the decoder has not reached yet.
+#[derive(Clone, Copy)]
+pub(super) struct FragmentMap<'m> {
+    /// The whole message if it has fragments, else empty.
+    pub(super) message: &'m [u8],
+    /// The offsets in the message where fragments begin, in order.
+    pub(super) starts: &'m [usize],
+}
+
+impl<'m> Decoder<'m> {
+    /// Sets where the fragments of an assembled GIOP 1.1 message begin. Each fragment aligns its
+    /// values from its own header (CORBA 3.0.3 section 15.4.9); octets and arrays of numbers may
+    /// continue across a cut.
+    #[must_use]
+    pub fn with_fragment_starts(mut self, breaks: &'m [usize]) -> Decoder<'m> {
+        self.set_fragment_starts(breaks);
+        self
+    }
+
+    /// Like [`with_fragment_starts`](Decoder::with_fragment_starts), in place.
+    #[inline]
+    pub fn set_fragment_starts(&mut self, breaks: &'m [usize]) {
+        if !breaks.is_empty() {
+            let position = self.position();
+            self.fragments = FragmentMap { message: self.bytes, starts: breaks };
+            self.seek_in_message(position);
+        }
+    }
+
+    /// Moves to a position of the whole message, in the fragment that holds it.
+    #[cold]
+    pub(super) fn seek_in_message(&mut self, at: usize) {
+        let FragmentMap { message: octets, starts: breaks } = self.fragments;
+        let passed = breaks.partition_point(|start| *start <= at);
+        let (before, after) = breaks.split_at_checked(passed).unwrap_or((breaks, &[]));
+        let start = before.last().map_or(0, |start| start.saturating_sub(Header::LEN));
+        let end = after.first().copied().unwrap_or(octets.len()).min(octets.len());
+        self.bytes = octets.get(start..end).unwrap_or_default();
+        self.rest = octets.get(at..end).unwrap_or_default();
+    }
+
+    /// Returns the position in the whole message.
+    #[inline]
+    pub(super) fn message_position(&self) -> usize {
+        self.rest
+            .as_ptr()
+            .addr()
+            .saturating_sub(self.fragments.message.as_ptr().addr())
+            .min(self.fragments.message.len())
+    }
+
+    /// Returns the number of unread bytes in this and all later fragments or chunks.
+    #[inline]
+    pub(super) fn total_remaining(&self) -> usize {
+        if self.chunks.level > 0 {
+            self.chunks.remaining(self.position())
+        } else if self.fragments.starts.is_empty() {
+            self.rest.len()
+        } else {
+            self.fragments.message.len() - self.message_position()
+        }
+    }
+
+    /// Returns the offset from the start of the message, also if it was assembled from GIOP 1.1
+    /// fragments. [`at`](Decoder::at) accepts it.
+    #[must_use]
+    #[inline]
+    pub fn offset(&self) -> usize {
+        if self.fragments.starts.is_empty() { self.position() } else { self.message_position() }
+    }
+
+    /// Returns the bytes of all fragments, and the offsets where fragments begin in them.
+    #[inline]
+    pub(crate) fn whole_message(&self) -> (&'m [u8], &'m [usize]) {
+        if self.fragments.starts.is_empty() {
+            (self.bytes, &[])
+        } else {
+            (self.fragments.message, self.fragments.starts)
+        }
+    }
+
+    /// Returns true if the message was assembled from GIOP 1.1 fragments, so that alignment
+    /// restarts within it.
+    pub(crate) fn is_fragmented(&self) -> bool {
+        !self.fragments.starts.is_empty()
+    }
+
+    /// Returns true in GIOP 1.1 fragments and in chunks of values, where adjacent values may be
+    /// apart on the wire.
+    pub(in crate::cdr) fn may_be_split(&self) -> bool {
+        self.is_fragmented() || self.chunks.level > 0
+    }
+
+    /// Reads a primitive that is not in this fragment. Takes and returns the decoder by value: a
+    /// decoder whose address is never taken can stay in registers.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_across<const N: usize>(mut self) -> Result<([u8; N], Decoder<'m>), CdrError> {
+        if self.chunks.level > 0 {
+            // Neither a primitive nor its padding is ever cut.
+            self.open_chunk()?;
+            let gap = self.gap(N);
+            let octets = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk);
+            let (octets, rest) = octets.ok_or(CdrError::BadValue)?;
+            self.rest = rest;
+            return Ok((*octets, self));
+        }
+        // The rest of this fragment can only be padding: a primitive is never cut.
+        while !self.fragments.starts.is_empty() && self.rest.len() <= self.gap(N) {
+            let end = self.message_position() + self.rest.len();
+            if end >= self.fragments.message.len() {
+                break;
+            }
+            self.seek_in_message(end);
+            let gap = self.gap(N);
+            if let Some((octets, rest)) = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk) {
+                self.rest = rest;
+                return Ok((*octets, self));
+            }
+        }
+        Err(CdrError::Truncated)
+    }
+
+    /// Reads octets that continue in the next fragment.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_raw_across(mut self, len: usize) -> Result<(&'m [u8], Decoder<'m>), CdrError> {
+        if self.chunks.level > 0 {
+            self.open_chunk()?;
+            let (octets, rest) = self.rest.split_at_checked(len).ok_or(CdrError::BadValue)?;
+            self.rest = rest;
+            return Ok((octets, self));
+        }
+        let at = self.message_position();
+        let end = at.checked_add(len).ok_or(CdrError::Truncated)?;
+        let octets = self.fragments.message;
+        let raw = octets.get(at..end).ok_or(CdrError::Truncated)?;
+        self.seek_in_message(end);
+        Ok((raw, self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cdr::Endian;
+
+    #[test]
+    fn values_of_giop_1_1_fragments_are_aligned_from_their_own_header() {
+        // A message of 24 octets. Then a fragment whose data began at its octet 12: 4 octets of
+        // padding, a double. Then a fragment with the end of an array that continues across the
+        // cut, and a long.
+        let mut message = vec![0; 24];
+        message.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        message.extend([0, 0, 0, 2, 0xaa]);
+        message.extend([0xbb, 0, 0, 0, 0, 0, 0, 9]);
+        let breaks = [24, 41];
+        let mut d = Decoder::new(&message, Endian::Big).at(24).with_fragment_starts(&breaks);
+        assert_eq!((d.position(), d.remaining()), (12, 25));
+        assert_eq!(d.read_u64(), Ok(7));
+        assert_eq!(d.read_octets(), Ok([0xaa, 0xbb].as_slice()));
+        assert_eq!((d.position(), d.read_u32(), d.read_u8()), (13, Ok(9), Err(CdrError::Truncated)));
+        let mut d = Decoder::new(&message, Endian::Big).at(20).with_fragment_starts(&breaks);
+        assert_eq!((d.read_u32(), d.read_u64(), d.remaining()), (Ok(0), Ok(7), 13));
+        let mut d = Decoder::new(&message, Endian::Big).at(20).with_fragment_starts(&breaks);
+        assert_eq!(d.read_vec::<u64>(3), Err(CdrError::Truncated));
+        let mut d = Decoder::new(&message, Endian::Big).at(22).with_fragment_starts(&breaks);
+        assert_eq!(d.read_u64(), Ok(7));
+    }
+}

@@ -1,0 +1,196 @@
+//! Accounting of the memory that decoding one message takes, before it is allocated.
+
+use std::cell::Cell;
+use std::fmt;
+
+use super::CdrError;
+
+/// Memory in bytes that a message may take before its [`MemoryAccount`] is asked. Smaller messages
+/// cost the account nothing.
+const FREE_BYTES: usize = 64 * 1024;
+/// Minimum amount in bytes that is reserved from an account at a time.
+const RESERVE_STEP: usize = 64 * 1024;
+
+/// An account of memory that several messages share.
+pub trait MemoryAccount: Sync {
+    /// Reserves `octets` bytes of the remaining memory.
+    ///
+    /// # Errors
+    /// [`MemoryRefusal`] if less remains. Nothing is reserved then.
+    fn reserve(&self, octets: usize) -> Result<(), MemoryRefusal>;
+
+    /// Releases `octets` bytes that were reserved.
+    fn release(&self, octets: usize);
+}
+
+/// A reservation that an account refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRefusal {
+    /// The requested amount in bytes.
+    pub requested: usize,
+    /// The amount in bytes that was reserved at that moment.
+    pub in_use: usize,
+    /// The account's limit in bytes.
+    pub limit: usize,
+}
+
+impl fmt::Display for MemoryRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryRefusal { requested: wanted, in_use: held, limit } = self;
+        write!(f, "{wanted} further octets of memory are needed, {held} of at most {limit} are in use")
+    }
+}
+
+/// Counts the memory that one message takes: elements of sequences, text, converted numbers,
+/// TypeCodes, `any`s and values (IDL `valuetype`).
+///
+/// All decoders of the message share it ([`Decoder::with_meter`](super::Decoder::with_meter)).
+/// Beyond the first 64 KiB it reserves memory from an account. Dropping it, after the values were
+/// used, releases that memory.
+pub struct Meter<'a> {
+    account: &'a dyn MemoryAccount,
+    /// Memory in bytes that was made of the message.
+    charged: Cell<usize>,
+    /// Memory in bytes that may be made before the account is asked again: [`FREE_BYTES`] plus the
+    /// reservations for decoding.
+    allowance: Cell<usize>,
+    /// All reservations in bytes: for decoding and for memory that existed already.
+    reserved: Cell<usize>,
+    refusal: Cell<Option<MemoryRefusal>>,
+}
+
+impl<'a> Meter<'a> {
+    /// Creates a meter that reserves from `account`.
+    #[must_use]
+    #[inline]
+    pub const fn new(account: &'a dyn MemoryAccount) -> Meter<'a> {
+        Meter {
+            account,
+            charged: Cell::new(0),
+            allowance: Cell::new(FREE_BYTES),
+            reserved: Cell::new(0),
+            refusal: Cell::new(None),
+        }
+    }
+
+    /// Returns the memory in bytes that was made of the message so far.
+    #[must_use]
+    pub fn charged(&self) -> usize {
+        self.charged.get()
+    }
+
+    /// Returns the account's last refusal, if any.
+    #[must_use]
+    #[inline]
+    pub fn refusal(&self) -> Option<MemoryRefusal> {
+        self.refusal.get()
+    }
+
+    /// Charges memory in bytes before it is allocated; `limit` applies to this message alone.
+    ///
+    /// # Errors
+    /// [`CdrError::LimitExceeded`] above `limit`, [`CdrError::MemoryBudgetExceeded`] if the account
+    /// has less.
+    #[inline]
+    pub(super) fn charge(&self, octets: usize, limit: usize) -> Result<(), CdrError> {
+        let spent = self.charged.get().saturating_add(octets);
+        if spent > limit {
+            return Err(CdrError::LimitExceeded);
+        }
+        if spent > self.allowance.get() {
+            self.raise_allowance(spent)?;
+        }
+        self.charged.set(spent);
+        Ok(())
+    }
+
+    /// Reserves memory that exists already: the bytes of a large message while it is decoded and
+    /// used. They do not count towards the message's own limit.
+    ///
+    /// # Errors
+    /// [`CdrError::MemoryBudgetExceeded`] if the account has less.
+    pub fn charge_existing(&self, octets: usize) -> Result<(), CdrError> {
+        if let Err(refusal) = self.account.reserve(octets) {
+            self.refusal.set(Some(refusal));
+            return Err(CdrError::MemoryBudgetExceeded);
+        }
+        self.reserved.set(self.reserved.get() + octets);
+        Ok(())
+    }
+
+    /// Reserves enough for `spent` bytes in total.
+    #[cold]
+    #[inline(never)]
+    fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
+        // From here on the first bytes, which were free, are reserved like the others.
+        let wanted =
+            (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
+        self.charge_existing(wanted)?;
+        self.allowance.set(self.allowance.get().saturating_add(wanted));
+        Ok(())
+    }
+}
+
+impl Drop for Meter<'_> {
+    /// Checks inline that there is nothing to release, which is the usual case.
+    #[inline]
+    fn drop(&mut self) {
+        let taken = self.reserved.get();
+        if taken > 0 {
+            std::hint::cold_path();
+            self.account.release(taken);
+        }
+    }
+}
+
+impl fmt::Debug for Meter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meter")
+            .field("spent", &self.charged.get())
+            .field("taken", &self.reserved.get())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    struct Purse(AtomicUsize);
+
+    impl MemoryAccount for Purse {
+        fn reserve(&self, octets: usize) -> Result<(), MemoryRefusal> {
+            let held = self.0.load(Ordering::Relaxed);
+            match held.checked_add(octets).filter(|sum| *sum <= 1 << 20) {
+                Some(sum) => self.0.store(sum, Ordering::Relaxed),
+                None => return Err(MemoryRefusal { requested: octets, in_use: held, limit: 1 << 20 }),
+            }
+            Ok(())
+        }
+
+        fn release(&self, octets: usize) {
+            self.0.fetch_sub(octets, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn octets_that_are_there_already_count_for_the_account_and_not_for_the_limit_of_the_message() {
+        let purse = Purse(AtomicUsize::new(0));
+        let meter = Meter::new(&purse);
+        meter.charge_existing(500_000).unwrap();
+        assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
+        assert_eq!((meter.charge(1000, 1000), meter.charged()), (Ok(()), 1000));
+        assert_eq!(meter.charge(1, 1000), Err(CdrError::LimitExceeded));
+        // The first 64 KiB made of the message are free nevertheless.
+        assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
+        meter.charge(FREE_BYTES, usize::MAX).unwrap();
+        assert_eq!(purse.0.load(Ordering::Relaxed), 500_000 + FREE_BYTES + RESERVE_STEP);
+        assert_eq!(meter.charge(usize::MAX, usize::MAX), Err(CdrError::MemoryBudgetExceeded));
+        assert_eq!(meter.charge_existing(1 << 20), Err(CdrError::MemoryBudgetExceeded));
+        assert_eq!(meter.refusal().map(|refusal| refusal.requested), Some(1 << 20));
+        drop(meter);
+        assert_eq!(purse.0.load(Ordering::Relaxed), 0);
+    }
+}

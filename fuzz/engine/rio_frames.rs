@@ -1,0 +1,4 @@
+//! The target `rio_frames` in the engine's loop.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::rio_frames(input));

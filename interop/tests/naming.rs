@@ -1,0 +1,248 @@
+//! The Naming Service with omniORB's: `nameclt` with Corelane's name server, Corelane's client with
+//! omniNames, and each server with a context of the other.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use corelane::{Endpoint, ObjectRef, Orb, SystemException};
+use corelane_services::naming::cos_naming::naming_context::{
+    AlreadyBound, BindError, BindNewContextError, CannotProceed, DestroyError, InvalidName, NotEmpty, NotFound,
+    NotFoundReason, RebindError,
+};
+use corelane_services::naming::cos_naming::{
+    Binding, BindingIterator, NameComponent, NamingContextExtRef, NamingContextRef,
+};
+use corelane_services::naming::{Naming, name};
+
+/// Corelane's name server.
+struct Ours {
+    /// The ORB, which ends the server when dropped.
+    _orb: Orb,
+    port: u16,
+}
+
+impl Ours {
+    fn start() -> Self {
+        let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let naming = Naming::new().forward_timeout(Duration::from_secs(5));
+        naming.serve(&orb).unwrap();
+        let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+        Ours { _orb: orb, port }
+    }
+}
+
+/// omniNames in a separate process.
+struct OmniNames {
+    process: Child,
+    port: u16,
+}
+
+impl OmniNames {
+    fn start(test: &str, client: &Orb) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omninames").join(test);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        // omniNames cannot report its port, so it gets one that was free just before.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("omniNames");
+        command.args(["-start", &port.to_string(), "-logdir"]).arg(&folder);
+        command.args(["-ORBendPoint", &format!("giop:tcp:127.0.0.1:{port}")]);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let server = OmniNames { process, port };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while root(client, port).list(1).is_err() {
+            assert!(Instant::now() < deadline, "omniNames does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        server
+    }
+
+    fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for OmniNames {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("corbaloc::1.2@127.0.0.1:{port}/NameService")
+}
+
+fn root(client: &Orb, port: u16) -> NamingContextExtRef {
+    NamingContextExtRef::unchecked_narrow(&object(client, &url(port)))
+}
+
+fn object(client: &Orb, text: &str) -> ObjectRef {
+    client.string_to_object(text).unwrap().unwrap()
+}
+
+fn n(text: &str) -> Vec<NameComponent> {
+    if text.is_empty() { Vec::new() } else { name::to_name(text).unwrap() }
+}
+
+/// Runs `nameclt` and returns its output, including the first line of errors.
+fn nameclt(service: &str, words: &[&str]) -> String {
+    let mut command = Command::new("nameclt");
+    command.arg("-ORBInitRef").arg(format!("NameService={service}")).arg("-advanced").args(words);
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8(text).unwrap().trim().to_owned()
+}
+
+#[test]
+fn nameclt_does_every_operation_on_our_server() {
+    let ours = Ours::start();
+    // A corbaloc without a version is GIOP 1.0.
+    for (number, service) in [url(ours.port), url(ours.port).replace("1.2@", "")].iter().enumerate() {
+        let path = |rest: &str| format!("top{number}{rest}");
+        let run = |words: &[&str]| nameclt(service, words);
+        let context = run(&["bind_new_context", &path("")]);
+        assert!(context.starts_with("IOR:"), "{context}");
+        let inner = run(&["bind_new_context", &path("/a.ctx")]);
+        let free = run(&["new_context"]);
+        assert!(inner.starts_with("IOR:") && free.starts_with("IOR:"), "{inner} {free}");
+        assert_eq!(run(&["bind", &path("/o.obj"), &inner]), "");
+        assert_eq!(run(&["resolve", &path("/o.obj")]), inner);
+        assert_eq!(run(&["bind_context", &path("/free"), &free]), "");
+        assert_eq!(run(&["rebind_context", &path("/free"), &inner]), "");
+        assert_eq!(run(&["rebind", &path("/o.obj"), &context]), "");
+        assert_eq!(run(&["resolve", &path("/o.obj")]), context);
+        let listed = run(&["list", &path("")]);
+        let mut listed: Vec<&str> = listed.lines().map(str::trim).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, ["a.ctx/", "free/", "o.obj"]);
+        assert_eq!(run(&["bind", &path("/o.obj"), &inner]), "bind: AlreadyBound exception");
+        assert_eq!(run(&["resolve", &path("/x/y")]), "resolve: NotFound exception: missing node");
+        assert_eq!(run(&["resolve", &path("/o.obj/y")]), "resolve: NotFound exception: not context");
+        assert_eq!(run(&["rebind", &path("/a.ctx"), &inner]), "rebind: NotFound exception: not object");
+        assert_eq!(run(&["resolve", "a//b"]), "resolve: InvalidName exception");
+        assert_eq!(run(&["unbind", &path("/o.obj")]), "");
+        assert_eq!(run(&["unbind", &path("/free")]), "");
+        let full = run(&["remove_context", &path("")]);
+        assert!(full.contains("NotEmpty exception"), "{full}");
+        assert_eq!(run(&["remove_context", &path("/a.ctx")]), "");
+        assert_eq!(run(&["list", &path("")]), "");
+    }
+    // Bindings beyond the list that nameclt requests are returned by an iterator.
+    let client = Orb::new().unwrap();
+    let root = root(&client, ours.port);
+    let many = root.bind_new_context(&n("many")).unwrap().unwrap();
+    for number in 0..300 {
+        many.bind(&n(&format!("o{number}")), Some(root.as_object())).unwrap();
+    }
+    assert_eq!(nameclt(&url(ours.port), &["list", "many"]).lines().count(), 300);
+}
+
+/// An object that is not a context. It responds, because omniNames asks objects in the middle of a
+/// name whether they are contexts.
+struct Plain;
+
+impl BindingIterator for Plain {
+    fn next_one(&self) -> Result<(bool, Binding), SystemException> {
+        Ok((false, Binding::default()))
+    }
+
+    fn next_n(&self, _: u32) -> Result<(bool, Vec<Binding>), SystemException> {
+        Ok((false, Vec::new()))
+    }
+
+    fn destroy(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+/// Checks every exception with its contents, in the order of the IDL.
+///
+/// omniNames lets `rebind` and `rebind_context` replace the other kind of binding, which the
+/// specification forbids.
+fn exceptions(client: &Orb, port: u16, checks_kinds: bool) {
+    let root = root(client, port);
+    let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let o = server.root_poa().activate(&BindingIterator::servant(Plain)).unwrap();
+    server.root_poa().manager().activate().unwrap();
+    let o = object(client, &o.to_string());
+    let context = root.bind_new_context(&n("c")).unwrap().unwrap();
+    root.bind(&n("c/o"), Some(&o)).unwrap();
+    root.bind(&n("o"), Some(&o)).unwrap();
+    let found = |why, rest: &str| NotFound { why, rest_of_name: n(rest) };
+    let missing = |rest| found(NotFoundReason::MissingNode, rest);
+    let not_context = |rest| found(NotFoundReason::NotContext, rest);
+    let not_object = |rest| found(NotFoundReason::NotObject, rest);
+
+    assert_eq!(root.bind(&n("x/y/z"), Some(&o)), Err(BindError::NotFound(missing("x/y/z"))));
+    assert_eq!(root.bind(&n("c/x/y"), Some(&o)), Err(BindError::NotFound(missing("x/y"))));
+    assert_eq!(root.bind(&n("c/o/y"), Some(&o)), Err(BindError::NotFound(not_context("o/y"))));
+    assert_eq!(root.bind(&[], Some(&o)), Err(BindError::InvalidName(InvalidName)));
+    assert_eq!(root.bind(&n("c"), Some(&o)), Err(BindError::AlreadyBound(AlreadyBound)));
+    assert_eq!(root.rebind(&n("c/x/y"), Some(&o)), Err(RebindError::NotFound(missing("x/y"))));
+    assert_eq!(root.bind_context(&n("c/o"), Some(&context)), Err(BindError::AlreadyBound(AlreadyBound)));
+    if checks_kinds {
+        assert_eq!(root.rebind(&n("c"), Some(&o)), Err(RebindError::NotFound(not_object("c"))));
+        assert_eq!(root.rebind_context(&n("c/o"), Some(&context)), Err(RebindError::NotFound(not_context("o"))));
+    }
+    assert_eq!(root.resolve(&n("c/x")), Err(RebindError::NotFound(missing("x"))));
+    assert_eq!(root.resolve(&n("o/x")), Err(RebindError::NotFound(not_context("o/x"))));
+    assert_eq!(root.unbind(&n("c/x")), Err(RebindError::NotFound(missing("x"))));
+    let error = BindNewContextError::AlreadyBound(AlreadyBound);
+    assert_eq!(root.bind_new_context(&n("c")), Err(error));
+    assert_eq!(context.destroy(), Err(DestroyError::NotEmpty(NotEmpty)));
+    for name in ["a/b", "a.k", ".k", r"a\.b.c", r"\\/\/"] {
+        assert_eq!(root.to_name(name).unwrap(), n(name), "{name}");
+        assert_eq!(NamingContextExtRef::to_string(&root, &n(name)).unwrap(), name);
+    }
+    for text in ["", "a.", "a//b", "/a", r"\x"] {
+        assert!(root.to_name(text).is_err(), "{text}");
+    }
+    let (bindings, iterator) = root.list(1).unwrap();
+    let iterator = iterator.unwrap();
+    let (is_there, rest) = iterator.next_n(10).unwrap();
+    assert!(is_there && bindings.len() + rest.len() == 2 && !iterator.next_one().unwrap().0);
+    iterator.destroy().unwrap();
+    assert_eq!(root.resolve_str("c/o").unwrap().unwrap(), o);
+}
+
+#[test]
+fn our_server_and_omninames_raise_one_set_of_exceptions() {
+    let client = Orb::new().unwrap();
+    exceptions(&client, Ours::start().port, true);
+    exceptions(&client, OmniNames::start("exceptions", &client).port, false);
+}
+
+#[test]
+fn names_resolve_through_both_servers() {
+    let client = Orb::new().unwrap();
+    let (ours, mut theirs) = (Ours::start(), OmniNames::start("federation", &client));
+    let (our_root, their_root) = (root(&client, ours.port), root(&client, theirs.port));
+    our_root.bind_context(&n("theirs"), Some(&their_root)).unwrap();
+    their_root.bind_context(&n("ours"), Some(&our_root)).unwrap();
+    let o = object(&client, "corbaloc::1.2@192.0.2.1:1/O");
+    our_root.bind(&n("o"), Some(&o)).unwrap();
+    our_root.bind_new_context(&n("theirs/ours/theirs/c")).unwrap().unwrap();
+    their_root.bind(&n("ours/theirs/c/o"), Some(&o)).unwrap();
+    for root in [&our_root, &their_root] {
+        let path = if root == &our_root { "theirs/c/o" } else { "ours/theirs/c/o" };
+        assert_eq!(root.resolve(&n(path)).unwrap().unwrap(), o);
+    }
+    let expected = NotFound { why: NotFoundReason::MissingNode, rest_of_name: n("x/y") };
+    assert_eq!(our_root.resolve(&n("theirs/c/x/y")), Err(RebindError::NotFound(expected)));
+    assert_eq!(
+        nameclt(&url(ours.port), &["resolve", "theirs/ours/theirs/x"]),
+        "resolve: NotFound exception: missing node"
+    );
+
+    theirs.kill();
+    let context: NamingContextRef = their_root.into();
+    let started = Instant::now();
+    let expected = CannotProceed { cxt: Some(context), rest_of_name: n("c/o") };
+    assert_eq!(our_root.resolve(&n("theirs/c/o")), Err(RebindError::CannotProceed(expected)));
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert_eq!(nameclt(&url(ours.port), &["resolve", "theirs/c"]), "resolve: CannotProceed exception");
+}

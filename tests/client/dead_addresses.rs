@@ -1,0 +1,235 @@
+//! References with a profile whose server does not answer beside one whose server does.
+//!
+//! The tests count the attempts at each address; no result depends on time.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use corelane::{CallPolicies, Endpoint, Orb, RebindMode, SystemExceptionKind as Kind};
+use corelane_net::{ConnectionProperties, Listener, Stream, Tcp, Transport, Transports};
+use corelane_sys::clock::{self, Monotonic};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::socket::{self, Address, SocketOptions};
+use corelane_tests::ProbeRef;
+use corelane_tests::scripted::{CLOSE_CONNECTION, Scripted, message, serve, well};
+
+/// A listener whose backlog is full: the kernel answers no further connection.
+struct Dead {
+    address: SocketAddr,
+    _held: (OwnedFd, Vec<std::net::TcpStream>),
+}
+
+impl Dead {
+    fn new() -> Self {
+        let any = Address::Inet("127.0.0.1:0".parse().unwrap());
+        let listener = socket::listen(&any, &SocketOptions::default(), 0).unwrap();
+        let address = socket::local_address(listener.as_fd()).unwrap().as_inet().copied().unwrap();
+        let mut held = Vec::new();
+        loop {
+            assert!(held.len() < 64, "the backlog is never full");
+            match std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500)) {
+                Ok(stream) => held.push(stream),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+                    return Dead { address, _held: (listener, held) };
+                }
+            }
+        }
+    }
+
+    /// Checks that the address still does not answer.
+    fn assert_dead(&self) {
+        let late = std::net::TcpStream::connect_timeout(&self.address, Duration::from_millis(100));
+        assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}
+
+/// TCP that counts the connection attempts to each port.
+#[derive(Clone, Debug)]
+struct Counting(Arc<(Tcp, Mutex<HashMap<u16, usize>>)>);
+
+impl Counting {
+    fn new() -> Self {
+        Counting(Arc::new((Tcp::new(), Mutex::new("attempts", Scope::Orb, HashMap::new()))))
+    }
+
+    fn attempts(&self, address: SocketAddr) -> usize {
+        self.0.1.lock().get(&address.port()).copied().unwrap_or(0)
+    }
+}
+
+impl Transport for Counting {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        self.0.0.supports(endpoint)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        if let Endpoint::Tcp { port, .. } = endpoint {
+            *self.0.1.lock().entry(*port).or_default() += 1;
+        }
+        self.0.0.connect_with(endpoint, properties, deadline)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        self.0.0.listen(endpoint)
+    }
+}
+
+fn live() -> Scripted {
+    serve(usize::MAX, |_, _| Ok(()))
+}
+
+/// Returns a client and its counting transport.
+fn client(policies: CallPolicies) -> (Orb, Counting) {
+    let counting = Counting::new();
+    let transports = Transports::new(vec![Arc::new(counting.clone())]);
+    (Orb::builder().call_policies(policies).transports(transports).build().unwrap(), counting)
+}
+
+/// A reference with a profile for each of the addresses.
+fn reference(orb: &Orb, addresses: &[SocketAddr]) -> ProbeRef {
+    let addresses: Vec<String> = addresses.iter().map(|address| format!("iiop:1.2@{address}")).collect();
+    let object = orb.string_to_object(&format!("corbaloc:{}/Key", addresses.join(","))).unwrap().unwrap();
+    ProbeRef::from_object(object)
+}
+
+const PATIENT: CallPolicies =
+    CallPolicies { timeout: Some(corelane::Timeout::Precise(Duration::from_secs(120))), ..CallPolicies::NONE };
+
+type Call = fn(&ProbeRef);
+
+fn cube(probe: &ProbeRef) {
+    assert_eq!(probe.cube_long(3).unwrap(), 27);
+}
+
+fn deferred(probe: &ProbeRef) {
+    let argument = |encoder: &mut corelane::Encoder<'static>| {
+        encoder.write_i32(3);
+        Ok(())
+    };
+    let mut call = probe.as_object().send_deferred("cube_long", argument).unwrap();
+    assert_eq!(call.reply().unwrap().read(|decoder| decoder.read_i32()).unwrap(), 27);
+}
+
+const CALLS: [(&str, Call); 2] = [("a call", cube), ("a deferred call", deferred)];
+
+#[test]
+fn a_dead_first_profile_is_tried_once_in_many_calls() {
+    let (dead, live) = (Dead::new(), live());
+    for policies in [CallPolicies::NONE, PATIENT] {
+        for (what, call) in CALLS {
+            let (orb, counting) = client(policies);
+            let probe = reference(&orb, &[dead.address, live.address]);
+            (0..20).for_each(|_| call(&probe));
+            assert_eq!(counting.attempts(dead.address), 1, "{what}");
+            assert_eq!(counting.attempts(live.address), 1, "{what}");
+        }
+    }
+    dead.assert_dead();
+}
+
+/// Each attempt gets a share of the call's time-out.
+#[test]
+fn a_short_time_out_reaches_the_profile_that_answers() {
+    let (dead, live) = (Dead::new(), live());
+    let timeout = Some(corelane::Timeout::Precise(Duration::from_secs(20)));
+    let connect_timeout = Some(Duration::from_secs(20));
+    let (orb, counting) = client(CallPolicies { timeout, connect_timeout, ..CallPolicies::NONE });
+    let probe = reference(&orb, &[dead.address, dead.address, live.address]);
+    (0..20).for_each(|_| cube(&probe));
+    assert_eq!(counting.attempts(live.address), 1);
+    assert!(counting.attempts(dead.address) <= 2);
+    dead.assert_dead();
+}
+
+/// The back-off belongs to the endpoint, so one reference's failure serves all references.
+#[test]
+fn a_dead_address_of_many_references_is_not_tried_for_each_of_them() {
+    const MANY: usize = 40;
+    let (dead, live) = (Dead::new(), live());
+    let (orb, counting) = client(PATIENT);
+    let begun = clock::now();
+    let mut most = 1;
+    for _ in 0..MANY {
+        cube(&reference(&orb, &[dead.address, live.address]));
+        // The back-off grows: 1, 2, 4 seconds and so on. On a slow machine several may pass.
+        most = 1 + usize::try_from((1 + begun.elapsed().as_secs()).ilog2()).unwrap() + 1;
+    }
+    assert!(counting.attempts(dead.address) <= most.min(MANY / 2), "{} attempts", counting.attempts(dead.address));
+    dead.assert_dead();
+}
+
+#[test]
+fn a_dead_address_of_a_profile_is_tried_once_in_many_calls() {
+    let (dead, live) = (Dead::new(), live());
+    let (orb, counting) = client(PATIENT);
+    let served = Orb::builder()
+        .publish(format!("tcp:{}", dead.address))
+        .publish(format!("tcp:{}", live.address))
+        .listen("tcp:127.0.0.1:0")
+        .build()
+        .unwrap();
+    let root = served.root_poa();
+    let text = root.create_reference("IDL:Probe:1.0").unwrap().to_string();
+    let probe = ProbeRef::from_object(orb.string_to_object(&text).unwrap().unwrap());
+    (0..20).for_each(|_| cube(&probe));
+    assert_eq!((counting.attempts(dead.address), counting.attempts(live.address)), (1, 1));
+    dead.assert_dead();
+}
+
+/// The profile that answered stays bound: earlier profiles are not tried again.
+#[test]
+fn the_profile_that_answered_last_is_tried_first() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    // This server closes the connection after each request, so every call connects anew.
+    let second = serve(0, move |stream, id| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        stream.write_all(&well(id))?;
+        stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    });
+    let (third, shut) = (live(), std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let (orb, counting) = client(PATIENT);
+    let probe = reference(&orb, &[shut, second.address, third.address]);
+    (0..5).for_each(|_| cube(&probe));
+    assert_eq!((counting.attempts(shut), counting.attempts(third.address)), (1, 0));
+    assert_eq!(asked.load(Ordering::SeqCst), 5);
+}
+
+#[test]
+fn no_rebind_keeps_the_policies_in_force_across_profiles() {
+    let (dead, live) = (Dead::new(), live());
+    let (orb, counting) = client(CallPolicies { rebind: Some(RebindMode::NoReconnect), ..PATIENT });
+    let probe = reference(&orb, &[dead.address, live.address]);
+    // Before the first reply the reference is not bound.
+    (0..5).for_each(|_| cube(&probe));
+    assert_eq!((counting.attempts(dead.address), counting.attempts(live.address)), (1, 1));
+}
+
+#[test]
+fn a_reference_to_dead_addresses_alone_ends_within_its_time() {
+    let dead = Dead::new();
+    let timeout = Some(corelane::Timeout::Precise(Duration::from_millis(700)));
+    let (orb, counting) = client(CallPolicies { timeout, ..CallPolicies::NONE });
+    let probe = reference(&orb, &[dead.address, dead.address]);
+    let exception = probe.cube_long(3).unwrap_err();
+    assert!(matches!(exception.kind(), Kind::Timeout | Kind::Transient), "{exception}");
+    assert_eq!(exception.completed(), corelane::Completion::No);
+    assert!(counting.attempts(dead.address) >= 1);
+    dead.assert_dead();
+}

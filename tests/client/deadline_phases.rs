@@ -1,0 +1,111 @@
+//! The exception of a call says whether its deadline passed while it connected or while it sent.
+//!
+//! No result depends on time, but a test that does not end is stopped.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use corelane::{CallPolicies, Completion, Orb, Phase, SystemException, SystemExceptionKind as Kind, Timeout};
+use corelane_sys::clock;
+use corelane_sys::socket::{self, Address, SocketOptions};
+use corelane_tests::ProbeRef;
+
+/// The time after which a call that should have ended has failed.
+const ENOUGH: Duration = Duration::from_secs(60);
+/// A time-out long enough to connect where the peer accepts.
+const SHORT: Duration = Duration::from_secs(1);
+
+fn probe(orb: &Orb, port: u16) -> ProbeRef {
+    ProbeRef::from_object(orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Key")).unwrap().unwrap())
+}
+
+/// Returns the exception of a call, which must come within [`ENOUGH`].
+fn exception<T: Send + 'static>(call: impl FnOnce() -> Result<T, SystemException> + Send + 'static) -> SystemException {
+    let (start, call) = (Instant::now(), std::thread::spawn(move || call().err()));
+    while !call.is_finished() {
+        assert!(start.elapsed() < ENOUGH, "the call does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    call.join().unwrap().expect("an exception")
+}
+
+/// A precise and a coarse time-out.
+fn timeouts() -> [CallPolicies; 2] {
+    [Timeout::Precise(SHORT), Timeout::Coarse(SHORT)]
+        .map(|timeout| CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE })
+}
+
+fn assert_ended(ended: &SystemException, phase: Phase, port: u16, what: &str) {
+    assert_eq!((ended.kind(), ended.minor() & 0xfff, ended.completed()), (Kind::Timeout, 2, Completion::No), "{what}");
+    let detail = ended.detail().unwrap();
+    assert_eq!(detail.phase, Some(phase), "{what}: {ended}");
+    assert_eq!(detail.endpoint.as_deref(), Some(format!("tcp:127.0.0.1:{port}").as_str()), "{what}");
+}
+
+/// A loopback listener whose backlog is full, the sockets that fill it, and its port.
+fn full() -> (OwnedFd, Vec<OwnedFd>, u16) {
+    let address = Address::Inet((Ipv4Addr::LOCALHOST, 0).into());
+    let listener = socket::listen(&address, &SocketOptions::default(), 0).unwrap();
+    let address = socket::local_address(listener.as_fd()).unwrap();
+    let mut taken = Vec::new();
+    // On loopback a connection that the backlog takes is established at once.
+    while let Ok(stream) =
+        socket::connect(&address, &SocketOptions::default(), Some(clock::now() + Duration::from_secs(1)))
+    {
+        taken.push(stream);
+        assert!(taken.len() < 16, "the listener is never full");
+    }
+    let port = address.as_inet().unwrap().port();
+    (listener, taken, port)
+}
+
+#[test]
+fn deadline_while_connecting_is_reported_as_such() {
+    let (_listener, _taken, port) = full();
+    for policies in timeouts() {
+        let orb = Orb::new().unwrap();
+        let probe = probe(&orb, port).with_policies(policies);
+        let ended = exception(move || probe.cube_octet(2));
+        assert_ended(&ended, Phase::Connect, port, &format!("{policies:?}"));
+        assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
+    }
+}
+
+/// The connect time-out is a part of the call's time-out.
+///
+/// The exception is TRANSIENT, because another address may answer.
+#[test]
+fn connect_timeout_is_part_of_the_call_timeout() {
+    let (_listener, _taken, port) = full();
+    let orb = Orb::builder().call_timeout(10 * ENOUGH).build().unwrap();
+    let probe = probe(&orb, port).with_connect_timeout(SHORT);
+    let ended = exception(move || probe.cube_octet(2));
+    assert_eq!((ended.kind(), ended.completed()), (Kind::Transient, Completion::No));
+    assert_eq!(ended.detail().unwrap().phase, Some(Phase::Connect), "{ended}");
+}
+
+/// The peer accepts and reads nothing: the request is sent in part and has not run.
+#[test]
+fn deadline_while_sending_is_reported_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for policies in timeouts() {
+        let orb = Orb::new().unwrap();
+        let probe = probe(&orb, port).with_policies(policies);
+        // More than the buffers of both ends hold.
+        let ended = exception(move || probe.mirror(&vec![7; 32 << 20]));
+        assert_ended(&ended, Phase::Send, port, &format!("{policies:?}"));
+        assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
+        // The client closes the connection: half a message has been sent.
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(ENOUGH)).unwrap();
+        let mut header = [0; 12];
+        stream.read_exact(&mut header).unwrap();
+        let announced = u32::from_le_bytes(header[8..].try_into().unwrap());
+        // The stream ends by a reset or by an orderly end.
+        let sent = std::io::copy(&mut stream, &mut std::io::sink()).unwrap_or(0);
+        assert!(sent < u64::from(announced), "the whole request has come: {sent} octets");
+    }
+}

@@ -1,0 +1,91 @@
+//! Oneways of `SyncScope::None` are batched on their connection, within bounds of time and bytes.
+
+use std::time::{Duration, Instant};
+
+use corelane::{CallPolicies, Dispatch, OnewayBatch, Orb, SyncScope};
+use corelane_sys::counters;
+use corelane_tests::{ProbeRef, Server, serve};
+
+const FOREVER: Duration = Duration::from_secs(3600);
+
+fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
+    // This architecture runs the requests of one connection one after the other.
+    let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
+    let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
+    let orb = Orb::builder().oneway_batch(batch).call_policies(policies).build().unwrap();
+    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    assert_eq!(probe.noted().unwrap(), 0);
+    (server, orb, probe)
+}
+
+/// Returns the sum that the server has noted. A separate ORB asks, so that no batch is flushed.
+fn noted(server: &Server) -> i32 {
+    let (_orb, probe) = corelane_tests::client(&server.ior);
+    probe.noted().unwrap()
+}
+
+fn noted_in_the_end(server: &Server, wanted: i32) {
+    let began = Instant::now();
+    while noted(server) < wanted {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} of {wanted} came", noted(server));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn two_way_call_flushes_earlier_oneways() {
+    let (server, _orb, probe) = held(OnewayBatch { octets: 16 * 1024, delay: FOREVER });
+    let before = counters::snapshot();
+    for _ in 0..50 {
+        probe.note(1).unwrap();
+    }
+    // The first oneway wakes the thread that flushes batches.
+    assert!((counters::snapshot() - before).syscalls <= 1);
+    assert_eq!(noted(&server), 0);
+    assert_eq!(probe.noted().unwrap(), 50, "oneways go before the call that follows them on their connection");
+    assert_eq!(server.orb.event_counts().protocol_faults, 0);
+}
+
+#[test]
+fn batch_is_flushed_at_its_size_limit() {
+    let (server, _orb, probe) = held(OnewayBatch { octets: 1000, delay: FOREVER });
+    for _ in 0..1000 {
+        probe.note(1).unwrap();
+    }
+    // Fewer than 1,000 bytes stay behind, in messages of at least 60 bytes.
+    noted_in_the_end(&server, 1000 - 1000 / 60);
+}
+
+#[test]
+fn batch_is_flushed_after_its_delay() {
+    let (server, _orb, probe) = held(OnewayBatch { octets: 16 * 1024, delay: Duration::from_millis(5) });
+    for sent in 1..=20 {
+        probe.note(1).unwrap();
+        noted_in_the_end(&server, sent);
+    }
+}
+
+#[test]
+fn batch_is_flushed_on_request_and_at_the_end_of_the_orb() {
+    let (server, orb, probe) = held(OnewayBatch { octets: 16 * 1024, delay: FOREVER });
+    probe.note(3).unwrap();
+    assert_eq!(noted(&server), 0);
+    orb.flush_oneways();
+    noted_in_the_end(&server, 3);
+    probe.note(4).unwrap();
+    assert_eq!(noted(&server), 3);
+    drop(probe);
+    drop(orb);
+    noted_in_the_end(&server, 7);
+}
+
+#[test]
+fn oneways_above_the_batch_size_are_sent_at_once() {
+    let (server, orb, probe) = held(OnewayBatch { octets: 0, delay: FOREVER });
+    probe.note(1).unwrap();
+    noted_in_the_end(&server, 1);
+    drop((orb, probe));
+    let (server, _orb, probe) = held(OnewayBatch { octets: 10, delay: FOREVER });
+    probe.note(1).unwrap();
+    noted_in_the_end(&server, 1);
+}

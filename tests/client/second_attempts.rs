@@ -1,0 +1,134 @@
+//! Calls that need a second attempt on their only connection.
+//!
+//! The connection is back in the pool before the second attempt, in a state that fits it.
+
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use corelane::mapping::{Cdr, CdrError, Operation};
+use corelane::rt::{RtClientPolicies, with_client_policies};
+use corelane::{CallPolicies, Completion, Decoder, Encoder, Orb, SystemExceptionKind as Kind};
+use corelane_tests::ProbeRef;
+use corelane_tests::scripted::{REPLY, Scripted, message, reply, serve, well};
+
+static CUBE: Operation<'_> = Operation::new("cube_long");
+
+/// Makes two good calls in turn.
+fn two_calls(probe: &ProbeRef) {
+    assert_eq!((probe.cube_long(3).unwrap(), probe.cube_long(3).unwrap()), (27, 27));
+}
+
+fn in_both_ways(test: impl Fn(fn(&ProbeRef))) {
+    test(two_calls);
+    test(|probe| with_client_policies(&RtClientPolicies::default(), || two_calls(probe)).unwrap());
+}
+
+/// A client with at most one connection, and the object.
+fn client(server: &Scripted) -> (Orb, ProbeRef) {
+    let policies = CallPolicies { timeout: Some(Duration::from_secs(20).into()), ..CallPolicies::NONE };
+    let orb = Orb::builder().call_policies(policies).max_connections_per_server(1).build().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@{}/Key", server.address)).unwrap().unwrap();
+    (orb, ProbeRef::from_object(object))
+}
+
+fn arguments(encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+    encoder.write_i32(3);
+    Ok(())
+}
+
+fn number(decoder: &mut Decoder<'_>) -> Result<i32, CdrError> {
+    decoder.read_i32()
+}
+
+#[test]
+fn a_forward_is_followed_on_the_connection_that_it_came_on() {
+    in_both_ways(|two_calls| {
+        let forward = Arc::new(std::sync::OnceLock::<Vec<u8>>::new());
+        let forwards = AtomicUsize::new(0);
+        let body = Arc::clone(&forward);
+        let server = serve(1, move |stream, id| {
+            if forwards.fetch_add(1, Ordering::SeqCst) > 0 {
+                return stream.write_all(&well(id));
+            }
+            stream.write_all(&message(REPLY, false, &[&reply(id, 3), &body.get().unwrap()[..]].concat()))
+        });
+        let (_orb, probe) = client(&server);
+        let mut encoder = Encoder::new();
+        encoder.set_endian(corelane_wire::Endian::Little);
+        probe.as_object().ior().encode(&mut encoder).unwrap();
+        forward.set(encoder.to_vec()).unwrap();
+        two_calls(&probe);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn other_addressing_is_sent_on_the_connection_that_asked_for_it() {
+    in_both_ways(|two_calls| {
+        let asked = AtomicUsize::new(0);
+        let server = serve(1, move |stream, id| {
+            if asked.fetch_add(1, Ordering::SeqCst) > 0 {
+                return stream.write_all(&well(id));
+            }
+            stream.write_all(&message(REPLY, false, &[&reply(id, 5), &[1, 0][..]].concat()))
+        });
+        let (_orb, probe) = client(&server);
+        two_calls(&probe);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn call_is_retried_on_a_new_connection_when_the_server_closes_the_only_one() {
+    in_both_ways(|two_calls| {
+        const CLOSE_CONNECTION: u8 = 5;
+        let server = serve(1, |stream, _| {
+            stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
+            Err(io::ErrorKind::ConnectionAborted.into())
+        });
+        let (_orb, probe) = client(&server);
+        two_calls(&probe);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn reply_is_consumed_when_unmarshalling_panics_or_fails() {
+    let server = serve(usize::MAX, |_, _| Ok(()));
+    let (_orb, probe) = client(&server);
+    let object = probe.as_object();
+    assert_eq!(probe.cube_long(3).unwrap(), 27);
+    let panics = |_: &mut Decoder<'_>| -> Result<i32, CdrError> { panic!("of the test") };
+    for _ in 0..3 {
+        catch_unwind(AssertUnwindSafe(|| object.call(&CUBE, panics, &arguments))).unwrap_err();
+        assert_eq!(object.call(&CUBE, number, &arguments).unwrap(), 27);
+        let exception = object.call(&CUBE, |decoder| decoder.read_u64(), &arguments).unwrap_err();
+        assert_eq!((exception.kind(), exception.completed()), (Kind::Marshal, Completion::Yes));
+        assert_eq!(object.call(&CUBE, number, &arguments).unwrap(), 27);
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn nothing_is_sent_when_marshalling_panics_or_fails() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let server = serve(0, move |stream, id| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        stream.write_all(&well(id))
+    });
+    let (_orb, probe) = client(&server);
+    let object = probe.as_object();
+    for calls in 1..4 {
+        assert_eq!(object.call(&CUBE, number, &arguments).unwrap(), 27);
+        let panics = |_: &mut Encoder<'_>| -> Result<(), CdrError> { panic!("of the test") };
+        catch_unwind(AssertUnwindSafe(|| object.call(&CUBE, number, &panics))).unwrap_err();
+        let exception = object.call(&CUBE, number, &|_| Err(CdrError::LengthOverflow)).unwrap_err();
+        assert_eq!(exception.completed(), Completion::No);
+        assert_eq!(requests.load(Ordering::SeqCst), calls);
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+}

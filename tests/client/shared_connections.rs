@@ -1,0 +1,433 @@
+//! Calls on a shared connection when the server, the ORB or one of the callers gives up.
+//!
+//! The test plays the server and writes its messages byte by byte.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{PriorityModel, RtPolicies};
+use corelane::{
+    CallPolicies, Canceller, Completion, Deferred, Encoder, ObjectRef, Orb, RebindMode, SystemException,
+    SystemExceptionKind as Kind, Timeout,
+};
+use corelane_sys::thread::current_tid;
+use corelane_tests::Probe;
+use corelane_wire::Cdr;
+use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::ior::Ior;
+
+/// A server that the test plays, and a client's reference to its object.
+struct Played {
+    listener: TcpListener,
+    orb: Orb,
+    object: ObjectRef,
+}
+
+fn play() -> Played {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let orb = Orb::new().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
+    Played { listener, orb, object }
+}
+
+impl Played {
+    fn accept(&self) -> TcpStream {
+        let (stream, _) = self.listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// Checks that no other connection is waiting to be accepted.
+    fn assert_one_connection(&self) {
+        self.listener.set_nonblocking(true).unwrap();
+        assert!(self.listener.accept().is_err(), "there is a second connection");
+    }
+}
+
+fn post(object: &ObjectRef) -> Deferred {
+    object
+        .send_deferred("cube_octet", |encoder| {
+            encoder.write_u8(1);
+            Ok(())
+        })
+        .unwrap()
+}
+
+fn answer_of(mut call: Deferred) -> Result<u8, SystemException> {
+    call.reply()?.read(|decoder| decoder.read_u8())
+}
+
+/// Reads the next message: its type, the first four bytes of its body, and its size in bytes.
+fn receive(stream: &mut TcpStream) -> (MessageKind, [u8; 4], usize) {
+    let mut header = [0; 12];
+    stream.read_exact(&mut header).unwrap();
+    let header = Header::parse(&header).unwrap();
+    let mut body = vec![0; header.total_len() - Header::LEN];
+    stream.read_exact(&mut body).unwrap();
+    (header.kind, body[..4].try_into().unwrap(), body.len())
+}
+
+/// Reads the next message, which must be a request, and returns its id.
+fn request(stream: &mut TcpStream) -> [u8; 4] {
+    let (kind, id, _) = receive(stream);
+    assert_eq!(kind, MessageKind::Request);
+    id
+}
+
+/// Answers with one octet.
+fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
+    let mut reply = b"GIOP\x01\x02\x01\x01\x0d\x00\x00\x00".to_vec();
+    reply.extend_from_slice(&id);
+    reply.extend_from_slice(&[0; 8]);
+    reply.push(octet);
+    stream.write_all(&reply).unwrap();
+}
+
+/// Requests without a reply before CloseConnection did not run.
+#[test]
+fn pending_calls_that_meet_close_connection_are_sent_again() {
+    let played = play();
+    let calls: Vec<_> = (0..3).map(|_| post(&played.object)).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let first = request(&mut stream);
+            for _ in 0..2 {
+                let _ = request(&mut stream);
+            }
+            answer(&mut stream, first, 1);
+            stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+            drop(stream);
+            // The connection that the first retry makes is shared again.
+            let mut stream = played.accept();
+            for octet in [2, 3] {
+                let id = request(&mut stream);
+                answer(&mut stream, id, octet);
+            }
+            played.assert_one_connection();
+        });
+        let answers: Vec<_> = calls.into_iter().map(|call| answer_of(call).unwrap()).collect();
+        assert_eq!(answers, [1, 2, 3]);
+    });
+}
+
+/// A reset does not tell which requests have run.
+#[test]
+fn pending_calls_on_a_connection_that_is_reset_may_have_run() {
+    let played = play();
+    let calls: Vec<_> = (0..3).map(|_| post(&played.object)).collect();
+    let mut stream = played.accept();
+    let _ = request(&mut stream);
+    // Closing with unread requests resets the connection.
+    drop(stream);
+    for call in calls {
+        let lost = answer_of(call).unwrap_err();
+        assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe), "{lost}");
+    }
+    played.assert_one_connection();
+}
+
+#[test]
+fn pending_calls_end_with_the_orb() {
+    let played = play();
+    let call = post(&played.object);
+    let mut stream = played.accept();
+    let _ = request(&mut stream);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| answer_of(call).unwrap_err());
+        played.orb.shutdown(true).unwrap();
+        let lost = waiter.join().unwrap();
+        assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe), "{lost}");
+    });
+}
+
+/// Waits until a thread of this process sleeps.
+fn until_asleep(tid: i32) {
+    let asleep = || {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim_start().starts_with('S')
+    };
+    while !asleep() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn cancelling_wakes_the_thread_that_waits_for_a_deferred_reply() {
+    let played = play();
+    let canceller = Canceller::new().unwrap();
+    let call = post(&played.object.with_canceller(&canceller));
+    let other = post(&played.object);
+    let mut stream = played.accept();
+    let (cancelled, left) = (request(&mut stream), request(&mut stream));
+    let tid = AtomicI32::new(0);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            tid.store(current_tid().as_raw(), Ordering::SeqCst);
+            answer_of(call).unwrap_err()
+        });
+        while tid.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        until_asleep(tid.load(Ordering::SeqCst));
+        canceller.cancel();
+        let given_up = waiter.join().unwrap();
+        assert_eq!((given_up.kind(), given_up.minor() & 0xfff), (Kind::Transient, 3));
+        assert_eq!(given_up.completed(), Completion::Maybe);
+    });
+    let (kind, id, _) = receive(&mut stream);
+    assert_eq!((kind, id), (MessageKind::CancelRequest, cancelled));
+    answer(&mut stream, left, 9);
+    assert_eq!(answer_of(other).unwrap(), 9);
+}
+
+/// A deadline passes while a request is sent in part: the rest follows, other calls go on.
+#[test]
+fn deadline_in_mid_message_does_not_affect_other_calls() {
+    const LARGE: usize = 32 << 20;
+    let played = play();
+    let before = post(&played.object);
+    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(500))), ..CallPolicies::NONE };
+    let hasty = played
+        .object
+        .with_policies(policies)
+        .send_deferred("mirror", |encoder| encoder.write_octets_copied(&vec![7; LARGE]));
+    let late = hasty.map(drop).unwrap_err();
+    assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe), "{late}");
+    let mut stream = played.accept();
+    let first = request(&mut stream);
+    let (kind, cut, octets) = receive(&mut stream);
+    assert!(kind == MessageKind::Request && octets > LARGE);
+    let after = post(&played.object);
+    let last = request(&mut stream);
+    answer(&mut stream, cut, 0);
+    answer(&mut stream, last, 3);
+    answer(&mut stream, first, 1);
+    assert_eq!((answer_of(before).unwrap(), answer_of(after).unwrap()), (1, 3));
+    played.assert_one_connection();
+}
+
+/// Sends a reply with this status and body.
+fn answer_otherwise(stream: &mut TcpStream, id: [u8; 4], status: u8, body: &[u8]) {
+    let length = u32::try_from(12 + body.len()).unwrap();
+    let mut reply = b"GIOP\x01\x02\x01\x01".to_vec();
+    reply.extend_from_slice(&length.to_le_bytes());
+    reply.extend_from_slice(&id);
+    reply.extend_from_slice(&[status, 0, 0, 0, 0, 0, 0, 0]);
+    reply.extend_from_slice(body);
+    stream.write_all(&reply).unwrap();
+}
+
+fn call(object: &ObjectRef) -> Result<u8, SystemException> {
+    static OPERATION: corelane::mapping::Operation<'static> = corelane::mapping::Operation::new("cube_octet");
+    let mut reply = object.invoke(&OPERATION, &|encoder| {
+        encoder.write_u8(1);
+        Ok(())
+    })?;
+    reply.read(|decoder| decoder.read_u8())
+}
+
+#[test]
+fn no_reconnect_raises_rebind_after_the_connection_closed() {
+    let played = play();
+    let policies = CallPolicies { rebind: Some(RebindMode::NoReconnect), ..CallPolicies::NONE };
+    let object = played.object.with_policies(policies);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+        });
+        // The first call binds, and may connect.
+        assert_eq!(call(&object).unwrap(), 1);
+        server.join().unwrap();
+        let rebind = call(&object).unwrap_err();
+        assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No));
+        let deferred = object.send_deferred("cube_octet", |_| Ok(())).unwrap_err();
+        assert_eq!(deferred.kind(), Kind::Rebind);
+        // The client may always bind anew explicitly.
+        let server = scope.spawn(|| {
+            let mut stream = played.accept();
+            let (kind, id, _) = receive(&mut stream);
+            assert_eq!(kind, MessageKind::LocateRequest);
+            let here = [b"GIOP\x01\x02\x01\x04\x08\x00\x00\x00".as_slice(), &id, &[1, 0, 0, 0]].concat();
+            stream.write_all(&here).unwrap();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 7);
+        });
+        object.validate_connection().unwrap();
+        assert_eq!(call(&object).unwrap(), 7);
+        server.join().unwrap();
+    });
+    played.assert_one_connection();
+}
+
+#[test]
+fn no_rebind_raises_rebind_on_a_forward_to_other_policies() {
+    let played = play();
+    let policies = CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE };
+    let object = played.object.with_policies(policies);
+    // A reference with a priority model.
+    let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
+    let poa = other.root_poa().create_rt_poa("declared", None, PoaPolicies::default(), &declared).unwrap();
+    let moved = poa.create_reference("IDL:X:1.0").unwrap();
+    let mut forward = Encoder::new();
+    moved.ior().encode(&mut forward).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            let id = request(&mut stream);
+            answer_otherwise(&mut stream, id, 3, &forward.to_vec());
+            let id = request(&mut stream);
+            answer(&mut stream, id, 2);
+        });
+        assert_eq!(call(&object).unwrap(), 1);
+        assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
+        // The object has not moved.
+        assert_eq!(call(&object).unwrap(), 2);
+    });
+}
+
+#[test]
+fn late_reply_is_never_taken_for_that_of_a_later_call() {
+    let played = play();
+    let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(1))), ..CallPolicies::NONE };
+    let late = post(&played.object.with_policies(policies));
+    let mut stream = played.accept();
+    let late_id = request(&mut stream);
+    assert_eq!(answer_of(late).unwrap_err().kind(), Kind::Timeout);
+    assert_eq!(receive(&mut stream).0, MessageKind::CancelRequest);
+    // One call for each request id that maps to the same slot of the table.
+    for call in 0..=1 << 15 {
+        let next = post(&played.object);
+        let id = request(&mut stream);
+        assert_ne!(id, late_id, "call {call}");
+        answer(&mut stream, id, 8);
+        assert_eq!(answer_of(next).unwrap(), 8);
+    }
+    answer(&mut stream, late_id, 1);
+    let next = post(&played.object);
+    let id = request(&mut stream);
+    answer(&mut stream, id, 27);
+    assert_eq!(answer_of(next).unwrap(), 27);
+}
+
+/// A reference with the profiles of several references, in this order.
+fn joined(client: &Orb, parts: &[&ObjectRef]) -> ObjectRef {
+    let profiles = parts.iter().flat_map(|part| part.ior().profiles.clone()).collect();
+    let ior = Ior { type_id: "IDL:X:1.0".into(), profiles };
+    client.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap()
+}
+
+/// A server of an object with a declared priority.
+fn elsewhere() -> (Orb, ObjectRef) {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("declared", Some(root.manager()), PoaPolicies::default(), &declared).unwrap();
+    let object = poa.activate(&Probe::servant(corelane_tests::TestProbe::default())).unwrap();
+    root.manager().activate().unwrap();
+    (orb, object)
+}
+
+fn forward_to(object: &ObjectRef) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    object.ior().encode(&mut encoder).unwrap();
+    encoder.to_vec()
+}
+
+fn keeping(object: &ObjectRef) -> ObjectRef {
+    object.with_policies(CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE })
+}
+
+/// A profile with other policies is skipped, wherever it stands.
+#[test]
+fn forward_is_followed_to_the_profile_with_the_bound_policies() {
+    let (played, same) = (play(), play());
+    let (other, moved) = elsewhere();
+    let target = joined(&other, &[&moved, &same.object]);
+    let object = keeping(&played.object);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            let id = request(&mut stream);
+            answer_otherwise(&mut stream, id, 3, &forward_to(&target));
+        });
+        scope.spawn(|| {
+            let mut stream = same.accept();
+            for octet in [5, 6] {
+                let id = request(&mut stream);
+                answer(&mut stream, id, octet);
+            }
+        });
+        assert_eq!(call(&object).unwrap(), 1);
+        assert_eq!((call(&object).unwrap(), call(&object).unwrap()), (5, 6));
+    });
+}
+
+/// A matching profile that does not answer does not permit a switch to one with other policies.
+#[test]
+fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
+    let played = play();
+    let (other, moved) = elsewhere();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let gone = other.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{silent}/x")).unwrap().unwrap();
+    let target = joined(&other, &[&gone, &moved]);
+    let object = keeping(&played.object);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = played.accept();
+            let id = request(&mut stream);
+            answer(&mut stream, id, 1);
+            // The second forward comes after the first target was given up.
+            for _ in 0..2 {
+                let id = request(&mut stream);
+                answer_otherwise(&mut stream, id, 3, &forward_to(&target));
+            }
+        });
+        assert_eq!(call(&object).unwrap(), 1);
+        let rebind = call(&object).unwrap_err();
+        assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No), "{rebind}");
+    });
+}
+
+/// Within one reference, a second profile with other policies is another binding.
+#[test]
+fn no_rebind_refuses_a_next_profile_with_other_policies() {
+    for mode in [RebindMode::Transparent, RebindMode::NoRebind] {
+        let played = play();
+        let (_other, declared) = elsewhere();
+        let policies = CallPolicies { rebind: Some(mode), ..CallPolicies::NONE };
+        let object = joined(&played.orb, &[&played.object, &declared]).with_policies(policies);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = played.accept();
+                let id = request(&mut stream);
+                answer(&mut stream, id, 9);
+                stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+            });
+            assert_eq!(call(&object).unwrap(), 9);
+        });
+        // The first server no longer listens.
+        drop(played.listener);
+        match mode {
+            RebindMode::Transparent => assert_eq!(call(&object).unwrap(), 1),
+            _ => {
+                assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
+                // The client binds anew explicitly: from now on the other profile's policies apply.
+                object.validate_connection().unwrap();
+                assert_eq!(call(&object).unwrap(), 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Deadlines, restarts, CloseConnection and shutdown.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use corelane::{
+    CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, SystemException, SystemExceptionKind as Kind, Timeout,
+    with_call_policies,
+};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_with};
+
+/// Repeats a call until its deadline passes after its request was sent, and returns that exception.
+///
+/// On a loaded machine the deadline may pass before: such an exception says so and is skipped.
+fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
+    loop {
+        let late = call();
+        assert_eq!(late.kind(), Kind::Timeout, "{late}");
+        if late.completed() == Completion::Maybe {
+            return late;
+        }
+        assert_eq!(late.completed(), Completion::No, "{late}");
+    }
+}
+
+#[test]
+fn deadlines_are_kept_at_every_level() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 2 });
+    let (_orb, probe) = client(&server.ior);
+    // Connect first: the time-outs below do not cover connecting.
+    assert_eq!(probe.cube_octet(2).unwrap(), 8);
+    let precise = probe.with_timeout(Duration::from_millis(30));
+    let late = sent_and_late(|| {
+        let start = Instant::now();
+        let late = precise.slow(2_000).unwrap_err();
+        assert!(start.elapsed() >= Duration::from_millis(30));
+        late
+    });
+    let detail = late.detail().unwrap();
+    assert_eq!(detail.phase, Some(Phase::Wait));
+    assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
+    // The late reply is skipped: the same connection serves the next call.
+    assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);
+    let of_thread = CallPolicies { timeout: Some(Duration::from_millis(20).into()), ..CallPolicies::NONE };
+    let late = with_call_policies(of_thread, || probe.slow(2_000)).unwrap_err();
+    assert_eq!(late.kind(), Kind::Timeout);
+    let impatient = Orb::builder().call_timeout(Duration::from_millis(20)).build().unwrap();
+    let probe = ProbeRef::from_object(impatient.string_to_object(&server.ior).unwrap().unwrap());
+    assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
+}
+
+/// Also if a call with a shorter time-out preceded it on the same connection.
+#[test]
+fn coarse_timeout_never_fires_early() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 4 });
+    let orb = Orb::builder().max_connections_per_server(1).build().unwrap();
+    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    for milliseconds in [80, 88, 40, 42] {
+        let whole = Duration::from_millis(milliseconds);
+        let coarse = CallPolicies { timeout: Some(Timeout::Coarse(whole)), ..CallPolicies::NONE };
+        let coarse = probe.with_policies(coarse);
+        sent_and_late(|| {
+            let start = Instant::now();
+            let late = coarse.slow(2_000).unwrap_err();
+            assert!(start.elapsed() >= whole, "{:?} of {whole:?}", start.elapsed());
+            late
+        });
+    }
+    assert_eq!(server.orb.event_counts().connections_opened, 1);
+}
+
+#[test]
+fn a_client_finds_a_server_that_was_restarted() {
+    for dispatch in EVERY_DISPATCH {
+        let first = serve_at("127.0.0.2", dispatch);
+        let corelane::Endpoint::Tcp { port, .. } = first.orb.endpoints()[0].clone() else { panic!() };
+        let (orb, probe) = client(&first.ior);
+        first.orb.bind_key("Probe", first.probe.as_object()).unwrap();
+        let by_key = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.2:{port}/Probe")).unwrap().unwrap();
+        let by_key = ProbeRef::from_object(by_key);
+        assert_eq!(by_key.cube_octet(2).unwrap(), 8);
+        assert_eq!(probe.cube_octet(2).unwrap(), 8);
+        drop(first);
+        let address = format!("tcp:127.0.0.2:{port}");
+        let second = serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen(address));
+        second.orb.bind_key("Probe", second.probe.as_object()).unwrap();
+        assert_eq!(by_key.cube_octet(3).unwrap(), 27, "{dispatch:?}");
+        // The first server's object no longer exists, and the second server says so.
+        let gone = probe.cube_octet(2).unwrap_err();
+        assert_eq!((gone.kind(), gone.completed()), (Kind::ObjectNotExist, Completion::No));
+        assert!(probe.as_object().non_existent().unwrap());
+    }
+}
+
+#[test]
+fn refused_connection_is_transient_and_names_the_address() {
+    let server = serve_at("127.0.0.3", Dispatch::Reactive);
+    let ior = server.ior.clone();
+    drop(server);
+    let (_orb, probe) = client(&ior);
+    let refused = probe.cube_octet(1).unwrap_err();
+    assert_eq!((refused.kind(), refused.completed()), (Kind::Transient, Completion::No));
+    assert!(refused.to_string().contains("connecting at tcp:127.0.0.3:"), "{refused}");
+}
+
+#[test]
+fn shutdown_lets_running_requests_finish() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (_orb, probe) = client(&server.ior);
+        probe.cube_octet(1).unwrap();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| probe.slow(100));
+            while server.probe.started().unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            server.orb.shutdown(true).unwrap();
+            call.join().unwrap().unwrap_or_else(|lost| panic!("{dispatch:?}: {lost}"));
+        });
+        let refused = server.probe.cube_octet(1).unwrap_err();
+        assert_eq!(refused.kind(), Kind::BadInvOrder);
+    }
+}
+
+/// Two threads shut down, one of them past the drain time-out: requests are still answered.
+#[test]
+fn second_shutdown_does_not_cut_the_first_short() {
+    for dispatch in EVERY_DISPATCH {
+        let pool = PoolConfig::default().dispatch(dispatch);
+        let closing_time = Duration::from_millis(50);
+        let server = serve_with(Orb::builder().pool(pool).drain_timeout(closing_time).listen("tcp:127.0.0.1:0"));
+        let ((_first, busy), (_other, probe)) = (client(&server.ior), client(&server.ior));
+        probe.cube_octet(1).unwrap();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| busy.slow(400));
+            while server.probe.started().unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
+            // One shutdown drains, the other is past the drain time-out. A shorter sleep would only
+            // test less.
+            std::thread::sleep(4 * closing_time);
+            let late = probe.with_timeout(Duration::from_secs(20)).cube_octet(1).unwrap_err();
+            assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");
+            call.join().unwrap().unwrap_or_else(|lost| panic!("{dispatch:?}: {lost}"));
+            ends.into_iter().for_each(|end| end.join().unwrap().unwrap());
+        });
+    }
+}
+
+/// The server sends CloseConnection as the request arrives.
+///
+/// A request without a reply before CloseConnection has not run, so the call goes to the next
+/// server.
+#[test]
+fn a_request_that_meets_close_connection_is_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 512];
+        assert!(stream.read(&mut request).unwrap() > 12);
+        stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
+        drop(stream);
+        // The second attempt: the reply to the request's id is one octet of value 9.
+        let (mut stream, _) = listener.accept().unwrap();
+        let read = stream.read(&mut request).unwrap();
+        assert!(read > 16);
+        let mut reply = b"GIOP\x01\x02\x01\x01\x0d\x00\x00\x00".to_vec();
+        reply.extend_from_slice(&request[12..16]);
+        reply.extend_from_slice(&[0; 8]);
+        reply.push(9);
+        stream.write_all(&reply).unwrap();
+        let _ = stream.read(&mut request);
+    });
+    let orb = Orb::new().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
+    assert_eq!(ProbeRef::from_object(object).cube_octet(1).unwrap(), 9);
+    drop(orb);
+    closer.join().unwrap();
+}
+
+/// The server closes without CloseConnection after the request: it may have run and is not resent.
+#[test]
+fn a_request_that_may_have_run_is_not_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 512];
+        assert!(stream.read(&mut request).unwrap() > 12);
+        drop(stream);
+        listener
+    });
+    let orb = Orb::new().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
+    let lost = ProbeRef::from_object(object).cube_octet(1).unwrap_err();
+    assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe));
+    // The call has ended: any second attempt would have reached the listener by now.
+    let listener = closer.join().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the request was sent again");
+}
+
+#[test]
+fn a_call_can_be_given_up_from_another_thread() {
+    let server = serve(Dispatch::LeaderFollowers { threads: 2 });
+    let (_orb, probe) = client(&server.ior);
+    let canceller = corelane::Canceller::new().unwrap();
+    let cancellable = probe.with_canceller(&canceller);
+    assert_eq!(cancellable.cube_octet(3).unwrap(), 27);
+    let cancelled = std::thread::scope(|scope| {
+        let call = scope.spawn(|| cancellable.slow(3_000).unwrap_err());
+        while server.probe.started().unwrap() == 0 {
+            assert!(!call.is_finished(), "the call did not come");
+            std::thread::yield_now();
+        }
+        canceller.cancel();
+        call.join().unwrap()
+    });
+    assert_eq!((cancelled.kind(), cancelled.minor() & 0xfff), (Kind::Transient, 3));
+    assert_eq!(cancelled.completed(), Completion::Maybe);
+    // Later calls through the same reference fail at once; calls through others do not.
+    assert_eq!(cancellable.slow(3_000).unwrap_err().kind(), Kind::Transient);
+    assert_eq!(probe.cube_octet(3).unwrap(), 27);
+}
+
+#[test]
+fn code_sets_are_negotiated_after_an_explicit_binding() {
+    let server = serve(Dispatch::Reactive);
+    let (_orb, probe) = client(&server.ior);
+    probe.as_object().validate_connection().unwrap();
+    assert_eq!(probe.length_of("grün").unwrap(), 4);
+}
+
+#[test]
+fn oneways_of_a_client_that_closes_are_run() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (orb, probe) = client(&server.ior);
+        for _ in 0..50 {
+            probe.note(1).unwrap();
+        }
+        drop(orb);
+        while server.probe.noted().unwrap() != 50 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn listeners_are_closed_after_shutdown() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve_at("127.0.0.4", dispatch);
+        let corelane::Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!() };
+        let (_orb, probe) = client(&server.ior);
+        probe.cube_octet(1).unwrap();
+        server.orb.shutdown(true).unwrap();
+        assert!(std::net::TcpStream::connect(("127.0.0.4", port)).is_err(), "{dispatch:?}");
+    }
+}
+
+/// A client that sends large requests and reads nothing does not delay the server's shutdown.
+#[test]
+fn peer_that_does_not_read_does_not_delay_shutdown() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve(dispatch);
+        let (_orb, probe) = client(&server.ior);
+        probe.cube_octet(1).unwrap();
+        let corelane::Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!() };
+        server.orb.bind_key("Mirror", server.probe.as_object()).unwrap();
+        let asking = std::thread::spawn(move || {
+            let orb = Orb::new().unwrap();
+            let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Mirror")).unwrap().unwrap();
+            let probe = ProbeRef::from_object(object).with_timeout(Duration::from_millis(1));
+            // The call is given up at once: the client does not read the reply.
+            let _ = probe.mirror(&vec![1; 8 << 20]);
+            orb
+        });
+        let orb = asking.join().unwrap();
+        drop(server);
+        drop(orb);
+    }
+}
+
+/// A servant that does not return delays neither the drop of its ORB nor other work.
+///
+/// `shutdown(true)` would wait for it.
+#[test]
+fn drop_waits_for_servants_no_longer_than_for_peers() {
+    for dispatch in EVERY_DISPATCH {
+        let server = serve_with(
+            Orb::builder()
+                .pool(PoolConfig::default().dispatch(dispatch))
+                .drain_timeout(Duration::from_millis(50))
+                .listen("tcp:127.0.0.1:0"),
+        );
+        let (_orb, probe) = client(&server.ior);
+        let stuck = probe.with_timeout(Duration::from_secs(2));
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| stuck.slow(20_000));
+            while server.probe.started().unwrap() == 0 {
+                assert!(!call.is_finished(), "{dispatch:?}: the call did not come");
+                std::thread::yield_now();
+            }
+            let start = Instant::now();
+            drop(server);
+            assert!(start.elapsed() < Duration::from_secs(15), "{dispatch:?}");
+            assert!(call.join().unwrap().is_err(), "{dispatch:?}");
+        });
+    }
+}

@@ -1,0 +1,66 @@
+//! Servers of one thread that wait for each other: the exception names the waiting thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::dynamic::{DynamicServant, RequestError, ServerRequest};
+use corelane::{CallPolicies, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException, Timeout, TypeCode};
+use corelane_sys::lock::{Mutex, Scope};
+
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// A servant that passes a call on to the object in `to`.
+struct Passes {
+    to: Mutex<Option<ObjectRef>>,
+    seen: Seen,
+}
+
+struct Servants(Arc<Passes>);
+
+impl DynamicServant for Servants {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Passes:1.0"]
+    }
+
+    fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException> {
+        request.arguments(&[])?;
+        let to = self.0.to.lock().clone().ok_or_else(SystemException::bad_operation)?;
+        match to.request("pass").returns(TypeCode::VOID).invoke() {
+            Ok(_) => request.reply(&[]),
+            Err(RequestError::System(exception)) => {
+                self.0.seen.lock().push(exception.to_string());
+                Err(exception)
+            }
+            Err(RequestError::User(_)) => Err(SystemException::bad_operation()),
+        }
+    }
+}
+
+/// A server of one thread that waits in place.
+fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
+    let pool = PoolConfig::default().name(name).dispatch(Dispatch::LeaderFollowers { threads: 1 });
+    let impatient = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(2))), ..CallPolicies::NONE };
+    let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").call_policies(impatient).build().unwrap();
+    let passes = Arc::new(Passes { to: Mutex::new("next", Scope::Orb, None), seen: Arc::clone(seen) });
+    let object = orb.root_poa().activate_object(&Servant::dynamic(Servants(Arc::clone(&passes)))).unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let reference = orb.root_poa().id_to_reference(&object).unwrap().to_string();
+    (orb, passes, reference)
+}
+
+#[test]
+fn a_cycle_of_threads_that_wait_in_place_is_named() {
+    let seen = Seen::new(Mutex::new("exceptions", Scope::Orb, Vec::new()));
+    let (one, first, first_reference) = server("first", &seen);
+    let (other, second, second_reference) = server("second", &seen);
+    *first.to.lock() = one.string_to_object(&second_reference).unwrap();
+    *second.to.lock() = other.string_to_object(&first_reference).unwrap();
+    let client = Orb::new().unwrap();
+    let object = client.string_to_object(&first_reference).unwrap().unwrap();
+    object.request("pass").invoke().unwrap_err();
+    let seen = seen.lock();
+    // One of the two calls ends first; the call that it blocked may then go on.
+    let told = &seen[0];
+    let named = ["first/l0", "second/l0"].iter().any(|thread| told.contains(thread));
+    assert!(told.starts_with("TIMEOUT") && named && told.contains("nested_wait"), "{:?}", *seen);
+}

@@ -1,0 +1,147 @@
+//! Burst mode: one thread serves many short requests, then requests that need every thread arrive.
+//!
+//! Alone in its process, because bursts are counted for the process.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use corelane::{Dispatch, Encoder, Endpoint};
+use corelane_sys::counters;
+use corelane_tests::{Server, client, serve};
+use corelane_wire::Version;
+use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+
+/// A number of requests that starts burst mode in a pool of four threads, in any order of reading.
+///
+/// Each thread needs 64, with further requests behind them.
+const SHORT: i32 = 1_000;
+
+/// Requests of one connection, written together.
+struct Requests {
+    key: Vec<u8>,
+    octets: Vec<u8>,
+    count: u32,
+}
+
+impl Requests {
+    fn to(server: &Server) -> Self {
+        let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
+        Requests { key, octets: Vec::new(), count: 0 }
+    }
+
+    /// Appends a request with a `long` argument.
+    fn add(&mut self, operation: &str, response: ResponseExpected, argument: i32) {
+        self.count += 1;
+        let mut request = Encoder::new();
+        let head = RequestHead {
+            version: Version::GIOP_1_2,
+            request_id: self.count,
+            response,
+            target: Target::Key(&self.key),
+            operation: operation.as_bytes(),
+            contexts: &[],
+        };
+        giop::write_request_header(&mut request, &head).unwrap();
+        request.write_i32(argument);
+        giop::finish(&mut request).unwrap();
+        self.octets.extend(request.to_vec());
+    }
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// Waits up to a minute until `happened` returns true.
+#[track_caller]
+fn until(happened: impl Fn() -> bool, what: &str) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn rushes() -> u64 {
+    counters::process_snapshot().bursts
+}
+
+/// Sends oneways and checks their sum, again and again until burst mode began.
+///
+/// One thread may finish all of them before another thread observes it.
+fn oneways(threads: usize) {
+    let server = serve(Dispatch::LeaderFollowers { threads });
+    let mut requests = Requests::to(&server);
+    (0..SHORT).for_each(|_| requests.add("note", ResponseExpected::None, 1));
+    let (before, start) = (rushes(), Instant::now());
+    for round in 1.. {
+        connect(&server).write_all(&requests.octets).unwrap();
+        until(|| server.probe.noted().unwrap() == round * SHORT, "not every oneway has run");
+        if rushes() > before {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "no rush of oneways has begun");
+    }
+}
+
+/// Sends two-way requests, followed by one request for each thread that waits for all the others.
+fn calls(threads: usize) {
+    let server = serve(Dispatch::LeaderFollowers { threads });
+    let (_orb, probe) = client(&server.ior);
+    let mut stream = connect(&server);
+    let (before, start) = (rushes(), Instant::now());
+    for round in 1.. {
+        let mut requests = Requests::to(&server);
+        (0..SHORT).for_each(|value| requests.add("cube_long", ResponseExpected::Target, value));
+        // `meet` counts all arrivals since the start.
+        let meeting = i32::try_from(round * threads).unwrap();
+        (0..threads).for_each(|_| requests.add("meet", ResponseExpected::Target, meeting));
+        std::thread::scope(|scope| {
+            // The server stops reading while its replies are not read.
+            let mut writer = stream.try_clone().unwrap();
+            let octets = &requests.octets;
+            scope.spawn(move || writer.write_all(octets).unwrap());
+            let mut answered = vec![false; requests.count as usize];
+            for _ in 0..requests.count {
+                let (id, result) = next_reply(&mut stream);
+                let index = id as usize - 1;
+                assert!(!std::mem::replace(&mut answered[index], true), "request {id} is answered twice");
+                assert_eq!(
+                    result,
+                    i32::try_from(index).ok().filter(|value| *value < SHORT).map(|value| value.wrapping_pow(3))
+                );
+            }
+        });
+        // Other connections are served too.
+        assert_eq!(probe.cube_octet(3).unwrap(), 27);
+        if round >= 10 && rushes() > before {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "no rush of calls has begun");
+    }
+}
+
+/// Reads a reply without exception: its request id, and the result if there is one.
+fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
+    let mut header = [0; 12];
+    stream.read_exact(&mut header).unwrap();
+    let mut body = vec![0; u32::from_le_bytes(header[8..].try_into().unwrap()) as usize];
+    stream.read_exact(&mut body).unwrap();
+    let number = |at: usize| body.get(at..at + 4).map(|octets| u32::from_le_bytes(octets.try_into().unwrap()));
+    assert_eq!((header[7], number(4)), (1, Some(0)), "no reply, or an exception");
+    // Id, status, no contexts, padding to 8 octets of the message.
+    (number(0).unwrap(), number(12).map(u32::cast_signed))
+}
+
+#[test]
+fn requests_that_need_every_thread_run_after_a_burst() {
+    // One pool after the other: bursts are counted for the process.
+    for threads in [2, 4] {
+        oneways(threads);
+        calls(threads);
+    }
+}

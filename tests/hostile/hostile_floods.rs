@@ -1,0 +1,266 @@
+//! Connections that send requests without end, beside a good client that checks every reply.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use corelane::{Dispatch, Endpoint, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException};
+use corelane_sys::clock;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, Target};
+use corelane_wire::{Decoder, Encoder, Limits, Version};
+
+/// Waits up to a minute until `is_so` returns true.
+fn until(is_so: impl Fn() -> bool) {
+    let end = clock::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(!end.is_past(), "it does not come");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// The requests that ran, in their order, by the number in each.
+#[derive(Debug)]
+struct Log {
+    ran: Mutex<Vec<u32>>,
+    entered: AtomicBool,
+    open: AtomicBool,
+}
+
+struct Logger(Arc<Log>);
+
+impl Skeleton for Logger {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Logger:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        if operation == b"gate" {
+            self.0.entered.store(true, Ordering::SeqCst);
+            until(|| self.0.open.load(Ordering::SeqCst));
+            return Ok(());
+        }
+        let number = call.arguments().read_u32()?;
+        self.0.ran.lock().push(number);
+        call.reply().write_u32(!number);
+        Ok(())
+    }
+}
+
+struct Server {
+    orb: Orb,
+    /// The pool's name, unique in this process.
+    name: String,
+    object: ObjectRef,
+    log: Arc<Log>,
+}
+
+impl Server {
+    fn new(dispatch: Dispatch) -> Self {
+        static SERVERS: AtomicU32 = AtomicU32::new(0);
+        // Short, because the kernel keeps 15 bytes of a thread's name.
+        let name = format!("flood{}", SERVERS.fetch_add(1, Ordering::SeqCst));
+        let pool = PoolConfig::default().name(name.clone()).dispatch(dispatch);
+        let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
+        orb.root_poa().manager().activate().unwrap();
+        let ran = Mutex::new("ran", Scope::Orb, Vec::new());
+        let log = Arc::new(Log { ran, entered: AtomicBool::new(false), open: AtomicBool::new(false) });
+        let object = orb.root_poa().activate(&Servant::new(Logger(Arc::clone(&log)))).unwrap();
+        Server { orb, name, object, log }
+    }
+
+    fn port(&self) -> u16 {
+        let Endpoint::Tcp { port, .. } = self.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+        port
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", self.port())).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+        let profile = self.object.ior().known_profiles().next().unwrap();
+        Client { stream, key: profile.object_key.to_vec() }
+    }
+
+    /// Occupies the only thread that runs requests.
+    fn close_the_gate(&self) -> Client {
+        let mut client = self.connect();
+        client.send("gate", 0, ResponseExpected::Target, 1);
+        until(|| self.log.entered.load(Ordering::SeqCst));
+        client
+    }
+
+    /// Waits until all that was sent has been read, parsed and queued.
+    ///
+    /// The kernel buffers nothing more, and the reading thread waits for events.
+    fn until_all_is_read(&self) {
+        let port = format!(":{:04X}", self.port());
+        let has_octets = || {
+            let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+            sockets.lines().skip(1).any(|line| {
+                let columns: Vec<&str> = line.split_whitespace().collect();
+                let (local, remote, octets) = (columns[1], columns[2], columns[4]);
+                // In transit: sent by a client and not acknowledged, or not yet read by the server.
+                let is_listener = columns[3] == "0A";
+                let unread = local.ends_with(&port) && !is_listener && !octets.ends_with(":00000000");
+                unread || (remote.ends_with(&port) && !octets.starts_with("00000000:"))
+            })
+        };
+        until(|| !has_octets() && is_waiting_for_events(&format!("{}/l0", self.name)) && !has_octets());
+    }
+}
+
+/// Returns true if the thread of this process with that name sleeps in `epoll_wait`.
+fn is_waiting_for_events(name: &str) -> bool {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path()));
+    let mut named = tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
+    let task = named.next().unwrap_or_else(|| panic!("there is a thread {name}"));
+    let stat = fs::read_to_string(task.join("stat")).unwrap();
+    let syscall = fs::read_to_string(task.join("syscall")).unwrap();
+    let number = syscall.split(' ').next().unwrap_or_default();
+    // epoll_wait, epoll_pwait and epoll_pwait2 on x86-64; the latter two elsewhere.
+    stat.contains(") S ") && ["232", "281", "441", "22"].contains(&number)
+}
+
+struct Client {
+    stream: TcpStream,
+    key: Vec<u8>,
+}
+
+impl Client {
+    /// Sends `count` requests at once, each with `number` as its argument.
+    fn send(&mut self, operation: &str, number: u32, response: ResponseExpected, count: u32) {
+        let mut octets = Vec::new();
+        for id in 0..count {
+            let mut message = Encoder::new();
+            let (target, operation) = (Target::Key(&self.key), operation.as_bytes());
+            let version = Version::GIOP_1_2;
+            let head = RequestHead { version, request_id: id, response, target, operation, contexts: &[] };
+            giop::write_request_header(&mut message, &head).unwrap();
+            message.write_u32(number + id * u32::from(response == ResponseExpected::Target));
+            giop::finish(&mut message).unwrap();
+            octets.extend(message.to_vec());
+        }
+        self.stream.write_all(&octets).unwrap();
+    }
+
+    /// Reads the reply to a request: its id, and the result if it ran.
+    fn answer(&mut self) -> (u32, Option<u32>) {
+        let mut message = vec![0; 12];
+        self.stream.read_exact(&mut message).unwrap();
+        let header = Header::parse(message.first_chunk().unwrap()).unwrap();
+        message.resize(header.total_len(), 0);
+        self.stream.read_exact(&mut message[12..]).unwrap();
+        let reply = Reply::parse(&message, &header, &Limits::DEFAULT).unwrap();
+        let mut body = Decoder::new(&message, header.endian).at(reply.body_at).with_version(header.version);
+        let result = (reply.status == ReplyStatus::NoException).then(|| body.read_u32().unwrap());
+        (reply.request_id, result)
+    }
+
+    /// Checks the replies to `count` requests that [`send`](Self::send) has sent.
+    fn check(&mut self, number: u32, count: u32) {
+        let answers: HashMap<u32, Option<u32>> = (0..count).map(|_| self.answer()).collect();
+        let expected = (0..count).map(|id| (id, Some(!(number + id)))).collect();
+        assert_eq!(answers, expected);
+    }
+}
+
+const GOOD: u32 = 1000;
+const ONEWAY: ResponseExpected = ResponseExpected::None;
+const TWO_WAY: ResponseExpected = ResponseExpected::Target;
+
+#[test]
+fn a_request_in_the_queue_waits_for_one_of_each_flooding_connection() {
+    const FLOODS: u32 = 4;
+    let server = Server::new(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 1024 });
+    let gate = server.close_the_gate();
+    let mut floods: Vec<Client> = (0..FLOODS).map(|_| server.connect()).collect();
+    for (number, flood) in (0..).zip(&mut floods) {
+        flood.send("note", number, ONEWAY, 100);
+    }
+    server.until_all_is_read();
+    let mut good = server.connect();
+    good.send("note", GOOD, TWO_WAY, 20);
+    server.until_all_is_read();
+    server.log.open.store(true, Ordering::SeqCst);
+    good.check(GOOD, 20);
+    drop(gate);
+    let ran = server.log.ran.lock().clone();
+    let mut waits = ran.split(|number| *number >= GOOD);
+    for at in 0..20 {
+        let before = waits.next().unwrap();
+        for flood in 0..FLOODS {
+            let count = before.iter().filter(|number| **number == flood).count();
+            assert!(count <= 1, "request {at} waits for {count} of connection {flood}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_has_room_for_a_connection_that_has_less_in_it() {
+    // Eight connections fill the queue: each may have an eighth of it.
+    let server = Server::new(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
+    let gate = server.close_the_gate();
+    let mut floods: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    floods.iter_mut().for_each(|flood| flood.send("note", 0, TWO_WAY, 8));
+    server.until_all_is_read();
+    let mut good = server.connect();
+    good.send("note", GOOD, TWO_WAY, 4);
+    server.until_all_is_read();
+    server.log.open.store(true, Ordering::SeqCst);
+    good.check(GOOD, 4);
+    drop(gate);
+    // Each request that was removed to make room gets an event and an exception.
+    let answers: Vec<_> =
+        floods.iter_mut().flat_map(|flood| (0..8).map(|_| flood.answer().1).collect::<Vec<_>>()).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.is_none()).count(), 4, "{answers:?}");
+    assert_eq!(server.log.ran.lock().len(), 64);
+}
+
+/// Beside floods of oneways every call of a good client gets its own reply, in every architecture.
+#[test]
+fn good_client_gets_right_replies_beside_floods() {
+    let modes = [
+        Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 256 },
+        Dispatch::LeaderFollowers { threads: 2 },
+        Dispatch::Reactive,
+        Dispatch::ThreadPerConnection { max_threads: 64 },
+    ];
+    for dispatch in modes {
+        let server = Server::new(dispatch);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let (server, over) = (&server, &over);
+                scope.spawn(move || {
+                    let mut flood = server.connect();
+                    while !over.load(Ordering::SeqCst) {
+                        flood.send("note", number, ONEWAY, 50);
+                    }
+                });
+            }
+            // Ends the floods even if a reply is wrong.
+            let ends = End(&over);
+            let mut good = server.connect();
+            for round in 0..100 {
+                good.send("note", GOOD + 10 * round, TWO_WAY, 5);
+                good.check(GOOD + 10 * round, 5);
+            }
+            drop(ends);
+        });
+        let good = server.log.ran.lock().iter().filter(|number| **number >= GOOD).count();
+        assert_eq!(good, 500, "{dispatch:?}: each ran once");
+    }
+}
+
+struct End<'e>(&'e AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,185 @@
+//! Servers that end a connection in the middle of a reply.
+//!
+//! The server may have run the call, so it ends with COMPLETED_MAYBE and is not sent again. Good
+//! clients beside it get every reply.
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use corelane::{CallPolicies, Completion, Orb, PoolExhausted, SystemException, SystemExceptionKind as Kind};
+use corelane_tests::ProbeRef;
+use corelane_tests::scripted::{CLOSE_CONNECTION, LOCATE_REPLY, MESSAGE_ERROR, REPLY, Scripted, message, reply, serve};
+
+/// Writes a part of a reply of this message type before the connection ends.
+type Ending = fn(&mut TcpStream, u8, u32) -> io::Result<()>;
+
+fn end() -> io::Result<()> {
+    Err(io::ErrorKind::ConnectionAborted.into())
+}
+
+/// The first part of a reply's body: id, status, and an empty list of contexts if the type has one.
+fn part(kind: u8, id: u32) -> Vec<u8> {
+    if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply(id, 0) }
+}
+
+const ENDINGS: [(&str, Ending); 8] = [
+    ("a fragment, CloseConnection", |stream, kind, id| {
+        stream.write_all(&message(kind, true, &part(kind, id)))?;
+        stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
+        end()
+    }),
+    ("a fragment and CloseConnection at once", |stream, kind, id| {
+        let octets = [message(kind, true, &part(kind, id)), message(CLOSE_CONNECTION, false, &[])].concat();
+        stream.write_all(&octets)?;
+        end()
+    }),
+    ("a fragment, MessageError", |stream, kind, id| {
+        stream.write_all(&message(kind, true, &part(kind, id)))?;
+        stream.write_all(&message(MESSAGE_ERROR, false, &[]))?;
+        end()
+    }),
+    ("a fragment", |stream, kind, id| {
+        stream.write_all(&message(kind, true, &part(kind, id)))?;
+        end()
+    }),
+    ("half a header", |stream, kind, id| {
+        stream.write_all(&message(kind, false, &part(kind, id))[..7])?;
+        end()
+    }),
+    ("half a reply", |stream, kind, id| {
+        stream.write_all(&message(kind, false, &[part(kind, id), vec![0; 64]].concat())[..40])?;
+        end()
+    }),
+    ("MessageError", |stream, _, _| {
+        stream.write_all(&message(MESSAGE_ERROR, false, &[]))?;
+        end()
+    }),
+    ("the end", |_, _, _| end()),
+];
+
+/// A server that answers `well` requests of each connection and ends the reply to the next one.
+///
+/// Also returns the number of requests that it ended in this way.
+fn server(well: usize, kind: u8, ending: Ending) -> (Scripted, Arc<AtomicUsize>) {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ended);
+    let server = serve(well, move |stream, id| {
+        count.fetch_add(1, Ordering::SeqCst);
+        ending(stream, kind, id)
+    });
+    (server, ended)
+}
+
+fn client(server: &Scripted) -> (Orb, ProbeRef) {
+    let policies = CallPolicies { timeout: Some(Duration::from_secs(60).into()), ..CallPolicies::NONE };
+    let builder = Orb::builder()
+        .call_policies(policies)
+        .max_connections_per_server(1)
+        .on_pool_exhausted(PoolExhausted::Multiplex);
+    let orb = builder.build().unwrap();
+    let object = orb.string_to_object(&format!("corbaloc::1.2@{}/Key", server.address)).unwrap().unwrap();
+    (orb, ProbeRef::from_object(object))
+}
+
+fn cube(probe: &ProbeRef) -> Result<(), SystemException> {
+    probe.cube_long(2).map(drop)
+}
+
+fn deferred(probe: &ProbeRef) -> Result<(), SystemException> {
+    let argument = |encoder: &mut corelane::Encoder<'static>| {
+        encoder.write_i32(2);
+        Ok(())
+    };
+    probe.as_object().send_deferred("cube_long", argument).and_then(|mut call| call.reply().map(drop))
+}
+
+fn locate(probe: &ProbeRef) -> Result<(), SystemException> {
+    probe.as_object().validate_connection()
+}
+
+type Call = fn(&ProbeRef) -> Result<(), SystemException>;
+
+/// Every way to call: the number of good calls before it on its connection, the type of its reply,
+/// and the call.
+const CALLS: [(&str, usize, u8, Call); 4] = [
+    ("on a new connection", 0, REPLY, cube),
+    ("on a connection that has served", 1, REPLY, cube),
+    ("on a shared connection", 0, REPLY, deferred),
+    ("locate", 0, LOCATE_REPLY, locate),
+];
+
+#[test]
+fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
+    with_good_clients(|| {
+        for (way, well, kind, call) in CALLS {
+            for (what, ending) in ENDINGS {
+                let (server, ended) = server(well, kind, ending);
+                let (_orb, probe) = client(&server);
+                (0..well).for_each(|_| assert_eq!(probe.cube_long(3).unwrap(), 27));
+                let exception = call(&probe).unwrap_err();
+                let outcome = (exception.kind(), exception.completed(), ended.load(Ordering::SeqCst));
+                assert_eq!(outcome, (Kind::CommFailure, Completion::Maybe, 1), "{way}, {what}: {exception}");
+            }
+        }
+    });
+}
+
+/// The other call on the connection got no reply, and CloseConnection says that it did not run: it
+/// is sent again.
+#[test]
+fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
+    let first = AtomicUsize::new(0);
+    let server = serve(0, move |stream, id| match first.fetch_add(1, Ordering::SeqCst) {
+        0 => stream.write_all(&message(REPLY, true, &reply(id, 0))),
+        1 => {
+            stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
+            end()
+        }
+        _ => stream.write_all(&corelane_tests::scripted::well(id)),
+    });
+    let (_orb, probe) = client(&server);
+    let send = || {
+        let argument = |encoder: &mut corelane::Encoder<'static>| {
+            encoder.write_i32(3);
+            Ok(())
+        };
+        probe.as_object().send_deferred("cube_long", argument).unwrap()
+    };
+    let (mut begun, mut other) = (send(), send());
+    let exception = begun.reply().unwrap_err();
+    assert_eq!((exception.kind(), exception.completed()), (Kind::CommFailure, Completion::Maybe), "{exception}");
+    assert_eq!(other.reply().unwrap().read(|decoder| decoder.read_i32()).unwrap(), 27);
+    assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+}
+
+/// Runs `attack` beside clients of a good server and checks all their replies.
+///
+/// Each client makes at least one call after the attack has begun.
+fn with_good_clients(attack: impl FnOnce()) {
+    let server = serve(usize::MAX, |_, _| Ok(()));
+    let over = AtomicBool::new(false);
+    let answers: Vec<usize> = std::thread::scope(|scope| {
+        let good = |_| {
+            scope.spawn(|| {
+                let (_orb, probe) = client(&server);
+                let mut answers = 0;
+                while answers == 0 || !over.load(Ordering::SeqCst) {
+                    assert_eq!(probe.cube_long(3).unwrap(), 27);
+                    answers += 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                answers
+            })
+        };
+        let clients: Vec<_> = (0..2).map(good).collect();
+        let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attack));
+        over.store(true, Ordering::SeqCst);
+        let answers = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        attacked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        answers
+    });
+    assert!(answers.iter().all(|answers| *answers > 0));
+}

@@ -1,0 +1,140 @@
+//! Peers that connect and send nothing do not keep others out.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corelane::{ConnectionLimits, Dispatch, Endpoint, Event, Orb, PoolConfig};
+use corelane_net::Peer;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
+
+const CLOSE_CONNECTION: u8 = 5;
+
+/// A connection without a message that the server has accepted.
+fn silent(server: &Server) -> TcpStream {
+    let opened = server.orb.event_counts().connections_opened;
+    let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    until(|| server.orb.event_counts().connections_opened > opened);
+    stream
+}
+
+fn until(come: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !come() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it did not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Returns true if the connection ends with CloseConnection.
+fn is_told_of_the_end(mut stream: TcpStream) -> bool {
+    let mut last = Vec::new();
+    stream.read_to_end(&mut last).unwrap();
+    last.len() == 12 && last[7] == CLOSE_CONNECTION
+}
+
+#[test]
+fn silent_connections_are_evicted_oldest_first() {
+    for dispatch in EVERY_DISPATCH {
+        let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+        let events = Arc::clone(&told);
+        let pool =
+            PoolConfig::default().dispatch(dispatch).connection_limits(ConnectionLimits::default().max_connections(4));
+        let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").on_event(move |event| {
+            if let Event::IdleConnectionClosed { peer, evicted: true, .. } = event {
+                events.lock().push(peer.clone());
+            }
+        }));
+        let quiet: Vec<_> = (0..3).map(|_| silent(&server)).collect();
+        let addresses: Vec<_> = quiet.iter().map(|stream| Peer::Ip(stream.local_addr().unwrap())).collect();
+        let clients: Vec<_> = (0..4).map(|_| client(&server.ior)).collect();
+        for (_, probe) in &clients {
+            assert_eq!(probe.cube_octet(2).unwrap(), 8, "{dispatch:?}");
+        }
+        assert_eq!(*told.lock(), addresses, "{dispatch:?}");
+        assert!(quiet.into_iter().all(is_told_of_the_end), "{dispatch:?}");
+        // Recently used connections are not evicted.
+        let (_orb, further) = client(&server.ior);
+        further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
+        until(|| server.orb.event_counts().connections_refused > 0);
+        let counts = server.orb.event_counts();
+        assert_eq!(counts.idle_connections_closed, 3, "{dispatch:?}: {counts:?}");
+        for (_, probe) in &clients {
+            assert_eq!(probe.cube_octet(3).unwrap(), 27, "{dispatch:?}");
+        }
+        assert_eq!(server.orb.event_counts().connections_opened, 7, "{dispatch:?}: a client had to connect anew");
+    }
+}
+
+/// Peers that cost nothing soon use up the descriptors of a server's process.
+#[test]
+fn a_server_without_descriptors_lets_new_clients_in() {
+    let mut server = Command::new("sh")
+        .args(["-c", "ulimit -n 48 && exec \"$0\"", env!("CARGO_BIN_EXE_probe-server")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (port, ior) = line.trim().split_once(' ').unwrap();
+    let port: u16 = port.parse().unwrap();
+    let quiet: Vec<_> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    for _ in 0..3 {
+        let (_orb, probe) = client(ior);
+        assert_eq!(probe.with_timeout(Duration::from_secs(20)).cube_octet(2).unwrap(), 8);
+    }
+    drop(quiet);
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn first_request_timeout_closes_silent_connections() {
+    for dispatch in EVERY_DISPATCH {
+        let first_request_timeout = Some(Duration::from_millis(100));
+        let pool = PoolConfig::default()
+            .dispatch(dispatch)
+            .connection_limits(ConnectionLimits::default().first_request_timeout(first_request_timeout));
+        // Checked every 10 ms.
+        let quick = Duration::from_millis(1);
+        let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+        let events = Arc::clone(&told);
+        let builder = Orb::builder().pool(pool).idle_connection_timeout(quick).listen("tcp:127.0.0.1:0");
+        let server = serve_with(builder.on_event(move |event| {
+            if let Event::IdleConnectionClosed { peer, idle: silent, evicted: false } = event {
+                events.lock().push((peer.clone(), *silent));
+            }
+        }));
+        let (_orb, probe) = client(&server.ior);
+        assert_eq!(probe.cube_octet(2).unwrap(), 8);
+        // A client that was too slow to send its request in time has connected twice.
+        let opened = server.orb.event_counts().connections_opened;
+        let silent = silent(&server);
+        let address = Peer::Ip(silent.local_addr().unwrap());
+        assert!(is_told_of_the_end(silent), "{dispatch:?}");
+        until(|| told.lock().iter().any(|(peer, _)| *peer == address));
+        assert!(told.lock().iter().all(|(_, silent)| Some(*silent) > first_request_timeout), "{told:?}");
+        assert_eq!(probe.cube_octet(3).unwrap(), 27);
+        let counts = server.orb.event_counts();
+        assert_eq!(counts.connections_opened, opened + 1, "{dispatch:?}: the client had to connect anew");
+    }
+}
+
+#[test]
+fn silent_connections_stay_open_without_a_first_request_timeout() {
+    let server = serve_with(
+        Orb::builder()
+            .idle_connection_timeout(Duration::from_millis(1))
+            .listen("tcp:127.0.0.1:0")
+            .pool(PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 1 })),
+    );
+    let mut quiet = silent(&server);
+    quiet.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+    assert!(quiet.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+}

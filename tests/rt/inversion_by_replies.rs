@@ -1,0 +1,269 @@
+//! Priority inversion when replies are written.
+//!
+//! Each kind is produced in a deliberately wrong configuration and absent in the right one. The
+//! tests run on SCHED_FIFO threads and check the order of events, never durations.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::Thread;
+use std::time::Duration;
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, served_by};
+use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, Transports};
+use corelane_net::{Peer, ShutdownMode, Stream, Tcp, Wait};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, require_fifo, said, until};
+use corelane_tests::through::through;
+
+/// CORBA priorities, and their native priorities by the default mapping.
+const LOW: i16 = 335;
+const HIGH: i16 = 16384;
+const LOW_ONE: u8 = 2;
+const MIDDLE_ONE: u8 = 25;
+const HIGH_ONE: u8 = 50;
+
+fn last_core() -> usize {
+    affinity(None).unwrap().iter().last().unwrap()
+}
+
+/// Objects in lanes of low and high priority, on one core.
+fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N] {
+    let lane = |priority| LaneConfig::default().priority(priority).cores([last_core()]);
+    let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH)]);
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, LOW)),
+        threadpool: Some(orb.real_time().create_threadpool_with_lanes(&config).unwrap()),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("lanes", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    servants.map(|servant| poa.activate(&servant).unwrap())
+}
+
+/// A servant whose reply is larger than a peer takes that does not read.
+struct Large;
+
+impl Skeleton for Large {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Large:1.0"]
+    }
+
+    fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        call.reply().write_raw(&vec![0; 32 << 20]);
+        Ok(())
+    }
+}
+
+/// A client sends both priorities on one connection: the low reply has to be read before the high
+/// one.
+#[test]
+fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
+    let orb = fifo_orb();
+    let [large, object] = in_lanes(&orb, [Servant::new(Large), Reporter::new(&orb).servant()]);
+    let ports = said(&object).lanes;
+    let mut both = RawClient::connect(&large, ports[0].0);
+    let low = both.begin("fetch", LOW, None);
+    both.until_something_comes();
+    both.turn_to(&object);
+    let high = both.begin("who", HIGH, None);
+    // The high lane is free; only the way back is blocked.
+    assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, HIGH_ONE);
+    assert_eq!([both.next_reply(), both.next_reply()], [low, high]);
+}
+
+#[test]
+fn with_a_connection_for_each_priority_an_unread_low_reply_delays_no_other() {
+    let orb = fifo_orb();
+    let [large, object] = in_lanes(&orb, [Servant::new(Large), Reporter::new(&orb).servant()]);
+    let ports = said(&object).lanes;
+    let mut low = RawClient::connect(&large, ports[0].0);
+    let sent = low.begin("fetch", LOW, None);
+    low.until_something_comes();
+    let mut high = RawClient::connect(&object, ports[1].0);
+    assert_eq!(high.who(Some(HIGH)).who().native, HIGH_ONE);
+    // Not even other requests of the low lane are delayed: its thread does not wait for the peer.
+    assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, LOW_ONE);
+    assert_eq!(low.next_reply(), sent);
+}
+
+/// Stops a low reply while it is written, and records the order of replies and the middle thread.
+#[derive(Debug)]
+struct Stage {
+    armed: AtomicBool,
+    /// The thread that writes the low reply and holds the connection's output.
+    writing: Mutex<Option<Thread>>,
+    high_has_run: AtomicBool,
+    order: Mutex<Vec<u8>>,
+    /// The largest write in bytes for each native priority.
+    largest: Mutex<BTreeMap<u8, usize>>,
+}
+
+impl Stage {
+    fn new() -> Arc<Self> {
+        Arc::new(Stage {
+            armed: AtomicBool::new(false),
+            writing: Mutex::new("who writes", Scope::Orb, None),
+            high_has_run: AtomicBool::new(false),
+            order: Mutex::new("order", Scope::Orb, Vec::new()),
+            largest: Mutex::new("largest", Scope::Orb, BTreeMap::new()),
+        })
+    }
+
+    /// Sends and records the priority of the request. A low reply waits here, as if preempted.
+    fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        let Some(Scheduling::Fifo(native)) = served_by().native else { return send() };
+        {
+            let mut largest = self.largest.lock();
+            let most = largest.entry(native).or_default();
+            *most = octets.max(*most);
+        }
+        if !self.armed.load(SeqCst) {
+            return send();
+        }
+        if native == LOW_ONE {
+            *self.writing.lock() = Some(std::thread::current());
+            while !self.high_has_run.load(SeqCst) {
+                std::thread::park();
+            }
+        }
+        let sent = send();
+        self.order.lock().push(native);
+        sent
+    }
+}
+
+/// A stream that sends through a [`Stage`].
+#[derive(Debug)]
+struct Staged(Box<dyn Stream>, Arc<Stage>);
+
+impl Stream for Staged {
+    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+        self.0.recv(buffer, wait)
+    }
+
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+        let octets = slices.iter().map(|slice| slice.len()).sum();
+        self.1.send(octets, || self.0.send_vectored(slices, wait))
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.0.readiness()
+    }
+
+    fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
+        self.0.set_coarse_timeouts(receive, send)
+    }
+
+    fn shutdown(&self, half: ShutdownMode) {
+        self.0.shutdown(half);
+    }
+
+    fn peer(&self) -> &Peer {
+        self.0.peer()
+    }
+}
+
+fn staged(stage: &Arc<Stage>) -> Orb {
+    require_fifo();
+    let own = Arc::clone(stage);
+    let tcp = through(Arc::new(Tcp::new()), move |stream, made_to| match made_to {
+        None => Box::new(Staged(stream, Arc::clone(&own))),
+        Some(_) => stream,
+    });
+    let transports = Transports::new(vec![tcp]);
+    let orb = Orb::builder().transports(transports).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    orb
+}
+
+/// A servant whose operation `high` wakes the middle thread and lets the low reply continue.
+struct Releasing(Arc<Stage>, Thread, Arc<AtomicBool>);
+
+impl Skeleton for Releasing {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Releasing:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], _: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        if operation == b"high" {
+            self.0.high_has_run.store(true, SeqCst);
+            if let Some(low) = &*self.0.writing.lock() {
+                low.unpark();
+            }
+            self.2.store(true, SeqCst);
+            self.1.unpark();
+        }
+        Ok(())
+    }
+}
+
+/// Returns the order in which a low reply, a high reply and a middle thread finish on one core.
+///
+/// Both requests come from one connection and are handed over to their lanes. The low reply is half
+/// written when the high one is to be written. `older`: the connection is older than the pool, and
+/// its output lock does not inherit priorities.
+fn order_of_replies(older: bool) -> Vec<u8> {
+    let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
+    let middle = {
+        let (stage, ready) = (Arc::clone(&stage), Arc::clone(&ready));
+        let builder = Builder::new().name("middle").affinity(CpuSet::one(last_core()));
+        let body = move || {
+            while !ready.load(SeqCst) {
+                std::thread::park();
+            }
+            stage.order.lock().push(MIDDLE_ONE);
+        };
+        builder.scheduling(Scheduling::Fifo(MIDDLE_ONE)).spawn(body).unwrap()
+    };
+    let orb = staged(&stage);
+    let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
+    let connect = || {
+        let mut client = RawClient::to(&plain);
+        // A reply means that the connection was accepted.
+        let _ = client.who(None).who();
+        client
+    };
+    let before = older.then(connect);
+    let servant = Servant::new(Releasing(Arc::clone(&stage), middle.thread().clone(), ready));
+    let [object] = in_lanes(&orb, [servant]);
+    let mut client = before.unwrap_or_else(connect);
+    stage.armed.store(true, SeqCst);
+    client.turn_to(&object);
+    let low = client.begin("low", LOW, None);
+    until(|| stage.writing.lock().is_some());
+    let high = client.begin("high", HIGH, None);
+    assert_eq!([client.next_reply(), client.next_reply()], [low, high]);
+    middle.join().unwrap();
+    stage.order.lock().clone()
+}
+
+#[test]
+fn without_priority_inheritance_the_middle_thread_runs_before_both_replies() {
+    assert_eq!(order_of_replies(true), [MIDDLE_ONE, LOW_ONE, HIGH_ONE]);
+}
+
+#[test]
+fn thread_that_waits_to_reply_lends_its_priority_to_the_writer() {
+    assert_eq!(order_of_replies(false), [LOW_ONE, HIGH_ONE, MIDDLE_ONE]);
+}
+
+/// The kernel does not return from a write before it has copied all of it.
+#[test]
+fn replies_below_the_highest_priority_leave_in_slices() {
+    let stage = Stage::new();
+    let orb = staged(&stage);
+    let [large] = in_lanes(&orb, [Servant::new(Large)]);
+    for (port, priority) in said(&large).lanes {
+        let mut client = RawClient::connect(&large, port);
+        let sent = client.begin("fetch", priority, None);
+        assert_eq!(client.next_reply(), sent);
+    }
+    let largest = stage.largest.lock().clone();
+    assert_eq!(largest[&LOW_ONE], 64 << 10);
+    assert!(largest[&HIGH_ONE] > 32 << 20, "{largest:?}");
+}

@@ -1,0 +1,116 @@
+//! An allocator that all priorities share is a source of priority inversion.
+//!
+//! Here it is an allocator with one lock, which a thread passes on request. A low servant holds
+//! that lock, as if preempted in the allocator. The high lane passes it whenever it allocates, from
+//! reading the request to sending the reply. The test checks the order of events, never durations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies};
+use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
+use corelane_sys::alloc::CountingAllocator;
+use corelane_tests::real_time::{RawClient, fair_orb, said, until};
+
+const LOW: i16 = 10;
+const HIGH: i16 = 20;
+
+/// What the servants have done.
+#[derive(Default)]
+struct State {
+    holding: AtomicBool,
+    release: AtomicBool,
+    begun: AtomicUsize,
+    /// The number of high requests that had run when the low servant released the lock.
+    run: AtomicUsize,
+    before: AtomicUsize,
+}
+
+struct Allocating(Arc<State>);
+
+impl Skeleton for Allocating {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Allocating:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let state = &self.0;
+        if operation == b"hold" {
+            CountingAllocator::hold_lock(|| {
+                state.holding.store(true, SeqCst);
+                let end = corelane_sys::clock::now() + std::time::Duration::from_secs(10);
+                while !state.release.load(SeqCst) && !end.is_past() {
+                    std::thread::sleep(std::time::Duration::from_micros(200));
+                }
+                state.before.store(state.run.load(SeqCst), SeqCst);
+            });
+            return Ok(());
+        }
+        // The thread of the high lane passes the lock from its first request on.
+        CountingAllocator::pass_lock();
+        let argument = call.arguments().read_u32()?;
+        state.begun.fetch_add(1, SeqCst);
+        if operation == b"text" {
+            let text = format!("{argument}, and where to put it has to be asked for");
+            call.reply().write_latin1_str(&text)?;
+        } else {
+            call.reply().write_u32(argument);
+        }
+        state.run.fetch_add(1, SeqCst);
+        Ok(())
+    }
+}
+
+fn server() -> (Orb, ObjectRef, Arc<State>) {
+    let orb = fair_orb();
+    let lanes = [LOW, HIGH].map(|priority| LaneConfig::default().priority(priority));
+    let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap();
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, LOW)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let (root, state) = (orb.root_poa(), Arc::new(State::default()));
+    let poa = root.create_rt_poa("lanes", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let object = poa.activate(&Servant::new(Allocating(Arc::clone(&state)))).unwrap();
+    (orb, object, state)
+}
+
+/// Sends a high request while the low servant holds the allocator's lock.
+///
+/// Returns the number of high requests that had run when the low servant released it.
+fn beside_a_holder(operation: &str) -> usize {
+    let (_orb, object, state) = server();
+    let ports = said(&object).lanes;
+    let [mut low, mut high] = [ports[0].0, ports[1].0].map(|port| RawClient::connect(&object, port));
+    // The first requests grow the buffers of lane and connection to their final size.
+    for _ in 0..3 {
+        high.begin(operation, HIGH, Some(1));
+        assert_eq!(high.receive_void(), None);
+    }
+    state.run.store(0, SeqCst);
+    low.begin("hold", LOW, None);
+    until(|| state.holding.load(SeqCst));
+    let begun = state.begun.load(SeqCst);
+    high.begin(operation, HIGH, Some(1));
+    if operation == "plain" {
+        // It is answered: neither the request nor the reply needs the allocator.
+        assert_eq!(high.receive_void(), None);
+    } else {
+        until(|| state.begun.load(SeqCst) > begun);
+    }
+    state.release.store(true, SeqCst);
+    if operation != "plain" {
+        assert_eq!(high.receive_void(), None);
+    }
+    assert_eq!(low.receive_void(), None);
+    state.before.load(SeqCst)
+}
+
+/// One case after the other, because the lock is one of the whole process.
+#[test]
+fn allocated_result_waits_for_the_low_thread_and_plain_result_does_not() {
+    assert_eq!(beside_a_holder("text"), 0, "inversion");
+    assert_eq!(beside_a_holder("plain"), 1, "none");
+}

@@ -1,0 +1,207 @@
+//! Known sources of priority inversion.
+//!
+//! Each is produced in a deliberately wrong configuration and absent in the right one, on one core
+//! with SCHED_FIFO threads. The tests check the order of events, never durations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{
+    Bound, LaneConfig, LanesConfig, PriorityModel, RtMutex, RtPolicies, ThreadpoolConfig, ThreadpoolId,
+};
+use corelane::{ObjectRef, Orb};
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, said, until};
+
+/// Native priorities 2, 25 and 50 by the default mapping.
+const LOW: i16 = 335;
+const MIDDLE: i16 = 8025;
+const HIGH: i16 = 16384;
+
+fn last_core() -> usize {
+    affinity(None).unwrap().iter().last().unwrap()
+}
+
+fn object(orb: &Orb, pool: ThreadpoolId) -> (ObjectRef, Arc<Reporter>) {
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, LOW)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let poa = root.create_rt_poa("busy", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let reporter = Reporter::new(orb);
+    (poa.activate(&reporter.servant()).unwrap(), reporter)
+}
+
+fn laned(orb: &Orb) -> ThreadpoolId {
+    let cores = vec![last_core()];
+    let lane = |priority| LaneConfig::default().priority(priority).cores(cores.clone());
+    let lanes = vec![lane(LOW), lane(HIGH)];
+    orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()
+}
+
+fn unlaned(orb: &Orb, buffering: Option<Bound>) -> ThreadpoolId {
+    let cores = vec![last_core()];
+    let config = ThreadpoolConfig::default().default_priority(LOW).cores(cores).buffering(buffering);
+    orb.real_time().create_threadpool(&config).unwrap()
+}
+
+/// Sends low requests, of which the first occupies the core, then a high one. Returns their order.
+///
+/// `answered`: the high reply is awaited before the first low request is released.
+fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
+    const LOW_ONES: usize = 6;
+    let (object, reporter) = object(orb, pool);
+    let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+    let mut low = RawClient::connect(&object, ports[0]);
+    let mut high = RawClient::connect(&object, *ports.last().unwrap());
+    let who = high.who(Some(HIGH)).who();
+    assert_eq!((who.native, who.thread.contains("/l")), (50, true));
+    reporter.order.lock().clear();
+    let begun = reporter.begun.load(SeqCst);
+    for _ in 0..LOW_ONES {
+        low.begin("hold", LOW, None);
+    }
+    until(|| reporter.begun.load(SeqCst) > begun);
+    high.begin("who", HIGH, None);
+    if answered {
+        let _ = high.receive().2.who();
+    }
+    reporter.release();
+    if !answered {
+        let _ = high.receive().2.who();
+    }
+    for _ in 0..LOW_ONES {
+        let _ = low.receive().2.who();
+    }
+    let order = reporter.order.lock().clone();
+    assert_eq!(order.len(), LOW_ONES + 1);
+    order
+}
+
+#[test]
+fn with_lanes_the_high_request_is_next_whatever_low_ones_wait() {
+    let orb = fifo_orb();
+    // The running low request is preempted and ends after the high one.
+    assert_eq!(order_of_low_and_high(&orb, laned(&orb), true)[0], HIGH);
+}
+
+#[test]
+fn without_lanes_the_high_request_waits_for_the_low_one_that_runs_and_those_that_were_read() {
+    let orb = fifo_orb();
+    let order = order_of_low_and_high(&orb, unlaned(&orb, None), false);
+    let before = order.iter().position(|priority| *priority == HIGH).unwrap();
+    assert!(before >= 2, "the inversion does not show: {before} low requests before the high one");
+}
+
+#[test]
+fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
+    let orb = fifo_orb();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let config = ThreadpoolConfig::default()
+        .default_priority(HIGH)
+        .buffering(Some(Bound { requests: 64, octets: 0 }))
+        .cores((cores > 1).then(last_core));
+    let pool = orb.real_time().create_threadpool(&config).unwrap();
+    let (object, reporter) = object(&orb, pool);
+    let mut blocker = RawClient::to(&object);
+    blocker.begin("wait", LOW, None);
+    reporter.until_waiting(1);
+    let mut low = RawClient::to(&object);
+    for _ in 0..3 {
+        low.begin("who", LOW, None);
+    }
+    // Each connection in turn: the order of reading must not reorder requests that have arrived.
+    let mut high = RawClient::to(&object);
+    high.begin("who", HIGH, None);
+    let mut probe = RawClient::to(&object);
+    // 64 requests are waiting when this one is refused, so all others have arrived.
+    for _ in 0..61 {
+        probe.begin("who", MIDDLE, None);
+    }
+    assert!(matches!(probe.receive().2, corelane_tests::real_time::Answer::Raised(..)));
+    reporter.release();
+    let _ = high.receive().2.who();
+    for _ in 0..3 {
+        let _ = low.receive().2.who();
+    }
+    let order = reporter.order.lock().clone();
+    assert_eq!(order[..2], [LOW, HIGH]);
+    assert_eq!(order[order.len() - 3..], [LOW; 3]);
+}
+
+/// Returns true if a high thread gets a lock from a low one before a middle thread runs.
+///
+/// All run on one core. The low thread takes the lock and wakes the high one, which wakes the
+/// middle one and waits for the lock. The kernel then runs the more urgent of low and middle.
+fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> bool {
+    let core = CpuSet::one(last_core());
+    fn parked_until(flag: &AtomicBool) {
+        while !flag.load(SeqCst) {
+            std::thread::park();
+        }
+    }
+    let start = |priority, body: Box<dyn FnOnce() + Send>| {
+        Builder::new().name("inversion").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body).unwrap()
+    };
+    let lock = Arc::new(lock);
+    let [wanted, ready, middle_ran, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
+    let middle = {
+        let (ready, middle_ran) = (Arc::clone(&ready), Arc::clone(&middle_ran));
+        start(
+            2,
+            Box::new(move || {
+                parked_until(&ready);
+                middle_ran.store(true, SeqCst);
+            }),
+        )
+    };
+    let high = {
+        let (lock, wanted, middle_thread) = (Arc::clone(&lock), Arc::clone(&wanted), middle.thread().clone());
+        let (middle_ran, high_first) = (Arc::clone(&middle_ran), Arc::clone(&high_first));
+        start(
+            3,
+            Box::new(move || {
+                parked_until(&wanted);
+                ready.store(true, SeqCst);
+                middle_thread.unpark();
+                lock(&mut || high_first.store(!middle_ran.load(SeqCst), SeqCst));
+            }),
+        )
+    };
+    let high_thread = high.thread().clone();
+    let low = start(
+        1,
+        Box::new(move || {
+            lock(&mut || {
+                wanted.store(true, SeqCst);
+                high_thread.unpark();
+            });
+        }),
+    );
+    for thread in [low, high, middle] {
+        thread.join().unwrap();
+    }
+    high_first.load(SeqCst)
+}
+
+#[test]
+fn a_mutex_without_inheritance_lets_the_middle_thread_go_first() {
+    let mutex = Mutex::new("without inheritance", Scope::Orb, ());
+    assert!(!high_is_first(move |body| {
+        let _held = mutex.lock();
+        body();
+    }));
+}
+
+#[test]
+fn rt_mutex_lends_the_priority_of_the_waiting_thread() {
+    let mutex: RtMutex = fifo_orb().real_time().create_mutex();
+    assert!(high_is_first(move |body| {
+        let _held = mutex.lock().unwrap();
+        body();
+    }));
+}

@@ -1,0 +1,172 @@
+//! A transport whose accepted connections seem to come from another machine.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_net::{
+    ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Tcp, Transport, Wait,
+};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+
+use crate::through::through;
+
+/// A stream whose peer has an address reserved for documentation.
+#[derive(Debug)]
+struct Elsewhere(Box<dyn Stream>, Peer);
+
+/// Makes a TCP transport whose accepted connections seem to come from 192.0.2.7.
+#[must_use]
+pub fn tcp_from_elsewhere() -> Arc<dyn Transport> {
+    through(Arc::new(Tcp::new()), |stream, to| {
+        if to.is_some() {
+            return stream;
+        }
+        let Peer::Ip(address) = stream.peer() else { return stream };
+        let peer = Peer::Ip(SocketAddr::from(([192, 0, 2, 7], address.port())));
+        Box::new(Elsewhere(stream, peer))
+    })
+}
+
+/// Makes a TCP transport whose listeners are at loopback and report the address they were asked
+/// for.
+///
+/// Accepted connections are as for [`tcp_from_elsewhere`].
+#[must_use]
+pub fn tcp_named_elsewhere() -> (Arc<dyn Transport>, Arc<Doors>) {
+    let doors = Arc::new(Doors(Mutex::new("listeners elsewhere", Scope::Orb, Vec::new())));
+    (Arc::new(Named(tcp_from_elsewhere(), Arc::clone(&doors))), doors)
+}
+
+/// The real addresses of listeners, and the threads that accepted there.
+#[derive(Debug)]
+pub struct Doors(Mutex<Vec<Door>>);
+
+#[derive(Debug)]
+struct Door {
+    named: Endpoint,
+    local: Endpoint,
+    accepted_by: Vec<String>,
+}
+
+impl Doors {
+    /// The real address of the listener that reports `named`.
+    ///
+    /// # Panics
+    /// Panics if there is no such listener.
+    #[must_use]
+    pub fn local(&self, named: &Endpoint) -> Endpoint {
+        self.0.lock().iter().find(|door| door.named == *named).expect("a listener").local.clone()
+    }
+
+    /// The names of the threads that accepted a connection at `named`.
+    #[must_use]
+    pub fn accepted_by(&self, named: &Endpoint) -> Vec<String> {
+        self.0.lock().iter().filter(|door| door.named == *named).flat_map(|door| door.accepted_by.clone()).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Named(Arc<dyn Transport>, Arc<Doors>);
+
+impl Transport for Named {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        self.0.supports(endpoint)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.0.connect_with(endpoint, properties, deadline)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        let inner = self.0.listen(&Endpoint::tcp("127.0.0.1", 0))?;
+        let door = Door { named: endpoint.clone(), local: inner.local_endpoint().clone(), accepted_by: Vec::new() };
+        self.1.0.lock().push(door);
+        Ok(Box::new(NamedListener { inner, local: endpoint.clone(), doors: Arc::clone(&self.1) }))
+    }
+}
+
+#[derive(Debug)]
+struct NamedListener {
+    inner: Box<dyn Listener>,
+    local: Endpoint,
+    doors: Arc<Doors>,
+}
+
+impl Listener for NamedListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        let accepted = self.inner.accept()?;
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        let mut doors = self.doors.0.lock();
+        if let Some(door) = doors.iter_mut().find(|door| door.named == self.local) {
+            door.accepted_by.push(thread);
+        }
+        Ok(accepted)
+    }
+
+    fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
+        self.inner.set_properties(properties)
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.inner.readiness()
+    }
+
+    fn local_endpoint(&self) -> &Endpoint {
+        &self.local
+    }
+}
+
+impl Stream for Elsewhere {
+    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+        self.0.recv(buffer, wait)
+    }
+
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+        self.0.send_vectored(slices, wait)
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.0.readiness()
+    }
+
+    fn arm_readiness(&self) -> io::Result<Option<bool>> {
+        self.0.arm_readiness()
+    }
+
+    fn reports_every_arrival(&self) -> bool {
+        self.0.reports_every_arrival()
+    }
+
+    fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
+        self.0.set_readiness_callback(report)
+    }
+
+    fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
+        self.0.set_coarse_timeouts(receive, send)
+    }
+
+    fn set_dscp(&self, dscp: u8) -> io::Result<()> {
+        self.0.set_dscp(dscp)
+    }
+
+    fn shutdown(&self, half: ShutdownMode) {
+        self.0.shutdown(half);
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.1
+    }
+}
