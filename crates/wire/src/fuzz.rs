@@ -185,8 +185,8 @@ fn each_type(d: &Decoder<'_>) {
             let _ = TaoEndpoint::parse_all(tag, data, &LIMITS);
         }
         let _ = (rt::parse_priority_context(data), rt::parse_range_context(data), rt::parse_bands(data));
-        let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data));
-        let _ = (alternate_address(data), unix_transport(data), policies(data), CodeSetContext::parse(data));
+        let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data, &Limits::DEFAULT));
+        let _ = (alternate_address(data), unix_transport(data), policies(data, &Limits::DEFAULT), CodeSetContext::parse(data));
         if let Ok(info) = CodeSetInfo::parse(data) {
             let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideOrder::Standard);
         }

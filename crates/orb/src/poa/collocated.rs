@@ -10,6 +10,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::{ErasedArc, ErasedRef};
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{PiMutex, Scope};
+use corelane_wire::cdr::Meter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
@@ -19,6 +20,7 @@ use super::{ClientPriority, LocateResult, Lookup, LookupResult, ObjectKey, PoaCo
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Operation, Reply, ReplyBody, call};
+use crate::memory::{ByteBudget, over_budget};
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::CallDeadline;
@@ -271,11 +273,14 @@ fn run_marshalled(
 ) -> LocalOutcome {
     let (scratch, values) = (Scratch::new(), crate::value_space());
     let env: &(dyn Any + Sync) = core;
+    let account: &ByteBudget = core.reply_memory();
+    let meter = Meter::new(account);
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)
         .with_limits(&core.config().limits)
         .with_scratch(&scratch)
         .with_values(&values)
+        .with_meter(&meter)
         .with_env(env);
     let mut reply = Encoder::new();
     reply.set_code_sets(CodeSets::UTF8_UTF16);
@@ -283,7 +288,16 @@ fn run_marshalled(
     let operation = operation.as_bytes();
     let priority = ClientPriority::WaitingCaller(priority);
     let wanted = Lookup { key, operation, priority, band: None, origin: None };
-    let outcome = core.poa_table().look_up(wanted, |found| dispatch_to_target(core, found, operation, &mut call, None));
+    let mut outcome =
+        core.poa_table().look_up(wanted, |found| dispatch_to_target(core, found, operation, &mut call, None));
+    if let (DispatchOutcome::Exception(exception), Some(refusal)) = (&mut outcome, meter.refusal()) {
+        let setting = "OrbBuilder::max_reply_memory";
+        let explained = over_budget("the arguments do not fit", refusal, setting, exception.completed());
+        // Otherwise the servant has raised an exception of its own.
+        if explained == *exception {
+            *exception = explained;
+        }
+    }
     let raised = call.has_raised();
     (outcome, call.reply().to_vec(), raised)
 }

@@ -84,18 +84,26 @@ impl BudgetScope {
     fn start(core: &Core, to: i16, time: Duration, begun: Duration) -> Option<Self> {
         let overseer = core.rt().cpu_monitor()?;
         let to = core.config().rt.scheduling_for(Priority::new(to)?).ok()??;
+        // Stopped before the thread's scheduling is looked at, which the monitor changes.
         let outer = stop_budget();
-        if !can_lower(thread_context::current_scheduling().ok()?, to) {
-            return None;
-        }
-        let stamp = core.poa_table().stamp;
-        CPU_BUDGET.with_borrow_mut(|own| {
-            if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
-                *own = CpuBudget::for_current_thread(overseer).ok().map(|made| (stamp, made));
-            }
-            own.as_mut()?.1.restart(time, to);
+        let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
+            && CPU_BUDGET.with_borrow_mut(|own| {
+                let stamp = core.poa_table().stamp;
+                if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
+                    let Ok(made) = CpuBudget::for_current_thread(overseer) else { return false };
+                    *own = Some((stamp, made));
+                }
+                if let Some((_, budget)) = own {
+                    budget.restart(time, to);
+                }
+                true
+            });
+        if is_started {
             Some(BudgetScope { before: SavedScheduling::capture(), started_at: begun, outer })
-        })
+        } else {
+            resume_budget(outer, Duration::ZERO);
+            None
+        }
     }
 }
 
@@ -202,5 +210,39 @@ impl OverrunMonitor {
 impl Drop for OverrunMonitor {
     fn drop(&mut self) {
         MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::thread::{self, Builder, Scheduling};
+
+    use super::*;
+    use crate::Orb;
+    use crate::rt::RtConfig;
+
+    /// Regression: an operation whose thread is low already took the budget of the operation that
+    /// called it.
+    #[test]
+    fn enclosing_budget_goes_on_where_none_is_started() {
+        const LOW: i16 = 335;
+        let config = RtConfig::default().overruns(OverrunAction::LowerPriority(LOW));
+        let orb = Orb::builder().real_time(config).build().unwrap();
+        let priority = || thread::scheduling(None).unwrap().priority();
+        let body = move || {
+            let start = |time| BudgetScope::start(orb.core(), LOW, time, thread_time());
+            let outer = start(Duration::from_millis(5)).expect("a thread that can be lowered");
+            thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
+            assert!(start(Duration::from_secs(1)).is_none());
+            thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
+            // The outer budget is used up long before.
+            let end = thread_time() + Duration::from_secs(1);
+            while priority() == 50 && thread_time() < end {}
+            assert_eq!(priority(), 2);
+            drop(outer);
+            assert_eq!(priority(), 50);
+        };
+        let thread = Builder::new().scheduling(Scheduling::Fifo(50)).spawn(body).expect("SCHED_FIFO is permitted");
+        thread.join().unwrap();
     }
 }

@@ -734,7 +734,7 @@ impl Lane {
 
     /// Returns true if running requests take much memory, or have done so since the last call.
     pub(crate) fn was_used(&self) -> bool {
-        self.memory_budget.running().was_used()
+        self.memory_budget.was_used()
     }
 
     /// Returns true if the lane's threads have a native priority of their own.

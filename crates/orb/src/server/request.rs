@@ -21,6 +21,7 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Limits, WideOrder, rt};
 
 use super::connection::{Connection, SendError, SendResult};
 use super::lane::Task;
+use super::memory_budget::RunningRequest;
 use super::worker::{Message, RequestMemory, Worker};
 use crate::clock;
 use crate::current::UpcallScope;
@@ -99,7 +100,8 @@ fn handle_request(
     let expired = contexts.remaining.and_then(|remaining| ExpiredDeadline::after(waited, remaining));
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
-    let meter = Meter::new(connection.memory_use().memory_budget().running());
+    let account = RunningRequest::new(connection.memory_use());
+    let meter = Meter::new(&account);
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
     let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core);
     let arguments = Decoder::new(octets, header.endian)
@@ -581,7 +583,7 @@ fn read_contexts(core: &Core, connection: &Connection, request: &Request<'_>) ->
         }
     }
     if let Some(data) = request.contexts.find(context_id::INVOCATION_POLICIES) {
-        match rt::parse_round_trip(data) {
+        match rt::parse_round_trip(data, &core.config().limits) {
             // Both contexts say the same: the shorter time is the safer one.
             Ok(Some(whole)) => contexts.remaining = Some(contexts.remaining.map_or(whole, |other| other.min(whole))),
             Ok(None) => {}
