@@ -187,7 +187,10 @@ fn component(text: &mut String, profile: &Profile<'_>, tag: u32, data: &[u8]) {
     if content.is_none() {
         let _ = writeln!(text, "{}", octets(data));
     } else if tag == component_tag::POLICIES {
-        policies(data, &Limits::DEFAULT).unwrap_or(TaggedList::EMPTY).iter().for_each(|(number, value)| policy(text, number, value));
+        policies(data, &Limits::DEFAULT)
+            .unwrap_or(TaggedList::EMPTY)
+            .iter()
+            .for_each(|(number, value)| policy(text, number, value));
     }
 }
 

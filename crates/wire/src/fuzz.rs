@@ -186,7 +186,12 @@ fn each_type(d: &Decoder<'_>) {
         }
         let _ = (rt::parse_priority_context(data), rt::parse_range_context(data), rt::parse_bands(data));
         let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data, &Limits::DEFAULT));
-        let _ = (alternate_address(data), unix_transport(data), policies(data, &Limits::DEFAULT), CodeSetContext::parse(data));
+        let _ = (
+            alternate_address(data),
+            unix_transport(data),
+            policies(data, &Limits::DEFAULT),
+            CodeSetContext::parse(data),
+        );
         if let Ok(info) = CodeSetInfo::parse(data) {
             let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideOrder::Standard);
         }
