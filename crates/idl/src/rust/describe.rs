@@ -5,12 +5,6 @@ use super::writer::Writer;
 use crate::ast::{Basic, Flavor, ValueFlavor};
 use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Model, Type, Union, Value};
 
-pub(super) fn is_described(model: &Model, id: DefinitionId) -> bool {
-    let kind = &model.get(id).kind;
-    matches!(kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_) | Kind::Enum(_) | Kind::Typedef(_))
-        || matches!(kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) | Kind::Native)
-}
-
 impl Generator<'_> {
     /// Writes the description of a type, if it has one.
     pub(super) fn describe(&mut self, id: DefinitionId, out: &mut Writer) {
