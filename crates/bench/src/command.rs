@@ -6,26 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 use crate::baseline::Transport;
-use crate::call;
-use crate::counts;
-use crate::cpu;
-use crate::cubit;
-use crate::demux;
 use crate::environment::{Environment, RunEnd};
-use crate::footprint;
+use crate::guards::{call, counts, cubit, demux, footprint, idl, lane, scale};
 use crate::harness::Progress;
-use crate::idl;
 use crate::idle::IdleStateLock;
-use crate::mt;
 use crate::options::Options;
-use crate::os;
 use crate::page;
+use crate::papers::{architectures, cpu, mt, os, protocol, stages, switch};
 use crate::plan;
-use crate::protocol;
 use crate::report::{Report, STANDARD_OUTPUT};
-use crate::scale;
-use crate::stages;
-use crate::switch;
 
 /// Help text of the command.
 pub const USAGE: &str = "\
@@ -124,7 +113,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "lane",
         about: "cost of a lane over a plain pool with the same thread at the same priority",
-        run: mt::lane,
+        run: lane::lane,
     },
     Benchmark {
         name: OS,
@@ -134,7 +123,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "architectures",
         about: "1 to 16 client threads against every dispatch architecture",
-        run: scale::architectures,
+        run: architectures::architectures,
     },
     Benchmark {
         name: "cpu",

@@ -10,16 +10,16 @@ use corelane::Orb;
 use corelane_sys::probe::{self, Record};
 
 use crate::Failure;
-use crate::harness::Subject;
+use crate::address::LOOPBACK;
+use crate::launch;
 use crate::operation::Operation;
 use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
 use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::servant::Echo;
-use crate::orb::server::{LOOPBACK, lanes, start};
+use crate::orb::server::{lanes, start};
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
-use crate::server::start_probed;
 use crate::service::{Service, serve_lines};
 
 /// Maximum time for a server to list its records.
@@ -106,6 +106,11 @@ impl Probed {
         let mut numbers = answer.split(' ').map(|number| number.parse().unwrap_or(f64::NAN));
         Ok([numbers.next().unwrap_or(f64::NAN), numbers.next().unwrap_or(f64::NAN)])
     }
+}
+
+/// Starts a Corelane server whose probes can be switched. Returns its reference.
+fn start_probed(kind: Kind, placement: &Placement) -> Result<(Service, String), Failure> {
+    launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
 /// Threads that run requests.

@@ -5,7 +5,7 @@
 
 use crate::harness::{Figure, Label, Ratio};
 use crate::placement::Cores;
-use crate::report::Value;
+use crate::value::Value;
 
 /// Cores of client and server for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

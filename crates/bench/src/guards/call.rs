@@ -4,22 +4,14 @@ use corelane::Orb;
 
 use crate::Failure;
 use crate::baseline::{MessageSizes, Transport};
-use crate::cubit::extent;
-use crate::harness::{Compare, Group, Progress, Variant};
+use crate::harness::{Group, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::orb::client::object;
-use crate::orb::server::LOOPBACK;
-use crate::orb::{Architecture, client_orb, relay};
+use crate::orb::client_orb;
 use crate::peer::{Kind, Threads};
 use crate::report::Report;
-use crate::server::start_echo;
 use crate::testbed::{PeerServer, Testbed, baselines, carrier_of_others, name_transport, no_spin};
-
-/// Returns how figures of an operation compare: by median, or by rate for oneways.
-pub(crate) fn compare(operation: Operation) -> Compare {
-    if operation.is_oneway() { Compare::Rate } else { Compare::Median }
-}
+use crate::workload::{compare, extent, message_sizes};
 
 /// Measures bare sockets and memory with the message sizes of the operations.
 pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -78,13 +70,6 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
         }
     }
     Ok(())
-}
-
-/// Returns the sizes of an operation's messages, as seen by a relay. They do not depend on the
-/// transport.
-pub(crate) fn message_sizes(orb: &Orb, operation: Operation, options: &Options) -> Result<MessageSizes, Failure> {
-    let (_server, reference) = start_echo(Architecture::PerConnection, LOOPBACK, &options.placement)?;
-    relay::sizes(orb, &object(orb, &reference)?, operation)
 }
 
 fn run(

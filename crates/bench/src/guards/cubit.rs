@@ -6,17 +6,18 @@
 use corelane::Orb;
 
 use crate::Failure;
-use crate::baseline::{MessageSizes, Transport};
-use crate::call::{compare, message_sizes};
-use crate::harness::{AxisPoint, Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
+use crate::baseline::Transport;
+use crate::harness::{AxisPoint, Compare, Figure, Group, Label, Progress, Subject, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::dynamic::Dynamic;
 use crate::peer::{Kind, Threads};
-use crate::report::{PER_CALL, Report, Value};
+use crate::report::Report;
 use crate::testbed::{PeerServer, Testbed, VariantGroup, carrier_of_others, no_spin};
+use crate::value::{PER_CALL, Value};
+use crate::workload::{compare, extent, message_sizes};
 
 /// Operations that are called by default.
 const USUAL: [Operation; 18] = [
@@ -40,11 +41,6 @@ const USUAL: [Operation; 18] = [
     Operation::TakeOctets(16 << 20),
     Operation::Oneway,
 ];
-
-/// Maximum number of bytes that a turn moves in both directions, to limit the time for large
-/// arguments. At least [`FEWEST`] calls are made.
-const BUDGET: usize = 64 << 20;
-const FEWEST: usize = 5;
 
 /// Measures one group for each operation, then prints all operations side by side.
 pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -148,12 +144,6 @@ fn add_dynamic(
     Ok(())
 }
 
-/// Limits the requested extent by the byte budget.
-pub(crate) fn extent(asked: Extent, sizes: MessageSizes) -> Extent {
-    let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
-    Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
-}
-
 /// Returns one row for each ORB and one column for each operation: medians, or the time per call of
 /// oneways.
 fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
@@ -201,17 +191,6 @@ mod tests {
     use crate::cost::Cost;
     use crate::sample::Summary;
     use std::time::Duration;
-
-    #[test]
-    fn large_arguments_are_sent_less_often() {
-        let asked = Extent { warm_up: 1000, count: 10_000, repetitions: 3 };
-        let small = extent(asked, MessageSizes { request: 100, reply: 50 });
-        assert_eq!(small, asked);
-        let large = extent(asked, MessageSizes { request: 16 << 20, reply: 16 << 20 });
-        assert_eq!((large.warm_up, large.count, large.repetitions), (2, FEWEST, 3));
-        let middle = extent(asked, MessageSizes { request: 1 << 16, reply: 1 << 16 });
-        assert_eq!((middle.warm_up, middle.count), (256, 512));
-    }
 
     #[test]
     fn rates_follow_from_medians_and_oneways_from_rates() {

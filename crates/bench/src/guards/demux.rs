@@ -7,16 +7,20 @@ use corelane::rt::RtClientPolicies;
 use corelane_sys::process;
 
 use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::cost::resident;
 use crate::harness::{AxisPoint, Compare, Group, Label, Progress, Variant};
+use crate::launch::{start_echo, start_many, start_nested, start_operations};
 use crate::options::Options;
 use crate::orb::client::{Names, Rounds, object};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::server::{Keys, LOOPBACK, Scatter};
+use crate::orb::keys::Keys;
+use crate::orb::server::Scatter;
 use crate::orb::wide::WIDTHS;
 use crate::orb::{Architecture, client_orb};
-use crate::report::{Report, Value};
-use crate::server::{start_echo, start_many, start_nested, start_operations};
+use crate::report::Report;
 use crate::service::Service;
+use crate::value::Value;
 
 /// Numbers of objects that are compared; the first is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];

@@ -16,7 +16,8 @@ use corelane_sys::clock;
 use crate::Failure;
 use crate::harness::{Label, Progress};
 use crate::options::Options;
-use crate::report::{Report, Value};
+use crate::report::Report;
+use crate::value::Value;
 
 /// Numbers of parts of the text; each part has about 170 lines.
 const PARTS: [usize; 2] = [45, 190];

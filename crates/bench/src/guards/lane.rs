@@ -5,28 +5,31 @@
 //! with priority inheritance.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use corelane::Orb;
 use corelane::rt::{Direct, NativeRange, RtConfig};
 use corelane_sys::counters;
 use corelane_sys::thread::Scheduling;
 
-use super::has_priorities;
-use super::server_under_test::PATIENCE;
 use crate::Failure;
+use crate::address::LOOPBACK;
 use crate::baseline::Transport;
-use crate::call::{compare, message_sizes};
-use crate::counts::{CALLS, of_calls};
-use crate::cubit::extent;
+use crate::guards::counts::{CALLS, of_calls};
 use crate::harness::{Group, Label, Progress, Variant};
+use crate::launch::{start_echo, start_laned, start_unlaned};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
-use crate::orb::server::LOOPBACK;
 use crate::orb::{Architecture, client_orb};
 use crate::placement::Placement;
-use crate::report::{Report, Value};
-use crate::server::{start_echo, start_laned, start_unlaned};
+use crate::report::Report;
+use crate::testbed::has_priorities;
+use crate::value::Value;
+use crate::workload::{compare, extent, message_sizes};
+
+/// Maximum time for a server to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Native priority of the one serving thread, in the pool and in the lane.
 const PRIORITY: u8 = 10;

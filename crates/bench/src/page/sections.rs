@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::chart::{self, Axis, Bar, COLOURS, Line, escaped};
 use super::read::{AxisPosition, ResultLine, Run, ValueLine};
 use super::tables;
-use crate::report::PER_CALL;
+use crate::value::PER_CALL;
 
 /// A line of a run, with the run and its index.
 type RunLine<'r, T> = (usize, &'r Run, &'r T);

@@ -16,16 +16,18 @@ use corelane_sys::clock;
 use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling, Tid};
 
 use crate::Failure;
+use crate::address::LOOPBACK;
 use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
 use crate::options::{Depth, Options};
 use crate::orb::client::target;
 use crate::orb::generated::cubit::{CountedTarget, CountedTargetRef};
 use crate::orb::servant::{Echo, compute};
-use crate::orb::server::{LOOPBACK, start};
+use crate::orb::server::start;
 use crate::orb::{Architecture, client_orb};
 use crate::placement::{Cores, Placement, Side};
-use crate::report::{Report, Value};
+use crate::report::Report;
 use crate::sample::Samples;
+use crate::value::Value;
 
 /// Number of calls between two readings of the clock, where a call takes less time than a reading.
 const BATCH: usize = 100;

@@ -17,20 +17,20 @@ use corelane_sys::thread::{self, Builder, Scheduling};
 use corelane_sys::{clock, signal};
 
 use crate::Failure;
+use crate::address::LOOPBACK;
 use crate::baseline::{BaselineClient, Exchange, Spinning, Transport, address_of};
-use crate::call::message_sizes;
 use crate::harness::{Compare, Extent, Group, Label, Progress, Subject, Variant};
 use crate::idle::{BusyCores, IdleStateLock};
+use crate::launch::{start_echo, start_floor};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
-use crate::orb::server::LOOPBACK;
 use crate::orb::{Architecture, client_orb};
 use crate::placement::{Cores, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
-use crate::server::{start_echo, start_floor};
 use crate::service::Service;
+use crate::workload::message_sizes;
 
 /// Fixed priority of both sides, where they have one.
 const PRIORITY: u8 = 10;

@@ -5,7 +5,6 @@
 
 use crate::Failure;
 use crate::baseline::{Spinning, Transport};
-use crate::call::message_sizes;
 use crate::harness::{Compare, Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
@@ -14,6 +13,7 @@ use crate::orb::{Architecture, client_orb};
 use crate::peer::{Invocation, Kind, Threads};
 use crate::report::Report;
 use crate::testbed::{Baseline, Corelane};
+use crate::workload::message_sizes;
 
 /// Operations that are called by default.
 const USUAL: [Operation; 3] = [Operation::Longs(4), Operation::Longs(1024), Operation::Structs(1024)];

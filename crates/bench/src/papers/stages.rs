@@ -6,8 +6,9 @@ use crate::harness::{Label, Progress};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::probed::{Probed, SERVER_BEGINS, SERVER_ENDS, stages as of_points};
-use crate::report::{Report, Value};
+use crate::report::Report;
 use crate::sample::Summary;
+use crate::value::Value;
 
 /// Operations that are measured by default.
 const USUAL: [Operation; 3] = [Operation::Octet, Operation::Longs(1024), Operation::Structs(1024)];

@@ -8,17 +8,18 @@ use corelane::{CallPolicies, Orb, Timeout};
 use corelane_sys::counters;
 
 use crate::Failure;
+use crate::address::LOOPBACK;
 use crate::harness::{Label, Progress};
+use crate::launch::start_echo;
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::client::{target, two_way};
 use crate::orb::generated::cubit::{CountedTargetRef, Tally};
-use crate::orb::server::LOOPBACK;
 use crate::peer::Kind;
-use crate::report::{Report, Value, plain};
+use crate::report::{Report, bounded};
 use crate::sample::Samples;
-use crate::server::start_echo;
+use crate::value::Value;
 
 /// Number of calls that are counted.
 pub(crate) const CALLS: usize = 1000;
@@ -84,7 +85,7 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
             report.records(&title, &values)?;
         }
     }
-    stepped::stepped(&operations, options, report, progress)?;
+    stepped::stepped(&ARCHITECTURES, &operations, options, report, progress)?;
     let mut values = Vec::new();
     for kind in [Kind::OmniOrb, Kind::Ice] {
         progress.show(&format!("counts: locks of {kind}"));
@@ -262,14 +263,6 @@ fn table(title: &str, values: &[Value]) -> String {
     }
     text.push('\n');
     text
-}
-
-/// Formats the number, followed by its bound if that does not hold.
-fn bounded(value: &Value) -> String {
-    match value.bound {
-        Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
-        _ => plain(value.value),
-    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 use crate::baseline::Transport;
-use crate::harness::{Label, Subject};
+use crate::harness::Label;
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::peer::{Counting, Invocation, Kind, Peer, Threads, output_folder};
-use crate::report::Value;
 use crate::sample::Samples;
+use crate::value::Value;
 
 /// Calls of the two runs whose difference counts. Both include what a program does when it starts
 /// and ends.

@@ -14,17 +14,18 @@ use corelane_sys::clock;
 use corelane_sys::ptrace_counter::{InstructionCounts, PtraceCounter};
 
 use crate::Failure;
+use crate::address::LOOPBACK;
 use crate::baseline::Transport;
 use crate::cost;
 use crate::harness::{Label, Progress};
+use crate::launch::{start_caller, start_echo};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
-use crate::orb::server::LOOPBACK;
 use crate::peer::{Kind, Threads};
-use crate::report::{Report, Value};
-use crate::server::{start_caller, start_echo};
+use crate::report::Report;
 use crate::service::Service;
+use crate::value::Value;
 
 /// Number of calls of each operation before a process is stepped.
 const WARM_UP: usize = 50;
@@ -81,7 +82,7 @@ pub(super) fn stepped(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let mut values = Vec::new();
-    for architecture in super::ARCHITECTURES {
+    for &architecture in architectures {
         progress.show(&format!("counts: {architecture}, step by step"));
         let counted = ours(architecture, options).and_then(|pair| pair.counted(operations));
         progress.clear();
@@ -304,7 +305,7 @@ fn table(title: &str, values: &[Value]) -> String {
     for row in rows {
         let Label { op, peer, config, .. } = &row[0].label;
         text.push_str(&format!("\n  {op:<12} {peer:<9} {config:<24}"));
-        row.iter().for_each(|value| text.push_str(&format!(" {:>25}", super::bounded(value))));
+        row.iter().for_each(|value| text.push_str(&format!(" {:>25}", bounded(value))));
     }
     text.push('\n');
     text

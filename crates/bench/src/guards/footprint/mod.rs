@@ -12,14 +12,16 @@ use corelane_sys::{clock, poll, process};
 
 use crate::Failure;
 use crate::baseline::Transport;
+use crate::cost::resident;
 use crate::harness::{Label, Progress};
 use crate::options::Options;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::relay::address_in;
 use crate::peer::{Kind, Threads};
-use crate::report::{Report, Value};
+use crate::report::Report;
 use crate::scale;
+use crate::value::Value;
 
 /// Maximum time for a server to print its address.
 const START: Duration = Duration::from_secs(10);
@@ -80,7 +82,7 @@ fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failu
     // The process may not be permitted this number of descriptors.
     let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
     if limit as usize > CONNECTIONS + 100 {
-        let opened = scale::open(address, CONNECTIONS, server.child.id())?;
+        let opened = open_idle(address, CONNECTIONS, server.child.id())?;
         let [with, _] = resident(server.child.id());
         values.push(value(&label, "resident, 1,000 connections", with, None));
         drop(opened);
@@ -224,16 +226,6 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
         ))),
         Ok(_) => size.map_err(|error| Failure::new(format!("the stripped program: {error}"))),
     }
-}
-
-/// Returns the total and the private resident memory of a process in KiB. NaN if the kernel does
-/// not report it.
-pub(crate) fn resident(pid: u32) -> [f64; 2] {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    ["VmRSS:", "RssAnon:"].map(|name| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
-    })
 }
 
 /// A started server that has printed its first line and gets no calls. It ends when the handle is

@@ -7,8 +7,8 @@
 use corelane_sys::thread::Scheduling;
 
 use super::load_mix::{BackgroundClient, CallPace, Observations};
-use super::server_under_test::{Connections, ServerUnderTest, laned, omniorb, single};
-use super::{TOP, calls, has_priorities, repetitions};
+use super::server_under_test::{Connections, ServerUnderTest, TOP, laned, omniorb, single};
+use super::{calls, repetitions};
 use crate::Failure;
 use crate::baseline::Transport;
 use crate::harness::{Compare, Figure, Label, Progress};
@@ -16,7 +16,9 @@ use crate::idle::BusyCores;
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
-use crate::report::{Report, Value};
+use crate::report::Report;
+use crate::testbed::has_priorities;
+use crate::value::Value;
 
 /// Native priority of the lanes that serve floods.
 const LOWEST: u8 = 1;

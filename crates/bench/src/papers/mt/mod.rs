@@ -11,13 +11,11 @@
 //! one.
 
 mod inversion;
-mod lane;
 mod load_mix;
 mod saturation;
 mod server_under_test;
 
 pub(crate) use inversion::inversion;
-pub(crate) use lane::lane;
 pub(crate) use saturation::saturation;
 
 use std::fmt::Write as _;
@@ -32,18 +30,17 @@ use crate::idle::BusyCores;
 use crate::operation::Operation;
 use crate::options::{Depth, Options};
 use crate::orb::{Architecture, levels};
-use crate::report::{Report, Value};
+use crate::placement::permits_fixed_priorities;
+use crate::report::Report;
 use crate::sample::Summary;
+use crate::value::Value;
 use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
-use server_under_test::{ServerUnderTest, banded, fixed, floor, omniorb, pool};
+use server_under_test::{ServerUnderTest, TOP, banded, floor, omniorb, pool};
 
 /// Time between the calls of the high-priority client; `LOW_PERIOD` is that of the other clients.
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
-/// Native priority of the high-priority client. The other clients are below it: there are 98
-/// levels, and so at most 98 lanes.
-const TOP: u8 = levels::LEVELS;
 /// Native priority of all low-priority clients where they have the same one.
 const EQUAL: u8 = 10;
 
@@ -85,15 +82,6 @@ fn beside(
         server: one.pid(),
     };
     game.run(others, seen)
-}
-
-/// Returns whether fixed priorities are permitted; if not, reports a benchmark that requires them
-/// as missing.
-fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
-    if !fixed() {
-        report.missing(bench, "Corelane", "fixed priorities are not permitted here, so there is no high priority")?;
-    }
-    Ok(fixed())
 }
 
 /// Numbers of low-priority clients, and calls of the high-priority client in each repetition.
@@ -208,7 +196,7 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
         points[0].seen = without;
     }
     progress.clear();
-    let class = if fixed() { "SCHED_FIFO" } else { "SCHED_OTHER" };
+    let class = if permits_fixed_priorities() { "SCHED_FIFO" } else { "SCHED_OTHER" };
     for side in [MeasuredClient::High, MeasuredClient::Low] {
         let figures: Vec<Figure> =
             served.iter().zip(&all).flat_map(|(one, points)| figures(one, ranks, side, plan.clients, points)).collect();
@@ -308,7 +296,7 @@ fn servers(
     if options.depth != Depth::Quick {
         served.push(pool(Architecture::PerConnection, most + 1, options)?);
     }
-    if fixed() {
+    if permits_fixed_priorities() {
         let priorities = std::iter::once(i16::MAX).chain((0..most).map(|client| ranks.corba(client))).collect();
         served.push(banded(priorities, options)?);
     } else {
@@ -329,7 +317,7 @@ fn once(
     options: &Options,
     seen: &mut Observations,
 ) -> Result<(), Failure> {
-    let class = |priority| if fixed() { Scheduling::Fifo(priority) } else { Scheduling::Other };
+    let class = |priority| if permits_fixed_priorities() { Scheduling::Fifo(priority) } else { Scheduling::Other };
     let others = (0..clients).map(|client| {
         Ok(BackgroundClient {
             member: one.client(client + 1, Operation::Octet)?,

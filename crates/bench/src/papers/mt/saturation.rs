@@ -8,17 +8,19 @@ use std::time::Duration;
 use corelane_sys::thread::Scheduling;
 
 use super::load_mix::{BackgroundClient, CallPace, Observations};
-use super::server_under_test::{ServerUnderTest, laned, omniorb};
-use super::{TOP, beside, calls, goes_on, has_priorities, repetitions, without};
+use super::server_under_test::{ServerUnderTest, TOP, laned, omniorb};
+use super::{beside, calls, goes_on, repetitions, without};
 use crate::Failure;
 use crate::baseline::Transport;
-use crate::cpu::rounds_for;
 use crate::harness::{Compare, Figure, Label, Progress};
 use crate::idle::BusyCores;
 use crate::operation::Operation;
 use crate::options::Options;
+use crate::papers::cpu::rounds_for;
 use crate::placement::Cores;
-use crate::report::{Report, Value};
+use crate::report::Report;
+use crate::testbed::has_priorities;
+use crate::value::Value;
 
 const LOW: u8 = 10;
 

@@ -7,25 +7,27 @@ use corelane::rt::{RtClientPolicies, RtConfig};
 use corelane::{Orb, PoolExhausted};
 use corelane_sys::thread::{Builder, Scheduling};
 
-use super::TOP;
 use crate::Failure;
 use crate::baseline::{BaselineClient, MessageSizes, Spinning, Transport, address_of};
-use crate::call::message_sizes;
 use crate::client_group::GroupClient;
+use crate::launch::{start_banded, start_declared, start_floor, start_laned, start_pool};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Caller, Prioritised, Worker, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::server::Keys;
+use crate::orb::keys::Keys;
 use crate::orb::{Architecture, client_orb, levels, limits};
 use crate::peer::{Kind, Threads};
-use crate::placement::Placement;
+use crate::placement::{Placement, permits_fixed_priorities};
 use crate::sample::Samples;
-use crate::server::{start_banded, start_declared, start_floor, start_laned, start_pool};
 use crate::service::Service;
+use crate::workload::message_sizes;
 
+/// Native priority of the high-priority client. The other clients are below it: there are 98
+/// levels, and so at most 98 lanes.
+pub(super) const TOP: u8 = levels::LEVELS;
 /// Maximum time for a server to list references.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server. It ends on drop.
 pub(super) struct ServerUnderTest {
@@ -101,10 +103,6 @@ impl GroupClient for Box<dyn GroupClient> {
     }
 }
 
-pub(super) fn fixed() -> bool {
-    Builder::new().scheduling(Scheduling::Fifo(TOP)).spawn(|| ()).is_ok()
-}
-
 /// Returns a placement at the top priority. Threads of a server without lanes run there, so that no
 /// request waits for the server to get a processor.
 fn at_the_top(options: &Options) -> Placement {
@@ -112,7 +110,7 @@ fn at_the_top(options: &Options) -> Placement {
 }
 
 fn all_at(priority: u8, options: &Options) -> Placement {
-    Placement { scheduling: fixed().then_some(Scheduling::Fifo(priority)), ..options.placement }
+    Placement { scheduling: permits_fixed_priorities().then_some(Scheduling::Fifo(priority)), ..options.placement }
 }
 
 /// Starts a baseline server: bare sockets, a blocking thread for each client.

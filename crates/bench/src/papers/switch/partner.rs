@@ -10,7 +10,7 @@ use corelane_sys::lock::{Mutex, MutexGuard, PiGuard, PiMutex};
 use corelane_sys::semaphore::Semaphore;
 use corelane_sys::thread::JoinHandle;
 
-use super::{Stage, Waker};
+use super::stage::{Stage, Waker};
 use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
