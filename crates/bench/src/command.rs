@@ -11,7 +11,7 @@ use crate::guards::{call, counts, cubit, demux, footprint, idl, lane, scale};
 use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::Options;
-use crate::page;
+use crate::page::{self, Outputs};
 use crate::papers::{architectures, cpu, mt, os, protocol, stages, switch};
 use crate::plan;
 use crate::report::{Report, STANDARD_OUTPUT};
@@ -22,7 +22,7 @@ usage: corelane bench list
        corelane bench run NAME... [OPTION]...
        corelane bench all [OPTION]...
        corelane bench plan PLAN --json FILE [--via PROGRAM]
-       corelane bench report FILE... [--out PAGE]
+       corelane bench report FILE... [--out PAGE] [--picture FILE [--op NAME]...]
 
 Measures this ORB, its peers and bare sockets against each other. Variants take turns, so that ratios hold even if the
 speed of the machine changes; figures are valid only while no other program runs. `report` makes one HTML page from the
@@ -44,6 +44,7 @@ JSON lines of one or more runs and compares them; `plan` makes runs on this and 
   --name TEXT           name of the run in reports
   --via PROGRAM         program through which `plan` reaches other hosts (ssh)
   --out FILE            the page that `report` writes (report.html)
+  --picture FILE        `report` also draws the medians of the calls of each --op (octet) over TCP, as one SVG picture
   --hello FILE          the hello example's server, for `footprint`; by default hello-server in the folder of this program
   --minimal FILE        its smallest form (cargo build --profile minimal); by default ../minimal/hello-server
   --peers DIR           folder of the peers' sources: interop/peers of the repository
@@ -190,7 +191,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
         }
         Ok(Selection::Report) => {
             let files: Vec<PathBuf> = options.names.iter().map(PathBuf::from).collect();
-            return match page::write(&files, &options.out) {
+            let picture = options.picture.as_deref().map(|path| (path, options.operations.as_slice()));
+            return match page::write(&files, Outputs { page: &options.out, picture }) {
                 Ok(runs) => {
                     let _ =
                         writeln!(out, "{} has {runs} run{}", options.out.display(), if runs == 1 { "" } else { "s" });

@@ -24,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) via: PathBuf,
     /// The page that `report` writes.
     pub(crate) out: PathBuf,
+    /// The picture that `report` writes beside the page.
+    pub(crate) picture: Option<PathBuf>,
     /// Number of calls and repetitions.
     pub(crate) extent: Extent,
     /// Depth of benchmarks that have a form of their own.
@@ -93,6 +95,7 @@ impl Options {
             name: None,
             via: PathBuf::from("ssh"),
             out: PathBuf::from("report.html"),
+            picture: None,
             extent: USUAL,
             depth: Depth::Usual,
             asked: RequestedExtent::default(),
@@ -120,6 +123,7 @@ impl Options {
             match name.as_str() {
                 "--json" => options.json = Some(value.text()?.into()),
                 "--out" => options.out = value.text()?.into(),
+                "--picture" => options.picture = Some(value.text()?.into()),
                 "--name" => options.name = Some(value.text()?.to_string_lossy().into_owned()),
                 "--via" => options.via = value.text()?.into(),
                 "--minimal" => options.minimal = Some(value.text()?.into()),
