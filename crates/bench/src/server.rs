@@ -51,7 +51,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             let priority = priority.parse();
             server::unlaned(priority.map_err(|_| Failure::new(format!("`{words:?}` has no priority")))?)
         }
-        ["probed", architecture] => probed::serve(probed::Kind::from_word(architecture)?),
+        ["probed", architecture] => probed::serve(probed::ServerKind::from_word(architecture)?),
         ["many", count, keys, architecture] => {
             let architecture = Architecture::from_word(architecture)?;
             server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)

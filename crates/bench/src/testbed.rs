@@ -13,7 +13,7 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
-use crate::peer::{self, Invocation, Kind, Peer, Threads};
+use crate::peer::{self, Invocation, Peer, PeerKind, Threads};
 use crate::placement::{Cores, Placement, permits_fixed_priorities};
 use crate::report::Report;
 use crate::service::Service;
@@ -243,7 +243,7 @@ impl Testbed {
             let kind = other.peer.kind();
             let calls = other.client(operation, Invocation::Stubs, options);
             let Some(calls) = report.found(self.bench, kind.name(), calls)? else { continue };
-            if kind == Kind::OmniOrb {
+            if kind == PeerKind::OmniOrb {
                 omniorb.get_or_insert(variants.len());
             }
             let label = self.label(kind.name(), other.carrier.name(), operation, other.config.to_owned());
@@ -303,7 +303,7 @@ impl Testbed {
 
     /// Returns calls of omniORB's first server by dynamic invocation.
     pub(crate) fn dynamic(&self, operation: Operation, options: &Options) -> Option<Result<peer::Calls, Failure>> {
-        let omniorb = self.others.iter().find(|other| other.peer.kind() == Kind::OmniOrb)?;
+        let omniorb = self.others.iter().find(|other| other.peer.kind() == PeerKind::OmniOrb)?;
         Some(omniorb.client(operation, Invocation::Dynamic, options))
     }
 
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_peer_that_does_not_start_is_missing_with_its_reason() {
         let options = Options::parse(std::iter::empty::<OsString>()).unwrap();
-        let peer = Peer::built(Kind::OmniOrb, "/nonexistent");
+        let peer = Peer::built(PeerKind::OmniOrb, "/nonexistent");
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let started = PeerServer::start(&peer, Transport::Tcp, Threads::Usual, "as it comes", &options);

@@ -8,7 +8,7 @@ use crate::harness::{Group, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client_orb;
-use crate::peer::{Kind, Threads};
+use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
 use crate::testbed::{PeerServer, Testbed, baselines, carrier_of_others, name_transport, no_spin};
 use crate::workload::{compare, extent, message_sizes};
@@ -42,9 +42,9 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
 /// Measures calls through ORBs against bare sockets with messages of the same sizes.
 pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     progress.show("omniORB's program: building");
-    let omniorb = options.peer(Kind::OmniOrb);
+    let omniorb = options.peer(PeerKind::OmniOrb);
     progress.clear();
-    let omniorb = report.found("call", Kind::OmniOrb.name(), omniorb)?;
+    let omniorb = report.found("call", PeerKind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
     let operations = options.operations_or(&Operation::USUAL).into_iter();
     let sizes = operations.map(|operation| Ok((operation, message_sizes(&orb, operation, options)?)));

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::dynamic::Dynamic;
-use crate::peer::{Kind, Threads};
+use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
 use crate::testbed::{PeerServer, Testbed, VariantGroup, carrier_of_others, no_spin};
 use crate::value::{PER_CALL, Value};
@@ -45,7 +45,7 @@ const USUAL: [Operation; 18] = [
 /// Measures one group for each operation, then prints all operations side by side.
 pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut peers = Vec::new();
-    for kind in [Kind::OmniOrb, Kind::JacOrb, Kind::Ice] {
+    for kind in [PeerKind::OmniOrb, PeerKind::JacOrb, PeerKind::Ice] {
         progress.show(&format!("cubit: building {kind}'s program"));
         let built = options.peer(kind);
         progress.clear();
@@ -133,7 +133,7 @@ fn add_dynamic(
     };
     let mut theirs = None;
     if let (Some(stubs), Some(calls)) = (cast.omniorb, scene.dynamic(operation, options)) {
-        let calls = report.found("cubit", Kind::OmniOrb.name(), calls)?;
+        let calls = report.found("cubit", PeerKind::OmniOrb.name(), calls)?;
         theirs = calls.map(|calls| add(stubs, Box::new(calls), None));
     }
     if let Some(server) = cast.servers.first() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::Orb;
-use corelane::rt::{Direct, NativeRange, RtConfig};
+use corelane::rt::{DirectMapping, NativeRange, RtConfig};
 use corelane_sys::counters;
 use corelane_sys::thread::Scheduling;
 
@@ -82,7 +82,7 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
 /// thread has the request's priority already, or must change it. Also counts the work of an
 /// uncontended mutex.
 fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(Direct(NativeRange::FIXED)));
+    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
     let mut laned = start_laned(&[PRIORITY], Transport::Tcp, placement)?;
     let in_lane = laned.ask("references", PATIENCE)?;

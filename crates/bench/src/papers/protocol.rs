@@ -10,7 +10,7 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
 use crate::orb::{Architecture, client_orb};
-use crate::peer::{Invocation, Kind, Threads};
+use crate::peer::{Invocation, PeerKind, Threads};
 use crate::report::Report;
 use crate::testbed::{Baseline, Corelane};
 use crate::workload::message_sizes;
@@ -21,9 +21,9 @@ const USUAL: [Operation; 3] = [Operation::Longs(4), Operation::Longs(1024), Oper
 /// Measures a group for each operation.
 pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let omniorb = options
-        .peer(Kind::OmniOrb)
+        .peer(PeerKind::OmniOrb)
         .and_then(|peer| Ok((peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?, peer)));
-    let omniorb = report.found("protocol", Kind::OmniOrb.name(), omniorb)?;
+    let omniorb = report.found("protocol", PeerKind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
     let blocking = Baseline::start(Transport::Tcp, Spinning::Blocking, options)?;
     for operation in options.operations_or(&USUAL) {

@@ -125,7 +125,7 @@ impl Generator<'_> {
         };
         let describe = |(member, public): &(Member, bool)| {
             let ty = self.described(&member.ty);
-            format!("{}({:?}, {ty})", if *public { "public" } else { "private" }, self.text(member.name))
+            format!("{}({:?}, {ty})", if *public { "public_member" } else { "private_member" }, self.text(member.name))
         };
         let state = value.state.iter().map(describe).collect();
         (format!("value({head}, {modifier}, {base}, &["), state)

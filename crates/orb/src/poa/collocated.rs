@@ -269,7 +269,7 @@ fn run_marshalled(
     request: &[u8],
     priority: CallerPriority,
 ) -> LocalOutcome {
-    let (scratch, values) = (Scratch::new(), crate::value_space());
+    let (scratch, values) = (Scratch::new(), crate::value_read_state());
     let env: &(dyn Any + Sync) = core;
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)

@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::client::{target, two_way};
 use crate::orb::generated::cubit::{CountedTargetRef, Tally};
-use crate::peer::Kind;
+use crate::peer::PeerKind;
 use crate::report::{Report, bounded};
 use crate::sample::Samples;
 use crate::value::Value;
@@ -87,13 +87,13 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
     }
     stepped::stepped(&ARCHITECTURES, &operations, options, report, progress)?;
     let mut values = Vec::new();
-    for kind in [Kind::OmniOrb, Kind::Ice] {
+    for kind in [PeerKind::OmniOrb, PeerKind::Ice] {
         progress.show(&format!("counts: locks of {kind}"));
         let counted = peers::locks(kind, options);
         progress.clear();
         values.extend(report.found("counts", kind.name(), counted)?.into_iter().flatten());
     }
-    report.missing("counts", Kind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
+    report.missing("counts", PeerKind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
     if values.is_empty() { Ok(()) } else { report.values("locks per call of other ORBs", &values) }
 }
 

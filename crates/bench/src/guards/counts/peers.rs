@@ -10,7 +10,7 @@ use crate::baseline::Transport;
 use crate::harness::Label;
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::peer::{Counting, Invocation, Kind, Peer, Threads, output_folder};
+use crate::peer::{Counting, Invocation, Peer, PeerKind, Threads, output_folder};
 use crate::sample::Samples;
 use crate::value::Value;
 
@@ -22,7 +22,7 @@ const RUNS: [usize; 2] = [1000, 3000];
 type Counts = [f64; 2];
 
 /// Counts locks per call of `octet`, on both sides.
-pub(super) fn locks(kind: Kind, options: &Options) -> Result<Vec<Value>, Failure> {
+pub(super) fn locks(kind: PeerKind, options: &Options) -> Result<Vec<Value>, Failure> {
     let peer = options.peer(kind)?;
     let library = build(&options.peers)?;
     let mut runs = Vec::new();

@@ -22,7 +22,7 @@ use crate::launch::{start_caller, start_echo};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
-use crate::peer::{Kind, Threads};
+use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
 use crate::service::Service;
 use crate::value::Value;
@@ -105,7 +105,7 @@ pub(super) fn stepped(
         };
         Failure::new(format!("atomic operations: {reason}"))
     });
-    values.extend(report.found("counts", Kind::OmniOrb.name(), counted)?.into_iter().flatten());
+    values.extend(report.found("counts", PeerKind::OmniOrb.name(), counted)?.into_iter().flatten());
     let title = "atomic operations, instructions and kernel entries per call, counted step by step";
     report.text(&table(title, &values))?;
     report.records(title, &values)
@@ -120,7 +120,7 @@ fn ours(architecture: Architecture, options: &Options) -> Result<Pair, Stop> {
 }
 
 fn omniorb(options: &Options) -> Result<Pair, Stop> {
-    let peer = options.peer(Kind::OmniOrb)?;
+    let peer = options.peer(PeerKind::OmniOrb)?;
     let (server, reference) = peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?;
     let client = peer.caller(&reference, &options.placement)?;
     Ok(Pair {

@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::relay::address_in;
-use crate::peer::{Kind, Threads};
+use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
 use crate::scale;
 use crate::value::Value;
@@ -195,7 +195,7 @@ fn crates(options: &Options) -> Result<Vec<Value>, Failure> {
 }
 
 fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
-    let orb = options.peer(Kind::OmniOrb)?;
+    let orb = options.peer(PeerKind::OmniOrb)?;
     let label = label("omniORB", "server of `call`");
     let size = stripped_size(&orb.program())?;
     let (server, _) = orb.serve(Transport::Tcp, Threads::Usual, &options.placement)?;

@@ -17,7 +17,7 @@ use crate::orb::client::{Caller, Prioritised, Worker, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
 use crate::orb::keys::Keys;
 use crate::orb::{Architecture, client_orb, levels, limits};
-use crate::peer::{Kind, Threads};
+use crate::peer::{PeerKind, Threads};
 use crate::placement::{Placement, permits_fixed_priorities};
 use crate::sample::Samples;
 use crate::service::Service;
@@ -208,7 +208,7 @@ pub(super) fn omniorb(
     priority: u8,
     options: &Options,
 ) -> Result<ServerUnderTest, Failure> {
-    let peer = options.peer(Kind::OmniOrb)?;
+    let peer = options.peer(PeerKind::OmniOrb)?;
     let (server, reference) = peer.serve(carrier, Threads::Usual, &all_at(priority, options))?;
     Ok(ServerUnderTest {
         peer: "omniORB",

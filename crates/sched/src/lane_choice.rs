@@ -53,7 +53,7 @@ impl PriorityModel {
 
 /// The value of a `PriorityModelPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Declared {
+pub struct DeclaredModel {
     /// The priority model.
     pub model: PriorityModel,
     /// Server declared: the priority of objects without their own. Client propagated: the priority
@@ -63,9 +63,9 @@ pub struct Declared {
 
 /// The policies of a POA that determine where a request runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Policies<'p> {
+pub struct LanePolicies<'p> {
     /// The priority model.
-    pub model: Option<Declared>,
+    pub model: Option<DeclaredModel>,
     /// The priority bands.
     pub bands: Option<&'p PriorityBands>,
     /// The priorities of the pool's lanes; empty for a pool without lanes.
@@ -74,7 +74,7 @@ pub struct Policies<'p> {
 
 /// An invalid combination of policies, or a priority that they do not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
+pub enum PolicyViolation {
     /// A pool with lanes needs a priority model.
     LanesWithoutModel,
     /// Bands need a priority model.
@@ -87,39 +87,39 @@ pub enum Violation {
     NoLane,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for PolicyViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Violation::LanesWithoutModel => "a pool with lanes needs a priority model",
-            Violation::BandsWithoutModel => "priority bands need a priority model",
-            Violation::OutsideBands => "the priority is in no band",
-            Violation::BandWithoutLane => "no lane is in one of the bands",
-            Violation::NoLane => "no lane has the priority",
+            PolicyViolation::LanesWithoutModel => "a pool with lanes needs a priority model",
+            PolicyViolation::BandsWithoutModel => "priority bands need a priority model",
+            PolicyViolation::OutsideBands => "the priority is in no band",
+            PolicyViolation::BandWithoutLane => "no lane is in one of the bands",
+            PolicyViolation::NoLane => "no lane has the priority",
         })
     }
 }
 
-impl std::error::Error for Violation {}
+impl std::error::Error for PolicyViolation {}
 
 /// The lane and priority at which a request runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LaneChoice {
     /// Index of the lane, in a pool with lanes.
     pub lane: Option<usize>,
     /// The priority of the upcall; `None` without a priority model.
     pub priority: Option<Priority>,
 }
 
-impl Policies<'_> {
+impl LanePolicies<'_> {
     /// Checks that the combination of policies is valid.
     ///
     /// # Errors
     /// The first violated rule.
-    pub fn check(&self) -> Result<(), Violation> {
+    pub fn check(&self) -> Result<(), PolicyViolation> {
         let Some(declared) = self.model else {
             return match (self.lanes.is_empty(), self.bands) {
-                (false, _) => Err(Violation::LanesWithoutModel),
-                (true, Some(_)) => Err(Violation::BandsWithoutModel),
+                (false, _) => Err(PolicyViolation::LanesWithoutModel),
+                (true, Some(_)) => Err(PolicyViolation::BandsWithoutModel),
                 (true, None) => Ok(()),
             };
         };
@@ -127,13 +127,13 @@ impl Policies<'_> {
             && !self.lanes.is_empty()
             && bands.as_slice().iter().any(|band| !self.lanes.iter().any(|lane| band.contains(*lane)))
         {
-            return Err(Violation::BandWithoutLane);
+            return Err(PolicyViolation::BandWithoutLane);
         }
         if declared.model != PriorityModel::ServerDeclared {
             return Ok(());
         }
         match self.bands {
-            Some(bands) if bands.band_of(declared.server_priority).is_none() => Err(Violation::OutsideBands),
+            Some(bands) if bands.band_of(declared.server_priority).is_none() => Err(PolicyViolation::OutsideBands),
             Some(_) => Ok(()),
             None => self.lane_of(declared.server_priority, None).map(drop),
         }
@@ -142,20 +142,20 @@ impl Policies<'_> {
     /// Checks that an object may have `priority` as its own.
     ///
     /// # Errors
-    /// [`Violation::NoLane`], [`Violation::OutsideBands`].
-    pub fn check_object(&self, priority: Priority) -> Result<(), Violation> {
+    /// [`PolicyViolation::NoLane`], [`PolicyViolation::OutsideBands`].
+    pub fn check_object(&self, priority: Priority) -> Result<(), PolicyViolation> {
         if !self.lanes.is_empty() && !self.lanes.contains(&priority) {
-            return Err(Violation::NoLane);
+            return Err(PolicyViolation::NoLane);
         }
         match self.bands {
-            Some(bands) if bands.band_of(priority).is_none() => Err(Violation::OutsideBands),
+            Some(bands) if bands.band_of(priority).is_none() => Err(PolicyViolation::OutsideBands),
             _ => Ok(()),
         }
     }
 
     /// Returns the lane for a priority; `bound` is the band of the request's connection. `None` in
     /// a pool without lanes.
-    fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, Violation> {
+    fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, PolicyViolation> {
         if self.lanes.is_empty() {
             return Ok(None);
         }
@@ -163,41 +163,41 @@ impl Policies<'_> {
             return Ok(Some(exact));
         }
         let band = match self.bands {
-            Some(bands) => bands.band_of(priority).ok_or(Violation::OutsideBands)?,
-            None => bound.filter(|band| band.contains(priority)).ok_or(Violation::NoLane)?,
+            Some(bands) => bands.band_of(priority).ok_or(PolicyViolation::OutsideBands)?,
+            None => bound.filter(|band| band.contains(priority)).ok_or(PolicyViolation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
         // The lowest lane, as clients choose among endpoints.
-        within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(Violation::BandWithoutLane)
+        within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(PolicyViolation::BandWithoutLane)
     }
 
-    /// Places a request with the client's priority `asked` on an object with its own priority
+    /// Chooses the lane and the priority of a request with the client's priority `asked` to an object with its own priority
     /// `object`. `bound` is the band that the client declared for its connection; it applies if the
     /// policies have no bands.
     ///
     /// # Errors
-    /// [`Violation::NoLane`], or [`Violation::OutsideBands`] for a client's priority.
-    pub fn place(
+    /// [`PolicyViolation::NoLane`], or [`PolicyViolation::OutsideBands`] for a client's priority.
+    pub fn choose(
         &self,
         asked: Option<Priority>,
         object: Option<Priority>,
         bound: Option<PriorityBand>,
-    ) -> Result<Place, Violation> {
-        let Some(declared) = self.model else { return Ok(Place { lane: None, priority: None }) };
+    ) -> Result<LaneChoice, PolicyViolation> {
+        let Some(declared) = self.model else { return Ok(LaneChoice { lane: None, priority: None }) };
         let (priority, is_clients) = match (declared.model, asked) {
             (PriorityModel::ServerDeclared, _) => (object.unwrap_or(declared.server_priority), false),
             (PriorityModel::ClientPropagated, Some(asked)) => (asked, true),
             (PriorityModel::ClientPropagated, None) => (declared.server_priority, false),
         };
         if is_clients && self.bands.is_some_and(|bands| bands.band_of(priority).is_none()) {
-            return Err(Violation::OutsideBands);
+            return Err(PolicyViolation::OutsideBands);
         }
         let lane = match self.lane_of(priority, bound) {
             Err(_) if !is_clients => self.lowest(),
             found => found?,
         };
         let priority = lane.and_then(|lane| self.lanes.get(lane).copied()).unwrap_or(priority);
-        Ok(Place { lane, priority: Some(priority) })
+        Ok(LaneChoice { lane, priority: Some(priority) })
     }
 
     /// Returns the lanes in a reference, the lowest first, for an object with its own priority
@@ -207,7 +207,7 @@ impl Policies<'_> {
     pub fn published(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
         if declared.model == PriorityModel::ServerDeclared {
-            return self.place(None, object, None).ok().and_then(|place| place.lane).into_iter().collect();
+            return self.choose(None, object, None).ok().and_then(|choice| choice.lane).into_iter().collect();
         }
         self.eligible()
     }
@@ -235,8 +235,8 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    fn declared(model: PriorityModel, priority: i16) -> Option<Declared> {
-        Some(Declared { model, server_priority: p(priority) })
+    fn declared(model: PriorityModel, priority: i16) -> Option<DeclaredModel> {
+        Some(DeclaredModel { model, server_priority: p(priority) })
     }
 
     const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
@@ -248,19 +248,19 @@ mod tests {
         let bands = |pairs: &[(i16, i16)]| PriorityBands::new(pairs.iter().copied()).unwrap();
         let covering = bands(&[(1, 14), (15, 24), (25, 32767)]);
         let bare = bands(&[(1, 14), (40, 50)]);
-        let check = |model, bands, lanes: &[Priority]| Policies { model, bands, lanes }.check();
+        let check = |model, bands, lanes: &[Priority]| LanePolicies { model, bands, lanes }.check();
         assert_eq!(check(None, None, &[]), Ok(()));
-        assert_eq!(check(None, None, &lanes), Err(Violation::LanesWithoutModel));
-        assert_eq!(check(None, Some(&covering), &lanes), Err(Violation::LanesWithoutModel));
-        assert_eq!(check(None, Some(&covering), &[]), Err(Violation::BandsWithoutModel));
+        assert_eq!(check(None, None, &lanes), Err(PolicyViolation::LanesWithoutModel));
+        assert_eq!(check(None, Some(&covering), &lanes), Err(PolicyViolation::LanesWithoutModel));
+        assert_eq!(check(None, Some(&covering), &[]), Err(PolicyViolation::BandsWithoutModel));
         for model in [declared(CLIENT, 10), declared(SERVER, 10)] {
-            assert_eq!(check(model, Some(&bare), &lanes), Err(Violation::BandWithoutLane));
+            assert_eq!(check(model, Some(&bare), &lanes), Err(PolicyViolation::BandWithoutLane));
             assert_eq!(check(model, Some(&covering), &lanes), Ok(()));
             assert_eq!(check(model, Some(&bare), &[]), Ok(()));
         }
-        assert_eq!(check(declared(SERVER, 0), Some(&covering), &lanes), Err(Violation::OutsideBands));
-        assert_eq!(check(declared(SERVER, 15), Some(&bare), &[]), Err(Violation::OutsideBands));
-        assert_eq!(check(declared(SERVER, 15), None, &lanes), Err(Violation::NoLane));
+        assert_eq!(check(declared(SERVER, 0), Some(&covering), &lanes), Err(PolicyViolation::OutsideBands));
+        assert_eq!(check(declared(SERVER, 15), Some(&bare), &[]), Err(PolicyViolation::OutsideBands));
+        assert_eq!(check(declared(SERVER, 15), None, &lanes), Err(PolicyViolation::NoLane));
         assert_eq!(check(declared(SERVER, 15), Some(&covering), &lanes), Ok(()));
         assert_eq!(check(declared(CLIENT, 15), None, &lanes), Ok(()));
         assert_eq!(check(declared(SERVER, 15), None, &[]), Ok(()));
@@ -270,13 +270,13 @@ mod tests {
     fn objects_have_priorities_of_lanes_and_bands_only() {
         let bands = PriorityBands::new([(1, 14), (15, 24)]).unwrap();
         let of = |bands, lanes: &[Priority], number| {
-            Policies { model: declared(SERVER, 10), bands, lanes }.check_object(p(number))
+            LanePolicies { model: declared(SERVER, 10), bands, lanes }.check_object(p(number))
         };
         assert_eq!(of(None, &[p(10), p(20)], 20), Ok(()));
-        assert_eq!(of(None, &[p(10), p(20)], 15), Err(Violation::NoLane));
+        assert_eq!(of(None, &[p(10), p(20)], 15), Err(PolicyViolation::NoLane));
         assert_eq!(of(Some(&bands), &[], 15), Ok(()));
-        assert_eq!(of(Some(&bands), &[], 25), Err(Violation::OutsideBands));
-        assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(Violation::NoLane));
+        assert_eq!(of(Some(&bands), &[], 25), Err(PolicyViolation::OutsideBands));
+        assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(PolicyViolation::NoLane));
     }
 
     /// The table above, for every priority that a client can send.
@@ -285,33 +285,36 @@ mod tests {
         let lanes = [p(30), p(10), p(20)];
         let bands = PriorityBands::new([(5, 15), (25, 35)]).unwrap();
         for asked in Priority::all() {
-            let place = |model, bands, lanes: &[Priority], object| {
-                Policies { model, bands, lanes }
-                    .place(Some(asked), object, None)
-                    .map(|place| (place.lane, place.priority))
+            let choose = |model, bands, lanes: &[Priority], object| {
+                LanePolicies { model, bands, lanes }
+                    .choose(Some(asked), object, None)
+                    .map(|choice| (choice.lane, choice.priority))
             };
-            assert_eq!(place(None, None, &[], None), Ok((None, None)));
-            assert_eq!(place(declared(SERVER, 10), None, &lanes, None), Ok((Some(1), Some(p(10)))));
-            assert_eq!(place(declared(SERVER, 10), None, &lanes, Some(p(30))), Ok((Some(0), Some(p(30)))));
-            assert_eq!(place(declared(SERVER, 12), Some(&bands), &lanes, None), Ok((Some(1), Some(p(10)))));
-            assert_eq!(place(declared(SERVER, 12), None, &[], None), Ok((None, Some(p(12)))));
-            assert_eq!(place(declared(CLIENT, 12), None, &[], None), Ok((None, Some(asked))));
+            assert_eq!(choose(None, None, &[], None), Ok((None, None)));
+            assert_eq!(choose(declared(SERVER, 10), None, &lanes, None), Ok((Some(1), Some(p(10)))));
+            assert_eq!(choose(declared(SERVER, 10), None, &lanes, Some(p(30))), Ok((Some(0), Some(p(30)))));
+            assert_eq!(choose(declared(SERVER, 12), Some(&bands), &lanes, None), Ok((Some(1), Some(p(10)))));
+            assert_eq!(choose(declared(SERVER, 12), None, &[], None), Ok((None, Some(p(12)))));
+            assert_eq!(choose(declared(CLIENT, 12), None, &[], None), Ok((None, Some(asked))));
             let exact = match asked.get() {
                 30 => Ok((Some(0), Some(asked))),
                 10 => Ok((Some(1), Some(asked))),
                 20 => Ok((Some(2), Some(asked))),
-                _ => Err(Violation::NoLane),
+                _ => Err(PolicyViolation::NoLane),
             };
-            assert_eq!(place(declared(CLIENT, 10), None, &lanes, None), exact);
+            assert_eq!(choose(declared(CLIENT, 10), None, &lanes, None), exact);
             let banded = match asked.get() {
                 5..=15 => Ok((Some(1), Some(p(10)))),
                 25..=35 => Ok((Some(0), Some(p(30)))),
-                _ => Err(Violation::OutsideBands),
+                _ => Err(PolicyViolation::OutsideBands),
             };
-            assert_eq!(place(declared(CLIENT, 10), Some(&bands), &lanes, None), banded);
-            let unlaned =
-                if bands.band_of(asked).is_some() { Ok((None, Some(asked))) } else { Err(Violation::OutsideBands) };
-            assert_eq!(place(declared(CLIENT, 10), Some(&bands), &[], None), unlaned);
+            assert_eq!(choose(declared(CLIENT, 10), Some(&bands), &lanes, None), banded);
+            let unlaned = if bands.band_of(asked).is_some() {
+                Ok((None, Some(asked)))
+            } else {
+                Err(PolicyViolation::OutsideBands)
+            };
+            assert_eq!(choose(declared(CLIENT, 10), Some(&bands), &[], None), unlaned);
         }
     }
 
@@ -319,7 +322,9 @@ mod tests {
     fn without_a_priority_the_servers_or_the_lowest_lane_serves() {
         let lanes = [p(30), p(10), p(20)];
         let of = |number| {
-            Policies { model: declared(CLIENT, number), bands: None, lanes: &lanes }.place(None, None, None).unwrap()
+            LanePolicies { model: declared(CLIENT, number), bands: None, lanes: &lanes }
+                .choose(None, None, None)
+                .unwrap()
         };
         assert_eq!((of(20).lane, of(20).priority), (Some(2), Some(p(20))));
         assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));
@@ -329,7 +334,7 @@ mod tests {
     fn references_name_the_lanes_that_serve_them() {
         let lanes = [p(30), p(10), p(20)];
         let bands = PriorityBands::new([(5, 15), (25, 35)]).unwrap();
-        let of = |model, bands, object| Policies { model, bands, lanes: &lanes }.published(object);
+        let of = |model, bands, object| LanePolicies { model, bands, lanes: &lanes }.published(object);
         assert_eq!(of(declared(CLIENT, 10), None, None), [1, 2, 0]);
         assert_eq!(of(declared(CLIENT, 10), Some(&bands), None), [1, 0]);
         assert_eq!(of(declared(SERVER, 20), None, None), [2]);
@@ -347,11 +352,11 @@ mod tests {
     #[test]
     fn every_violation_says_something_else() {
         let texts: Vec<String> = [
-            Violation::LanesWithoutModel,
-            Violation::BandsWithoutModel,
-            Violation::OutsideBands,
-            Violation::BandWithoutLane,
-            Violation::NoLane,
+            PolicyViolation::LanesWithoutModel,
+            PolicyViolation::BandsWithoutModel,
+            PolicyViolation::OutsideBands,
+            PolicyViolation::BandWithoutLane,
+            PolicyViolation::NoLane,
         ]
         .iter()
         .map(ToString::to_string)
