@@ -1,4 +1,4 @@
-//! Starting the processes of benchmarks: servers, and a client. Each is this program again, in a
+//! Starts the processes of benchmarks: servers, and a client. Each is this program again, in a
 //! mode that no help text mentions ([`MODE`]).
 
 use std::process::Command;

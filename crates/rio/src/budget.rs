@@ -213,8 +213,8 @@ impl BudgetState {
 /// The class of a stream, which determines when its packets are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// In the receive context up to a cap in packets per second; packets above it like
-    /// [`Priority`](Self::Priority).
+    /// The receive context processes up to this many packets per second. Packets above the cap
+    /// are processed as those of [`Priority`](Self::Priority).
     LowLatency(PacketRate),
     /// At the start of each period, as much as the budget permits.
     Guaranteed(Budget),

@@ -1,4 +1,5 @@
-//! The benchmark `architectures`: client threads against every dispatch architecture.
+//! The benchmark `architectures`: the time per call of 1 to 16 client threads, with every dispatch
+//! architecture.
 
 use crate::Failure;
 use crate::client_threads::client_threads;
