@@ -11,6 +11,7 @@ use corelane_sys::probe::{self, Record};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
+use crate::harness::Subject;
 use crate::launch;
 use crate::operation::Operation;
 use crate::orb::Architecture;

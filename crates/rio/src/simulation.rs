@@ -13,7 +13,9 @@ use corelane_sched::task::Nanos;
 
 use crate::budget::{Budget, Class, StreamScheduler, ThreadStep, processing_order};
 use crate::frame::{ConnectionKey, build};
-use crate::rung::{self, Capabilities, Hook, InterfaceState, Ladder, Pace, ProbeResult, Rung, RungAction, RungEvent};
+use crate::rung::{
+    Capabilities, Hook, InterfaceState, Ladder, Pace, ProbeResult, Rung, RungAction, RungEvent, RungStep,
+};
 use crate::steering::{Delivery, Layout, PortRule, Route, Steering, StreamEntry, StreamId};
 
 const US: Nanos = 1_000;

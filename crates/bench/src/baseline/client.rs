@@ -9,6 +9,7 @@ use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
 
 use super::{BaselineAddress, MessageSizes, memory};
 use crate::Failure;
+use crate::client_group::GroupClient;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 

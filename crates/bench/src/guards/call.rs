@@ -1,7 +1,5 @@
 //! The benchmarks `floor` and `call`: round trips of single operations, and floods of oneways.
 
-use corelane::Orb;
-
 use crate::Failure;
 use crate::baseline::{MessageSizes, Transport};
 use crate::harness::{Group, Progress, Variant};

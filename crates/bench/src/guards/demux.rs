@@ -8,7 +8,6 @@ use corelane_sys::process;
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::cost::resident;
 use crate::harness::{AxisPoint, Compare, Group, Label, Progress, Variant};
 use crate::launch::{start_echo, start_many, start_nested, start_operations};
 use crate::options::Options;

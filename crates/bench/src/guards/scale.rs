@@ -1,18 +1,13 @@
 //! The benchmarks `scale` and `architectures`: many connections, many client threads, messages of
 //! every size.
 
-use std::os::fd::OwnedFd;
-use std::time::Duration;
-
-use corelane_sys::clock;
 use corelane_sys::process;
-use corelane_sys::socket::{self, Address, SocketOptions};
 
+use super::cubit;
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::client_threads::client_threads;
+use crate::client_threads::{client_threads, label};
 use crate::cost::resident;
-use crate::cubit;
 use crate::harness::{Compare, Group, Progress, Variant};
 use crate::launch::start_echo;
 use crate::operation::Operation;
@@ -22,6 +17,7 @@ use crate::orb::relay::address_in;
 use crate::orb::{Architecture, client_orb};
 use crate::report::Report;
 use crate::value::Value;
+use crate::workload::open_idle;
 
 /// Numbers of idle connections beside the active one.
 const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9999];

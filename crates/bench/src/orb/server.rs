@@ -9,9 +9,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corelane::poa::{IdAssignment, KeyHints, Lifespan, ObjectId, PoaPolicies};
+use corelane::poa::{ObjectId, PoaPolicies};
 use corelane::rt::{
     DirectMapping, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
     ThreadpoolConfig,
@@ -24,7 +23,7 @@ use super::servant::Echo;
 use super::{Architecture, levels, limits, wide};
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::footprint;
+use crate::cost::resident;
 use crate::orb::keys::Keys;
 use crate::service::serve_lines;
 

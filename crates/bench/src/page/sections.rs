@@ -202,19 +202,26 @@ struct Point<'p> {
     values: Vec<f64>,
 }
 
+/// A series and its points: positions, each with one number for each measure.
+struct Series<'p> {
+    peer: &'p str,
+    name: String,
+    points: Vec<(f64, Vec<f64>)>,
+}
+
 /// Draws a curve for every series and measure. Those of a series have one style, except that the
 /// curve of a dashed measure is dashed.
 fn draw<'p>(axis: &str, unit: &str, measures: &[(&str, bool)], points: impl Iterator<Item = Point<'p>>) -> String {
-    let mut series: Vec<(&str, String, Vec<(f64, Vec<f64>)>)> = Vec::new();
+    let mut all: Vec<Series<'p>> = Vec::new();
     for Point { peer, series: name, x, values } in points {
-        match series.iter_mut().find(|(_, known, _)| *known == name) {
-            Some((.., points)) => points.push((x, values)),
-            None => series.push((peer, name, vec![(x, values)])),
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push((x, values)),
+            None => all.push(Series { peer, name, points: vec![(x, values)] }),
         }
     }
-    let styles = Style::of_all(series.iter().map(|(peer, ..)| *peer));
+    let styles = Style::of_all(all.iter().map(|series| series.peer));
     let mut lines = Vec::new();
-    for ((_, name, mut points), style) in series.into_iter().zip(styles) {
+    for (Series { name, mut points, .. }, style) in all.into_iter().zip(styles) {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (index, &(what, dashed)) in measures.iter().enumerate() {
             let name = if what.is_empty() { name.clone() } else { format!("{name}, {what}") };

@@ -3,7 +3,7 @@
 use super::Generator;
 use super::writer::Writer;
 use crate::ast::{Basic, Flavor, ValueFlavor};
-use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Model, Type, Union, Value};
+use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Type, Union, Value};
 
 impl Generator<'_> {
     /// Writes the description of a type, if it has one.

@@ -3,8 +3,6 @@
 mod kind;
 pub mod minor;
 
-use std::fmt;
-
 use crate::cdr::{CdrError, Decoder, Encoder};
 pub use kind::SystemExceptionKind;
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 use crate::baseline::Transport;
-use crate::harness::Label;
+use crate::harness::{Label, Subject};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::peer::{Counting, Invocation, Peer, PeerKind, Threads, output_folder};

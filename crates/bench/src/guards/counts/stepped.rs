@@ -23,7 +23,7 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
 use crate::peer::{PeerKind, Threads};
-use crate::report::Report;
+use crate::report::{Report, bounded};
 use crate::service::Service;
 use crate::value::Value;
 
@@ -76,6 +76,7 @@ struct Pair {
 
 /// Counts calls of Corelane by architecture, and of omniORB.
 pub(super) fn stepped(
+    architectures: &[Architecture],
     operations: &[Operation],
     options: &Options,
     report: &mut Report<'_>,

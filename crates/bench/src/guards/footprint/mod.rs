@@ -20,8 +20,8 @@ use crate::orb::client_orb;
 use crate::orb::relay::address_in;
 use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
-use crate::scale;
 use crate::value::Value;
+use crate::workload::open_idle;
 
 /// Maximum time for a server to print its address.
 const START: Duration = Duration::from_secs(10);

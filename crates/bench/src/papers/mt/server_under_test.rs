@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corelane::rt::{RtClientPolicies, RtConfig};
 use corelane::{Orb, PoolExhausted};
-use corelane_sys::thread::{Builder, Scheduling};
+use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
 use crate::baseline::{BaselineClient, MessageSizes, Spinning, Transport, address_of};

@@ -19,7 +19,7 @@ mod partner;
 mod stage;
 
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
-use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
+use corelane_sys::thread::{self, Builder, Scheduling};
 
 use crate::Failure;
 use crate::harness::{Compare, Figure, Group, Label, Progress, Variant};
