@@ -124,7 +124,7 @@ impl Any {
         if !self.is::<T>() {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
         }
-        let values = self.value.value_space();
+        let values = self.value.value_read_state();
         let mut d = self.value.decoder().with_values(&values);
         if let Some(core) = &self.core {
             d = d.with_env(core);
@@ -136,7 +136,7 @@ impl Any {
     pub(crate) fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         #[cfg(feature = "valuetype")]
         if let Some(core) = &self.core {
-            let values = crate::value::with_converter(self.value.value_space());
+            let values = crate::value::with_converter(self.value.value_read_state());
             return self.value.encode_value_with(&mut self.value.decoder().with_values(&values).with_env(core), e);
         }
         self.value.encode_value(e)

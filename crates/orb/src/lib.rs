@@ -119,10 +119,10 @@ macro_rules! include_idl {
 }
 
 #[cfg(feature = "valuetype")]
-use value::value_space;
+use value::value_read_state;
 
 /// Returns a value space for decoding that knows no value types.
 #[cfg(not(feature = "valuetype"))]
-const fn value_space() -> corelane_wire::cdr::ValueSpace {
-    corelane_wire::cdr::ValueSpace::new()
+const fn value_read_state() -> corelane_wire::cdr::ValueReadState {
+    corelane_wire::cdr::ValueReadState::new()
 }

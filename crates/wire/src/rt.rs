@@ -28,7 +28,7 @@ pub mod policy_type {
 #[must_use]
 pub fn priority_context(priority: i16) -> [u8; 4] {
     let [a, b] = priority.to_ne_bytes();
-    [Endian::NATIVE.flag(), 0, a, b]
+    [Endian::NATIVE.to_flag(), 0, a, b]
 }
 
 /// Returns the priority in an RTCorbaPriority context. TAO writes -1 for none; other negative
@@ -56,7 +56,7 @@ pub fn parse_priority_context(data: &[u8]) -> Result<i16, CdrError> {
 #[must_use]
 pub fn range_context(low: i16, high: i16) -> [u8; 6] {
     let ([a, b], [c, d]) = (low.to_ne_bytes(), high.to_ne_bytes());
-    [Endian::NATIVE.flag(), 0, a, b, c, d]
+    [Endian::NATIVE.to_flag(), 0, a, b, c, d]
 }
 
 /// Returns the lowest and the highest priority in an RTCorbaPriorityRange context.
@@ -78,7 +78,7 @@ pub fn parse_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
 pub fn deadline_context(remaining: Duration) -> [u8; 16] {
     let nanoseconds = u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX);
     let mut data = [0; 16];
-    data[0] = Endian::NATIVE.flag();
+    data[0] = Endian::NATIVE.to_flag();
     data[8..].copy_from_slice(&nanoseconds.to_ne_bytes());
     data
 }
@@ -270,7 +270,7 @@ pub fn parse_protocols(value: &[u8], limits: &Limits) -> Result<Vec<ProtocolValu
 
 fn encapsulated(contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>) -> Result<Vec<u8>, CdrError> {
     let mut e = Encoder::new();
-    e.endian().flag().encode(&mut e)?;
+    e.endian().to_flag().encode(&mut e)?;
     contents(&mut e)?;
     Ok(e.into_buffer())
 }

@@ -271,7 +271,7 @@ fn run_marshalled(
     request: &[u8],
     priority: CallerPriority,
 ) -> LocalOutcome {
-    let (scratch, values) = (Scratch::new(), crate::value_space());
+    let (scratch, values) = (Scratch::new(), crate::value_read_state());
     let env: &(dyn Any + Sync) = core;
     let account: &ByteBudget = core.reply_memory();
     let meter = Meter::new(account);

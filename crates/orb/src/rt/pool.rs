@@ -8,7 +8,7 @@ use std::{fmt, io};
 
 use corelane_net::Endpoint;
 use corelane_sched::Priority;
-use corelane_sched::admission::Rules;
+use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::cpu_budget::CpuBudgetMonitor;
 use corelane_sys::lock::{Mutex, Scope};
@@ -87,7 +87,7 @@ pub(crate) struct LaneRole {
     pub(crate) cores: Option<CpuSet>,
     pub(crate) static_threads: u32,
     /// Treatment of requests while all threads are busy.
-    pub(crate) rules: Rules,
+    pub(crate) rules: OverloadRules,
     /// Time for which a dynamic thread waits for work before it ends.
     pub(crate) idle_time: Duration,
 }
@@ -339,8 +339,11 @@ fn lane_role(
     };
     let ceiling = lane.ceiling.map(allowed).transpose()?;
     let cores: CpuSet = lane.cores.iter().copied().collect();
-    let rules =
-        Rules { dynamic_threads: lane.dynamic_threads, borrowing: config.allow_borrowing, buffering: config.buffering };
+    let rules = OverloadRules {
+        dynamic_threads: lane.dynamic_threads,
+        borrowing: config.allow_borrowing,
+        buffering: config.buffering,
+    };
     Ok(LaneRole {
         pool,
         index,

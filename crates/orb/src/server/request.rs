@@ -103,7 +103,7 @@ fn handle_request(
     let account = RunningRequest::new(connection.memory_use());
     let meter = Meter::new(&account);
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
-    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core);
+    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_read_state(), core);
     let arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)

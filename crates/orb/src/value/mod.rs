@@ -20,7 +20,7 @@ mod region;
 mod typed;
 
 pub use abstract_interface::{Abstract, read_abstract, write_abstract};
-pub(crate) use codec::value_space;
+pub(crate) use codec::value_read_state;
 #[cfg(feature = "any")]
 pub(crate) use codec::with_converter;
 pub use codec::{read_value, write_value};

@@ -50,7 +50,7 @@ impl TaggedComponent {
         contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<TaggedComponent, CdrError> {
         let mut e = Encoder::new();
-        e.write_u8(e.endian().flag());
+        e.write_u8(e.endian().to_flag());
         contents(&mut e)?;
         Ok(TaggedComponent { tag, data: e.to_vec() })
     }
