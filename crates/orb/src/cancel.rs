@@ -8,7 +8,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::poll;
 
-use crate::client::connection::ExchangeError;
+use crate::exchange::ExchangeError;
 
 /// Cancels calls that wait for their reply: those made, now or later, through references that carry
 /// it.

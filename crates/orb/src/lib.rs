@@ -24,6 +24,7 @@ mod bits;
 mod cancel;
 mod client;
 mod clock;
+mod config;
 mod context;
 mod current;
 mod describe;
@@ -32,6 +33,7 @@ pub mod dynamic;
 mod event;
 mod exception;
 mod exception_macros;
+mod exchange;
 mod fault;
 mod fragment;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -68,7 +70,7 @@ mod value;
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
-pub use client::oneway_batch::OnewayBatch;
+pub use config::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, Peer, Transports};
 pub use corelane_wire::{
