@@ -40,6 +40,7 @@ mod fragment;
 #[doc(hidden)]
 pub mod fuzz;
 mod invocation;
+mod listen_address;
 mod local;
 mod long_double;
 mod main_thread;
@@ -50,6 +51,7 @@ pub mod minor;
 mod object;
 mod operation_table;
 mod orb;
+mod orb_context;
 mod plain_macros;
 pub mod poa;
 mod policy;
