@@ -64,8 +64,10 @@ mod servant;
 mod server;
 #[cfg(test)]
 mod simulation;
+mod slot_id;
 mod text;
 mod trail;
+mod upcall_stack;
 #[cfg(feature = "valuetype")]
 mod value;
 

@@ -814,7 +814,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// place.
     #[cold]
     fn nested_wait_hint(&self) -> String {
-        if !crate::current::in_upcall_of(self.core.poa_table().stamp) || nested_wait::dispatches_while_waiting() {
+        if !crate::upcall_stack::in_upcall_of(self.core.stamp()) || nested_wait::dispatches_while_waiting() {
             return String::new();
         }
         let thread = std::thread::current();

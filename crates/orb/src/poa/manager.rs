@@ -166,7 +166,7 @@ impl PoaManager {
 
     fn set_state(&self, to: ManagerState, wait: bool) -> Result<(), PoaError> {
         usable_orb(&self.0.orb)?;
-        if wait && crate::current::in_upcall_of(self.0.stamp) {
+        if wait && crate::upcall_stack::in_upcall_of(self.0.stamp) {
             return Err(would_deadlock().into());
         }
         let changed = self.0.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {

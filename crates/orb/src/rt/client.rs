@@ -213,11 +213,12 @@ fn transform_outbound(
     transform: &dyn PriorityTransform,
     priority: Priority,
 ) -> Result<Option<Priority>, SystemException> {
-    let Some(object) = crate::current::current().map(|current| current.object_id) else {
+    let innermost = crate::upcall_stack::innermost();
+    let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
         // Outside of an upcall no priority came in that the transform could have changed.
         return Ok(Some(priority));
     };
-    transform.outbound(priority, object.as_octets()).map(Some).ok_or_else(super::config::unmappable)
+    transform.outbound(priority, &object).map(Some).ok_or_else(super::config::unmappable)
 }
 
 #[cold]

@@ -47,7 +47,7 @@ fn spawn(
     let body = |native| {
         let (lane, core, run) = (Arc::clone(lane), Arc::clone(core), run.clone());
         move || {
-            crate::current::set_owner(core.poa_table().stamp);
+            crate::upcall_stack::set_owner(core.stamp());
             thread_context::enter_lane(core.poa_table().stamp, &lane, native);
             run(&lane, &core);
         }

@@ -101,7 +101,7 @@ impl Architecture for ThreadPerConnection {
 
 /// Serves one connection until it ends or moves.
 fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
-    crate::current::set_owner(core.poa_table().stamp);
+    crate::upcall_stack::set_owner(core.stamp());
     nested_wait::set_dedicated(lane, core, connection);
     serve(lane, core, connection);
     nested_wait::leave();
