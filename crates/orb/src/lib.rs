@@ -70,6 +70,8 @@ mod trail;
 mod upcall_stack;
 #[cfg(feature = "valuetype")]
 mod value;
+#[cfg(feature = "any")]
+mod written_any;
 
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};

@@ -7,6 +7,7 @@ use corelane_net::{Endpoint, Stream, Transports};
 use corelane_sched::Priority;
 use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
+use corelane_sys::cpu_budget::CpuBudgetMonitor;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::thread::{self, CpuSet};
 use corelane_wire::exception::minor;
@@ -46,6 +47,8 @@ pub(crate) struct OrbContext {
     /// True once [`Event::ReferenceWithoutAddress`] has been reported. Swapped `Relaxed`, by the
     /// thread that reports.
     nowhere_reported: AtomicBool,
+    /// Lowers threads whose operations exceed their declared time; empty if not configured.
+    cpu_monitor: OnceLock<CpuBudgetMonitor>,
     fork_generation: u64,
 }
 
@@ -64,6 +67,7 @@ impl OrbContext {
             state: AtomicU8::new(RUNNING),
             closing: EventCount::new("end of the ORB"),
             nowhere_reported: AtomicBool::new(false),
+            cpu_monitor: OnceLock::new(),
             fork_generation: corelane_sys::process::generation(),
         }
     }
@@ -95,6 +99,15 @@ impl OrbContext {
     #[inline]
     pub(crate) fn spares(&self) -> &RegionCache {
         &self.spares
+    }
+
+    pub(crate) fn cpu_monitor(&self) -> Option<&CpuBudgetMonitor> {
+        self.cpu_monitor.get()
+    }
+
+    pub(crate) fn set_cpu_monitor(&self, monitor: CpuBudgetMonitor) {
+        // Set once: an ORB starts once.
+        let _ = self.cpu_monitor.set(monitor);
     }
 
     /// Returns a new id for a connection that is being accepted or made.

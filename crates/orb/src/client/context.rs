@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
+use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::ior::Ior;
 
@@ -50,6 +51,11 @@ pub(crate) struct ClientContext {
     /// Connections that belong to one reference only.
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
+    /// The object adapter of the ORB, for calls within the process.
+    adapter: OnceLock<ErasedArc>,
+    /// The factories of the values that arrive.
+    #[cfg(feature = "valuetype")]
+    value_factories: OnceLock<ErasedArc>,
     upper_layers: OnceLock<Box<dyn UpperLayers>>,
 }
 
@@ -64,6 +70,9 @@ impl ClientContext {
             server_pools: PiMutex::new("servers", Scope::Orb, HashMap::new()),
             private_pools: PiMutex::new("private connections", Scope::Orb, Vec::new()),
             reply_memory: Arc::new(ByteBudget::new(config.max_reply_memory)),
+            adapter: OnceLock::new(),
+            #[cfg(feature = "valuetype")]
+            value_factories: OnceLock::new(),
             upper_layers: OnceLock::new(),
             orb,
         })
@@ -73,6 +82,31 @@ impl ClientContext {
     pub(crate) fn set_upper_layers(&self, layers: Box<dyn UpperLayers>) {
         // Set once: an ORB is made once.
         let _ = self.upper_layers.set(layers);
+    }
+
+    /// Sets the object adapter, once.
+    pub(crate) fn set_adapter(&self, adapter: ErasedArc) {
+        // Set once: an ORB is made once.
+        let _ = self.adapter.set(adapter);
+    }
+
+    /// Returns the object adapter, which has the type `T`.
+    #[inline]
+    pub(crate) fn adapter<T: 'static>(&self) -> Option<&T> {
+        self.adapter.get()?.get()
+    }
+
+    /// Sets the value factories, once.
+    #[cfg(feature = "valuetype")]
+    pub(crate) fn set_value_factories(&self, factories: ErasedArc) {
+        // Set once: an ORB is made once.
+        let _ = self.value_factories.set(factories);
+    }
+
+    /// Returns the value factories, which have the type `T`.
+    #[cfg(feature = "valuetype")]
+    pub(crate) fn value_factories<T: 'static>(&self) -> Option<&T> {
+        self.value_factories.get()?.get()
     }
 
     /// Returns the object key of `ior` if it may denote an object of this ORB.

@@ -626,14 +626,14 @@ pub(super) mod tests {
             });
             clock::set(Some(Monotonic::now()));
             for _ in 0..BUSY_CALLS {
-                call::invoke(&object, &operation, &|_| Ok(())).unwrap();
+                call::invoke(object.callee(), &operation, &|_| Ok(())).unwrap();
             }
             clock::set(None);
             server.join().unwrap()
         });
         first.shutdown(Shutdown::Write).unwrap();
         wait_for_end(&first);
-        call::oneway(&object, &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
+        call::oneway(object.callee(), &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
         first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         assert_eq!(first.read(&mut [0]).unwrap(), 0, "it has the oneway, or is still there");
         request(&mut listener.accept().unwrap().0);

@@ -104,7 +104,7 @@ mod tests {
             // Dropped here, so that the reading thread ends even if an assertion fails.
             let (_orb, object) = (orb, object);
             for _ in 0..200_000 {
-                call::oneway(&object, &operation, SyncScope::None, &|_| Ok(())).unwrap();
+                call::oneway(object.callee(), &operation, SyncScope::None, &|_| Ok(())).unwrap();
             }
             listener.set_nonblocking(true).unwrap();
             let other = listener.accept().unwrap_err();

@@ -31,8 +31,8 @@ impl<'r> Invocation<'r, '_, '_> {
         let response = ResponseExpected::Target;
         let request = RequestSpec::Call { operation: &OPERATION, response, arguments: &no_arguments };
         Invocation {
-            core: self.core,
-            object: self.object,
+            context: self.context,
+            callee: self.callee,
             request,
             due: self.due.to_absolute(),
             priority: None,
@@ -63,8 +63,8 @@ impl<'r> Invocation<'r, '_, '_> {
         let mut call = self.band_invocation(range);
         let nothing_sent = || refuse(SystemException::new(Kind::Internal, 0, Completion::No));
         let id = call.transmit(route, &mut connection)?.ok_or_else(nothing_sent)?;
-        let limits = &self.core.config().limits;
-        let received = match connection.receive_message(call.due, limits, self.object.canceller(), true) {
+        let limits = &self.context.config().limits;
+        let received = match connection.receive_message(call.due, limits, self.callee.canceller(), true) {
             Ok(received) => received,
             Err(broken) => return Err(call.on_no_reply(route, &mut connection, id, broken)),
         };

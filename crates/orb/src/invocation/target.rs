@@ -6,20 +6,20 @@ use std::sync::{Arc, OnceLock};
 
 use corelane_net::Endpoint;
 use corelane_sched::Priority;
+use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::Scope;
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
+use super::lane_selector::{LaneSelector, Selection};
 use crate::address::parse_profiles;
 use crate::client::context::ClientContext;
 use crate::client::server_pools::ServerPools;
 use crate::client::try_order::{MAX_TRIED, TryOrder};
 use crate::exception::SystemException;
-use crate::poa::CollocatedTarget;
 use crate::rt::band::Band;
-use crate::rt::client::{LaneSelector, Selection};
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 
 /// The binding of a reference to its object, shared by all copies of the reference.
@@ -33,7 +33,8 @@ pub(crate) struct Binding {
     /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
-    home: OnceLock<CollocatedTarget>,
+    /// The object's place in this ORB, as the object adapter knows it.
+    home: OnceLock<ErasedArc>,
     policies: ClientPolicies,
     own_policies: ClientPolicies,
     /// The profile that answered the last call.
@@ -203,15 +204,16 @@ impl Binding {
         self.local.get_or_init(|| context.local_key(&self.ior)).as_deref()
     }
 
-    /// Returns the object's place in this ORB, once a call has found it.
+    /// Returns the object's place in this ORB, once a call has found it, of the object adapter's
+    /// type `T`.
     #[inline]
-    pub(crate) fn home(&self) -> Option<&CollocatedTarget> {
-        self.home.get()
+    pub(crate) fn home<T: 'static>(&self) -> Option<&T> {
+        self.home.get()?.get()
     }
 
     /// Records the object's place in this ORB; the first call to find it does so.
     #[inline]
-    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<CollocatedTarget>) {
+    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<ErasedArc>) {
         if self.home.get().is_none()
             && let Some(home) = home()
         {

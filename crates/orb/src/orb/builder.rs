@@ -17,10 +17,10 @@ use crate::config::{Config, OnewayBatch};
 use crate::event::{Callback, Event, Events, Log};
 use crate::exception::SystemException;
 use crate::listen_address;
+use crate::orb_context::OrbContext;
 use crate::poa::Poa;
 use crate::policy::{CallPolicies, PoolExhausted, Timeout};
-use crate::rt::RtConfig;
-use crate::rt::pool::RtRegistry;
+use crate::rt::{RtConfig, start_cpu_monitor};
 use crate::server::config::PoolConfig;
 use crate::server::lane::Lane;
 
@@ -72,7 +72,7 @@ pub struct OrbBuilder {
 /// Connections to make at start: the reference, the priorities, and the number at each priority.
 type Preconnect = (String, Vec<i16>, usize);
 type GuaranteeCheck = fn(required: &[Guarantee]) -> Result<(), OrbError>;
-type CpuMonitorStart = fn(rt: &RtRegistry, config: &RtConfig) -> io::Result<()>;
+type CpuMonitorStart = fn(orb: &OrbContext) -> io::Result<()>;
 type PreconnectFn = fn(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError>;
 
 /// The reason why an ORB could not be made.
@@ -290,7 +290,7 @@ impl OrbBuilder {
     /// them; [`RtConfig::default`] by default.
     pub fn real_time(mut self, real_time: RtConfig) -> Self {
         self.rt = real_time;
-        self.start_cpu_monitor = Some(RtRegistry::start_cpu_monitor);
+        self.start_cpu_monitor = Some(start_cpu_monitor);
         self
     }
 
@@ -383,7 +383,7 @@ impl OrbBuilder {
         let stamp = random_stamp();
         let core = Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?;
         if let Some(oversee) = self.start_cpu_monitor {
-            oversee(core.rt(), &core.config().rt).map_err(OrbError::Thread)?;
+            oversee(&core).map_err(OrbError::Thread)?;
         }
         Poa::root(Arc::downgrade(&core), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Peer, Transports};
 use corelane_sys::clock::Monotonic;
+use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
@@ -44,14 +45,14 @@ pub(crate) enum ShutdownWait {
 #[derive(Debug)]
 pub(crate) struct Core {
     context: Arc<ClientContext>,
-    poa_table: PoaTable,
+    poa_table: Arc<PoaTable>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     initial_references: Mutex<HashMap<String, ObjectRef>>,
     main_queue: MainQueue,
     rt: RtRegistry,
     #[cfg(feature = "valuetype")]
-    value_factories: crate::value::ValueFactories,
+    value_factories: Arc<crate::value::ValueFactories>,
     /// True if much memory was in use at the last maintenance, which swaps it `Relaxed`.
     memory_was_high: AtomicBool,
 }
@@ -61,18 +62,28 @@ impl Core {
         let orb = OrbContext::new(config, transports, events, stamp);
         let core = Arc::new(Core {
             context: Arc::new(ClientContext::new(orb)?),
-            poa_table: PoaTable::new(stamp),
+            poa_table: Arc::new(PoaTable::new(stamp)),
             lanes: OnceLock::new(),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
             initial_references: Mutex::new("initial references", Scope::Orb, HashMap::new()),
             main_queue: MainQueue::new(),
             rt: RtRegistry::new(),
             #[cfg(feature = "valuetype")]
-            value_factories: crate::value::ValueFactories::new(),
+            value_factories: Arc::default(),
             memory_was_high: AtomicBool::new(false),
         });
+        let poa_table: Arc<PoaTable> = Arc::clone(&core.poa_table);
+        core.context.set_adapter(ErasedArc::new(poa_table));
+        #[cfg(feature = "valuetype")]
+        core.context.set_value_factories(ErasedArc::new(Arc::clone(&core.value_factories)));
         core.context.set_upper_layers(Box::new(CoreHandle(Arc::downgrade(&core))));
         Ok(core)
+    }
+
+    /// Returns the context of calls, which references keep.
+    #[inline]
+    pub(crate) fn client(&self) -> &Arc<ClientContext> {
+        &self.context
     }
 
     pub(crate) fn poa_table(&self) -> &PoaTable {
@@ -151,7 +162,7 @@ impl Core {
 
     /// Makes a reference to an object of a real-time POA.
     pub(crate) fn make_rt_reference(
-        self: &Arc<Self>,
+        &self,
         type_id: &str,
         lanes: &[LaneEndpoint],
         policies: &[(u32, Vec<u8>)],
@@ -160,22 +171,22 @@ impl Core {
         let (version, native) = (self.config().version, self.config().native_char_set);
         // The ORB's own type ids and addresses can always be encoded.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
-        ObjectRef::local(Arc::clone(self), ior, !lanes.is_empty())
+        ObjectRef::local(Arc::clone(&self.context), ior, !lanes.is_empty())
     }
 
     /// Makes a reference to an object of this ORB.
-    pub(crate) fn make_reference(self: &Arc<Self>, type_id: &str, key: &[u8]) -> ObjectRef {
+    pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published_endpoints();
         // The ORB's own type ids and addresses can always be encoded.
         let ior =
             crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
                 .unwrap_or(Ior::NIL);
-        ObjectRef::local(Arc::clone(self), ior, !endpoints.is_empty())
+        ObjectRef::local(Arc::clone(&self.context), ior, !endpoints.is_empty())
     }
 
-    pub(crate) fn string_to_object(self: &Arc<Self>, text: &str) -> Result<Option<ObjectRef>, SystemException> {
+    pub(crate) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         match crate::address::parse_reference(text, &self.config().limits)? {
-            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(self), ior))),
+            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(&self.context), ior))),
             Err(name) => self.initial_reference(&name).map(Some),
         }
     }

@@ -17,9 +17,8 @@
 
 pub(crate) mod band;
 pub(crate) mod ceiling;
-pub(crate) mod client;
 pub(crate) mod client_policies;
-mod config;
+pub(crate) mod config;
 mod current;
 mod mutex;
 mod object_priorities;
@@ -32,7 +31,6 @@ pub(crate) mod thread_context;
 
 use std::sync::{Arc, Weak};
 
-pub use client::with_client_policies;
 pub use client_policies::RtClientPolicies;
 pub use config::{
     ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
@@ -48,7 +46,7 @@ pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid}
 pub use current::RtCurrent;
 pub(crate) use current::{CallerPriority, UpcallPriority, caller_priority};
 pub use mutex::{RtMutex, RtMutexGuard};
-pub(crate) use overrun::{ChargePause, OverrunMonitor};
+pub(crate) use overrun::{ChargePause, OverrunMonitor, start_cpu_monitor};
 pub use policies::RtPolicies;
 pub use pool::{InvalidThreadpool, ThreadpoolId};
 pub use protocol::{Protocol, TcpProperties, UnixProperties};
@@ -57,6 +55,7 @@ pub use thread_context::{ServedBy, served_by};
 use corelane_wire::exception::minor;
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+pub use crate::invocation::with_client_policies;
 use crate::orb::Core;
 
 /// Checks which real-time guarantees the machine gives to this process, as `corelane doctor` shows

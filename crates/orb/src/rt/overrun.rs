@@ -8,18 +8,20 @@
 //! runs, and the monitor lowers the thread (`sys::cpu_budget`).
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::time::Duration;
 
 use corelane_sched::Priority;
-use corelane_sys::cpu_budget::{BudgetLeft, CpuBudget};
+use corelane_sys::cpu_budget::{BudgetLeft, CpuBudget, CpuBudgetMonitor};
+use corelane_sys::thread;
 use corelane_sys::usage::thread_time;
 
-use super::OverrunAction;
+use super::config::{OverrunAction, SchedulingClass};
 use super::current::can_lower;
 use super::thread_context::{self, SavedScheduling};
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::servant::ServerCall;
 
 /// The measurement of a running operation that declared its maximum processor time.
@@ -68,6 +70,21 @@ fn resume_budget(left: BudgetLeft, used: Duration) {
     }
 }
 
+/// Starts the CPU budget monitor if the configuration needs one.
+///
+/// # Errors
+/// The system refuses a thread.
+pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
+    let rt = &orb.config().rt;
+    if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
+        return Ok(());
+    }
+    const NAME: &str = "orb/overrun";
+    // If the system refuses fixed priorities here, the lanes have none either.
+    orb.set_cpu_monitor(thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
+    Ok(())
+}
+
 /// A budget for an operation, whose thread is lowered when it is used up.
 #[derive(Debug)]
 struct BudgetScope {
@@ -81,14 +98,14 @@ impl BudgetScope {
     /// Starts a budget of `time` for the calling thread; `begun` is the thread's clock now. Returns
     /// `None` if the thread would not be lowered.
     #[cold]
-    fn start(core: &Core, to: i16, time: Duration, begun: Duration) -> Option<Self> {
-        let overseer = core.rt().cpu_monitor()?;
-        let to = core.config().rt.scheduling_for(Priority::new(to)?).ok()??;
+    fn start(orb: &OrbContext, to: i16, time: Duration, begun: Duration) -> Option<Self> {
+        let overseer = orb.cpu_monitor()?;
+        let to = orb.config().rt.scheduling_for(Priority::new(to)?).ok()??;
         let outer = stop_budget();
         if !can_lower(thread_context::current_scheduling().ok()?, to) {
             return None;
         }
-        let stamp = core.poa_table().stamp;
+        let stamp = orb.stamp();
         CPU_BUDGET.with_borrow_mut(|own| {
             if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
                 *own = CpuBudget::for_current_thread(overseer).ok().map(|made| (stamp, made));
@@ -136,8 +153,8 @@ impl OverrunMonitor {
     pub(crate) fn begin(call: &ServerCall<'_>, operation: &'static str, declared: Duration) -> Self {
         MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() + 1);
         let begun = thread_time();
-        let allowed = call.core().and_then(|core| match core.config().rt.overruns {
-            OverrunAction::LowerPriority(to) => BudgetScope::start(core, to, declared, begun),
+        let allowed = call.orb().and_then(|orb| match orb.config().rt.overruns {
+            OverrunAction::LowerPriority(to) => BudgetScope::start(orb, to, declared, begun),
             OverrunAction::Run | OverrunAction::Reject => None,
         });
         OverrunMonitor {
@@ -173,9 +190,9 @@ impl OverrunMonitor {
     }
 
     fn report(&self, used: Duration, call: &ServerCall<'_>) {
-        if let Some(core) = call.core() {
+        if let Some(orb) = call.orb() {
             let (operation, declared) = (self.operation, self.declared);
-            core.events().report(&Event::Overrun { operation, declared, used });
+            orb.events().report(&Event::Overrun { operation, declared, used });
         }
     }
 
@@ -187,8 +204,8 @@ impl OverrunMonitor {
         result: Result<(), SystemException>,
     ) -> Result<(), SystemException> {
         self.report(used, call);
-        let Some(core) = call.core() else { return result };
-        match core.config().rt.overruns {
+        let Some(orb) = call.orb() else { return result };
+        match orb.config().rt.overruns {
             OverrunAction::Run | OverrunAction::LowerPriority(_) => result,
             OverrunAction::Reject if call.has_raised() => result,
             OverrunAction::Reject => result.and_then(|()| {

@@ -9,7 +9,6 @@ use corelane_sys::lock::MutexGuard;
 use corelane_wire::exception::minor;
 
 use super::ceiling::Ceiling;
-use super::client::join_numbers;
 use super::config::{UnmatchedPriority, unmappable};
 use super::object_priorities::{AssignError, ObjectPriorities};
 use super::policies::{RtPolicies, policy_index, violating_policy};
@@ -291,11 +290,11 @@ impl RtPoa {
             why.push_str(&format!(": {asked}"));
         }
         if !rules.lanes.is_empty() {
-            why.push_str(&format!("; the lanes are {}", join_numbers(rules.lanes.iter())));
+            why.push_str(&format!("; the lanes are {}", crate::text::join_numbers(rules.lanes.iter())));
         }
         if let Some(bands) = rules.bands {
             let bands = bands.as_slice().iter().map(|band| format!("{} to {}", band.low, band.high));
-            why.push_str(&format!("; the bands are {}", join_numbers(bands)));
+            why.push_str(&format!("; the bands are {}", crate::text::join_numbers(bands)));
         }
         match violation {
             Violation::NoLane => {

@@ -1,8 +1,8 @@
 //! Thread pools: creation, lookup and destruction.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -10,14 +10,11 @@ use corelane_net::Endpoint;
 use corelane_sched::Priority;
 use corelane_sched::admission::Rules;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::cpu_budget::CpuBudgetMonitor;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
+use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
 
-use super::config::{
-    LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig, UnmatchedPriority,
-};
+use super::config::{LaneConfig, LanesConfig, ThreadpoolConfig, UnmatchedPriority};
 use super::policies::RtPolicies;
 use super::{RtMutex, thread_context};
 use crate::event::Event;
@@ -116,8 +113,6 @@ pub(crate) struct RtRegistry {
     /// Held while a POA claims the socket properties of its lanes.
     pub(crate) socket_claims: Mutex<()>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
-    /// Lowers threads whose operations exceed their declared time; empty if not configured.
-    cpu_monitor: OnceLock<CpuBudgetMonitor>,
 }
 
 impl RtRegistry {
@@ -129,28 +124,7 @@ impl RtRegistry {
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
             socket_claims: Mutex::new("sockets of lanes", Scope::Orb, ()),
             mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
-            cpu_monitor: OnceLock::new(),
         }
-    }
-
-    /// Starts the CPU budget monitor if the configuration needs one.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
-    pub(crate) fn start_cpu_monitor(&self, rt: &RtConfig) -> io::Result<()> {
-        if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
-            return Ok(());
-        }
-        const NAME: &str = "orb/overrun";
-        // If the system refuses fixed priorities here, the lanes have none either.
-        let overseer = thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?;
-        // Cannot be set already: an ORB starts once.
-        let _ = self.cpu_monitor.set(overseer);
-        Ok(())
-    }
-
-    pub(crate) fn cpu_monitor(&self) -> Option<&CpuBudgetMonitor> {
-        self.cpu_monitor.get()
     }
 
     /// Records that this ORB has a thread pool or a POA with priorities. Returns true the first

@@ -30,6 +30,7 @@ use crate::fault::Fault;
 use crate::memory::over_budget;
 use crate::object::ObjectRef;
 use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::poa::{
     ClientPriority, LocateResult, Lookup, LookupResult, OnPanic, ParkResult, ParkedRequest, ResumeOn, UpcallTarget,
     WaitFor,
@@ -101,7 +102,7 @@ fn handle_request(
     memory.scratch.reset();
     let meter = Meter::new(connection.memory_use().memory_budget().running());
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
-    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core);
+    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core.client());
     let arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)
@@ -249,7 +250,7 @@ impl ExpiredDeadline {
     /// # Errors
     /// TIMEOUT if it does not run.
     #[cold]
-    fn begin(self, core: &Core, operation: &[u8]) -> Result<Option<Priority>, SystemException> {
+    fn begin(self, core: &OrbContext, operation: &[u8]) -> Result<Option<Priority>, SystemException> {
         let ExpiredDeadline { waited, remaining } = self;
         let operation = text::shown(operation);
         core.events().report(&Event::DeadlinePassed { operation, waited, remaining });
@@ -350,7 +351,7 @@ pub(crate) enum DispatchOutcome {
 /// Dispatches a request to what the object adapter found.
 #[inline]
 pub(crate) fn dispatch_to_target(
-    core: &Core,
+    core: &OrbContext,
     found: LookupResult<'_>,
     operation: &[u8],
     call: &mut ServerCall<'_>,
@@ -391,7 +392,7 @@ fn asks_for_existence(operation: &[u8]) -> bool {
 /// Calls the servant. A panic of the servant is UNKNOWN to the caller, and not the server's end.
 #[inline]
 fn upcall(
-    core: &Core,
+    core: &OrbContext,
     target: &UpcallTarget<'_>,
     operation: &[u8],
     call: &mut ServerCall<'_>,
@@ -459,7 +460,7 @@ fn not_implemented(why: &'static str) -> SystemException {
 
 #[cold]
 pub(crate) fn panicked(
-    core: &Core,
+    core: &OrbContext,
     target: &UpcallTarget<'_>,
     operation: &[u8],
     panic: &(dyn Any + Send),
@@ -473,7 +474,7 @@ pub(crate) fn panicked(
 
 /// Reports a panic in the application's code.
 #[cold]
-pub(crate) fn report_panic(core: &Core, interface: &'static str, operation: &[u8], panic: &(dyn Any + Send)) {
+pub(crate) fn report_panic(core: &OrbContext, interface: &'static str, operation: &[u8], panic: &(dyn Any + Send)) {
     let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),

@@ -326,7 +326,7 @@ impl ServantActivator for ForwardingActivator {
         let there = poa.create_reference_with_id(&ObjectId::from(&*further), TYPE).expect("a reference");
         let key = there.ior().known_profiles().next().expect("a profile").object_key.to_vec();
         let core = poa.core().orb_handle().upgrade().expect("an ORB");
-        Err(ServantManagerError::Forward(ObjectRef::new(core, reference(&key, &[self.next]))))
+        Err(ServantManagerError::Forward(ObjectRef::new(Arc::clone(core.client()), reference(&key, &[self.next]))))
     }
 
     fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}

@@ -1,96 +1,21 @@
-//! Client-side priorities: the connections for calls of a reference, and the priority in requests.
+//! The selection of connections by priority, and of the priority in requests.
 //!
 //! The priority model, bands and lanes in a reference are read once. Choosing for a call takes no
 //! lock and allocates nothing.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use corelane_sched::selection::{self, Unreachable};
 use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityTransform};
 use corelane_wire::exception::minor;
 
-use super::band::Band;
-use super::client_policies::{ClientPolicies, ProfilePolicies, RtClientPolicies};
 use crate::client::pool::Pool;
 use crate::client::server_pools::ServerPools;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::invocation::target::Binding;
-use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
-
-thread_local! {
-    static THREAD_POLICIES: RefCell<Option<ThreadPolicies>> = const { RefCell::new(None) };
-    /// True while `THREAD_POLICIES` is set; a cheaper check than borrowing it.
-    static HAS_THREAD_POLICIES: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The policies of a thread, and the bindings of the references called under them.
-struct ThreadPolicies {
-    policies: ClientPolicies,
-    /// Maps a binding's address to the binding and its variant under the policies. The entry keeps
-    /// both alive, so the address stays unique.
-    bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
-}
-
-/// Maximum number of bindings that a thread caches under its policies; when reached, the cache is
-/// cleared.
-const MAX_CACHED_BINDINGS: usize = 1024;
-
-/// Runs `body` with `policies` on the calling thread (PolicyCurrent). For each policy, a call uses
-/// the reference's value, else this one, else the ORB's. An inner scope replaces the outer one's
-/// policies. Connections that are private under these policies close with the scope.
-///
-/// # Errors
-/// BAD_PARAM for invalid bands and for negative sizes; `body` has not run then.
-///
-/// # Examples
-/// ```
-/// use corelane::rt::{RtClientPolicies, with_client_policies};
-/// let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
-/// let result = with_client_policies(&private, || { /* calls made here have connections of their own */ 7 })?;
-/// assert_eq!(result, 7);
-/// # Ok::<(), corelane::SystemException>(())
-/// ```
-pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() -> T) -> Result<T, SystemException> {
-    struct Restore(Option<ThreadPolicies>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            HAS_THREAD_POLICIES.set(self.0.is_some());
-            let ended = THREAD_POLICIES.replace(self.0.take());
-            // Dropped outside of the borrow: this closes connections.
-            drop(ended);
-        }
-    }
-    let of_thread = ThreadPolicies { policies: policies.check()?, bindings: HashMap::new() };
-    let _restore = Restore(THREAD_POLICIES.replace(Some(of_thread)));
-    HAS_THREAD_POLICIES.set(true);
-    Ok(body())
-}
-
-#[inline]
-pub(crate) fn has_thread_policies() -> bool {
-    HAS_THREAD_POLICIES.get()
-}
-
-/// Returns the reference bound under the policies of the calling thread.
-#[cold]
-pub(crate) fn with_thread_policies(orb: &OrbContext, object: &ObjectRef) -> ObjectRef {
-    THREAD_POLICIES.with_borrow_mut(|of_thread| {
-        let Some(ThreadPolicies { policies: asked, bindings }) = of_thread else { return object.clone() };
-        if bindings.len() >= MAX_CACHED_BINDINGS {
-            bindings.clear();
-        }
-        let binding = object.binding();
-        let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
-            let wider = asked.clone().or(&orb.config().client_policies);
-            let under = Binding::new(binding.ior().clone(), binding.own().clone(), &wider);
-            (Arc::clone(binding), Arc::new(under))
-        });
-        object.with_binding(Arc::clone(under))
-    })
-}
+use crate::rt::band::Band;
+use crate::rt::caller_priority;
+use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
 
 /// Selects the lane's connection pool for a call through one profile.
 #[derive(Debug)]
@@ -142,7 +67,7 @@ impl LaneSelector {
         if !self.is_propagated() {
             return self.select_for(None, thread);
         }
-        let (priority, is_implied) = super::caller_priority(orb).parts();
+        let (priority, is_implied) = caller_priority(orb).parts();
         let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
         // An implied priority is no reason to refuse the call: the server decides instead.
         if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
@@ -162,7 +87,7 @@ impl LaneSelector {
 
     #[cold]
     fn no_endpoint(&self, priority: Priority) -> SystemException {
-        let lanes = join_numbers(self.endpoints.iter().map(|(endpoint, _)| *endpoint));
+        let lanes = crate::text::join_numbers(self.endpoints.iter().map(|(endpoint, _)| *endpoint));
         unreachable_with_detail(
             Unreachable::NoEndpoint,
             format!("{}: {priority}; its lanes are {lanes}", Unreachable::NoEndpoint),
@@ -194,11 +119,6 @@ impl LaneSelector {
     }
 }
 
-#[cold]
-pub(super) fn join_numbers(numbers: impl Iterator<Item = impl ToString>) -> String {
-    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
-}
-
 /// Returns the priority that a nested call carries. The ORB's transform, if any, is given the id of
 /// the object whose servant calls.
 fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
@@ -218,7 +138,7 @@ fn transform_outbound(
         // Outside of an upcall no priority came in that the transform could have changed.
         return Ok(Some(priority));
     };
-    transform.outbound(priority, &object).map(Some).ok_or_else(super::config::unmappable)
+    transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)
 }
 
 #[cold]
