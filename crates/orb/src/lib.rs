@@ -22,9 +22,11 @@ mod address;
 mod any;
 mod bits;
 mod cancel;
+mod ceiling;
 mod client;
 mod clock;
 mod context;
+mod cpu_charge;
 mod current;
 mod describe;
 #[cfg(feature = "any")]
@@ -45,6 +47,7 @@ mod main_thread;
 pub mod mapping;
 mod memory;
 pub mod minor;
+mod nested_wait;
 mod object;
 mod operation_table;
 mod orb;
@@ -61,6 +64,7 @@ mod server;
 #[cfg(test)]
 mod simulation;
 mod text;
+mod thread_context;
 mod trail;
 #[cfg(feature = "valuetype")]
 mod value;

@@ -21,10 +21,10 @@ use crate::clock;
 use crate::fault::Fault;
 use crate::invocation::machine::BytesSent;
 use crate::memory::MemoryShare;
+use crate::nested_wait;
 use crate::orb::Core;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
-use crate::server::nested_wait;
 
 /// Maximum number of late replies to wait for; beyond it a new connection is cheaper.
 const MAX_ABANDONED: u32 = 8;
@@ -484,7 +484,9 @@ impl ClientConnection {
             if self.monitored.stream().arm_readiness()? == Some(true) {
                 return Ok(());
             }
-            canceller.wait_or_cancelled(fd, moment)?;
+            if !canceller.wait_or_cancelled(fd, moment)? {
+                return Err(ExchangeError::Cancelled);
+            }
             if self.is_readable_or_late(moment)? {
                 return Ok(());
             }

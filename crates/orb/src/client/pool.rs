@@ -23,7 +23,7 @@ use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
 use crate::orb::Core;
 use crate::policy::CallDeadline;
 use crate::rt::policies::SocketSettings;
-use crate::rt::thread_context::PriorityBoost;
+use crate::thread_context::PriorityBoost;
 
 /// Maximum time for which a caller waits for the maintenance of its connection. Maintenance takes
 /// some microseconds, but its thread has no urgency and may not get to run.

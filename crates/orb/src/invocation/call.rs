@@ -28,11 +28,11 @@ use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
 use crate::memory::over_budget;
+use crate::nested_wait;
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
 use crate::rt::client::Selection;
-use crate::server::nested_wait;
 
 /// Writes the arguments. Called again for every attempt, because version, alignment and code sets
 /// may differ.

@@ -5,8 +5,6 @@
 //!   priority.
 //! * `policies` are the real-time policies of POAs and references. `poa` keeps a POA's policies and
 //!   places its requests.
-//! * `thread_context` records the lane that a thread serves, its native priority and its current
-//!   request.
 //! * `current` is `RTCORBA::Current`.
 //!
 //! # Invariants
@@ -15,7 +13,6 @@
 //! * A request runs in a lane of its POA's own pool. A request that arrives elsewhere is handed
 //!   over once, and never by a thread that waits.
 
-pub(crate) mod ceiling;
 pub(crate) mod client;
 mod config;
 mod current;
@@ -25,7 +22,6 @@ mod overrun;
 pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
-pub(crate) mod thread_context;
 
 use std::sync::{Arc, Weak};
 
@@ -44,15 +40,15 @@ pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid}
 pub use current::RtCurrent;
 pub(crate) use current::{CallerPriority, UpcallPriority, caller_priority};
 pub use mutex::{RtMutex, RtMutexGuard};
-pub(crate) use overrun::{ChargePause, OverrunMonitor};
+pub(crate) use overrun::OverrunMonitor;
 pub use policies::{Protocol, RtPolicies, TcpProperties, UnixProperties};
-pub use pool::{InvalidThreadpool, ThreadpoolId};
-pub use thread_context::{ServedBy, served_by};
+pub use pool::InvalidThreadpool;
 
 use corelane_wire::exception::minor;
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
+pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
 /// Checks which real-time guarantees the machine gives to this process, as `corelane doctor` shows
 /// them. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) refuses to build

@@ -7,8 +7,8 @@ use corelane_wire::CdrError;
 use corelane_wire::ior::profile_tag;
 use corelane_wire::rt::{self as wire, PriorityModelValue, ProtocolValue, policy_type};
 
-use super::pool::ThreadpoolId;
 use crate::poa::PolicyIndex;
+use crate::thread_context::ThreadpoolId;
 
 /// Indices into [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
 pub(crate) mod policy_index {

@@ -15,11 +15,11 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
 
+use super::RtMutex;
 use super::config::{
     LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig, UnmatchedPriority,
 };
 use super::policies::RtPolicies;
-use super::{RtMutex, thread_context};
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
@@ -27,22 +27,7 @@ use crate::server;
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::lane::Lane;
 use crate::server::strategy::overload::OverloadThread;
-
-/// Identifies a thread pool of an ORB (`RTCORBA::ThreadpoolId`). Never reused after the pool's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ThreadpoolId(u32);
-
-impl ThreadpoolId {
-    pub(crate) fn from_number(number: u32) -> Self {
-        ThreadpoolId(number)
-    }
-
-    /// Returns the number.
-    #[must_use]
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
+use crate::thread_context::{self, ThreadpoolId};
 
 /// The reason why a pool is not destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,10 +234,10 @@ fn create_pool(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Resu
     // This step comes first because its failure leaves nothing behind.
     core.start_maintenance().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     enable_rt(core);
-    let id = ThreadpoolId(core.rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
+    let id = ThreadpoolId::from_number(core.rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
     let mut lanes = Vec::new();
     for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
-        let role = lane_role(core, config, lane, id.0, index, *priority, with_lanes)?;
+        let role = lane_role(core, config, lane, id.number(), index, *priority, with_lanes)?;
         lanes.push(open_lane(core, config, lane, role, with_lanes)?);
     }
     let priorities = if with_lanes { priorities.into() } else { Box::default() };
@@ -422,7 +407,7 @@ fn sibling_path(path: &std::path::Path, role: &LaneRole) -> std::ffi::OsString {
 
 pub(crate) fn destroy(core: &Arc<Core>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
     let pool = core.rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
-    if thread_context::current_lane(core.poa_table().stamp).pool == id.0 {
+    if thread_context::current_lane(core.poa_table().stamp).pool == id.number() {
         return Err(
             SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No).into()
         );

@@ -12,11 +12,11 @@ use corelane_sys::{poll, process};
 use super::admission::{self, ConnectionAdmission};
 use super::connection::{Connection, ConnectionOrigin, RequestBounds};
 use super::lane::{LISTENER, Lane, MAX_ACCEPTS};
+use crate::ceiling::Ceiling;
 use crate::clock;
 use crate::event::Event;
 use crate::orb::Core;
-use crate::rt::ceiling::Ceiling;
-use crate::rt::thread_context::DEFAULT_POOL;
+use crate::thread_context::DEFAULT_POOL;
 
 /// The lanes between which accepting is delegated. The token of a delegated listener has the other
 /// lane's number above the index.

@@ -17,7 +17,7 @@ use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::pending_lock::PendingLockGuard;
 use corelane_sys::slab::{GenerationalSlab, SlabGuard};
-use corelane_sys::thread::JoinHandle;
+use corelane_sys::thread::{JoinHandle, Scheduling};
 use corelane_sys::wake_flag::WakeFlag;
 
 use super::acceptor::Delegation;
@@ -38,6 +38,7 @@ use crate::orb::Core;
 use crate::poa::ResumeOn;
 use crate::rt::Protocol;
 use crate::rt::pool::LaneRole;
+use crate::thread_context::{DEFAULT_POOL, LaneIdentity};
 
 /// Token of the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
@@ -258,7 +259,7 @@ impl Lane {
                 break;
             }
         }
-        super::nested_wait::leave();
+        crate::nested_wait::uninstall();
         // Each thread that stops wakes the next one.
         self.wake.notify();
     }
@@ -414,6 +415,20 @@ impl Lane {
             self.wake_idle_thread();
         }
         listed
+    }
+
+    /// Returns the lane's identity for the threads that serve it in the ORB with this stamp.
+    pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
+        match &self.role {
+            Some(role) => LaneIdentity {
+                stamp,
+                pool: role.pool,
+                lane: role.index,
+                priority: role.priority.get(),
+                has_fixed_priority: role.is_lane,
+            },
+            None => LaneIdentity { stamp, pool: DEFAULT_POOL, lane: 0, priority: -1, has_fixed_priority: false },
+        }
     }
 
     /// The overload thread, if the lane has one.
@@ -737,9 +752,14 @@ impl Lane {
         self.memory_budget.running().was_used()
     }
 
+    /// Returns the native scheduling of the lane's threads, if they have one of their own.
+    pub(super) fn scheduling(&self) -> Option<Scheduling> {
+        self.role.as_ref().and_then(|role| role.scheduling)
+    }
+
     /// Returns true if the lane's threads have a native priority of their own.
     pub(crate) fn is_real_time(&self) -> bool {
-        self.role.as_ref().is_some_and(|role| role.scheduling.is_some())
+        self.scheduling().is_some()
     }
 
     /// Closes the connections that hold most, until all together hold no more than they may.

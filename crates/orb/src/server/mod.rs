@@ -22,7 +22,7 @@ use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 
 use crate::event::Event;
 use crate::orb::Core;
-use crate::rt::thread_context;
+use crate::thread_context;
 pub(crate) use acceptor::delegate;
 use lane::Lane;
 use strategy::ThreadStarter;
@@ -48,7 +48,7 @@ fn spawn(
         let (lane, core, run) = (Arc::clone(lane), Arc::clone(core), run.clone());
         move || {
             crate::current::set_owner(core.poa_table().stamp);
-            thread_context::enter_lane(core.poa_table().stamp, &lane, native);
+            thread_context::enter_lane(lane.identity(core.poa_table().stamp), native);
             run(&lane, &core);
         }
     };

@@ -22,6 +22,7 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Limits, WideOrder, rt};
 use super::connection::{Connection, SendError, SendResult};
 use super::lane::Task;
 use super::worker::{Message, RequestMemory, Worker};
+use crate::ceiling::Ceiling;
 use crate::clock;
 use crate::current::UpcallScope;
 use crate::event::Event;
@@ -34,11 +35,10 @@ use crate::poa::{
     ClientPriority, LocateResult, Lookup, LookupResult, OnPanic, ParkResult, ParkedRequest, ResumeOn, UpcallTarget,
     WaitFor,
 };
-use crate::rt::ceiling::Ceiling;
-use crate::rt::thread_context::RequestScope;
 use crate::rt::{ExpiredRequestAction, UpcallPriority};
 use crate::servant::ServerCall;
 use crate::text;
+use crate::thread_context::RequestScope;
 
 /// Does what one message asks for, which has `waited` since it was read. Its bytes come with the
 /// places where GIOP 1.1 fragments begin. Returns false when the connection is over.
@@ -95,7 +95,7 @@ fn handle_request(
     } else {
         read_contexts(core, connection, &request)?
     };
-    let _request = RequestScope::begin(connection);
+    let _request = RequestScope::begin(connection.origin.id, connection.origin.station);
     let expired = contexts.remaining.and_then(|remaining| ExpiredDeadline::after(waited, remaining));
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();

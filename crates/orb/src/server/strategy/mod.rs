@@ -21,8 +21,9 @@ use super::Run;
 use super::config::{Dispatch, NestedWait, PoolConfig};
 use super::connection::{Connection, WaitingRequest};
 use super::lane::{Lane, Task};
-use super::nested_wait::AwaitedReply;
+use super::nested_wait::wait_stepping_lane;
 use super::worker::{Message, Worker};
+use crate::nested_wait::AwaitedReply;
 use crate::orb::Core;
 use crate::rt::pool::LaneRole;
 use half_sync::HalfSync;
@@ -134,7 +135,7 @@ trait Architecture {
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        awaited.wait_stepping_lane(lane, core, worker)
+        wait_stepping_lane(lane, core, worker, awaited)
     }
 
     /// Wakes the threads that wait elsewhere than in the lane's epoll, because the lane stops.

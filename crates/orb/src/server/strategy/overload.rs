@@ -26,12 +26,12 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb::Core;
 use crate::rt::pool::LaneRole;
-use crate::rt::thread_context;
 use crate::server::Run;
 use crate::server::connection::Connection;
 use crate::server::lane::{Lane, Task};
 use crate::server::request;
 use crate::server::worker::{Message, Worker};
+use crate::thread_context;
 
 /// How long the overload thread leaves the core to a lower thread that is about to mark itself
 /// idle.
@@ -222,7 +222,7 @@ impl Lane {
                 }
             }
         }
-        crate::server::nested_wait::leave();
+        crate::nested_wait::uninstall();
         overload.lendable_threads.lock().retain(|other| !Arc::ptr_eq(other, &lendable));
         // The next thread finds the flag too.
         self.wake();
@@ -292,7 +292,7 @@ impl Lane {
             lendable.wake.drain();
         };
         {
-            let _visit = thread_context::LaneVisit::begin(core.poa_table().stamp, &lane);
+            let _visit = thread_context::LaneVisit::begin(lane.identity(core.poa_table().stamp), lane.scheduling());
             if let Some(work) = work {
                 lane.run_task(core, worker, work);
             }
@@ -459,7 +459,7 @@ impl Lane {
         // A thread of this lane may have taken the request in between: then the borrowed thread
         // finds nothing to do.
         let work = self.ready.take_request();
-        if let Some(native) = self.role.as_ref().and_then(|role| role.scheduling) {
+        if let Some(native) = self.scheduling() {
             // Before the thread is woken: otherwise it may have to wait for the core. If the system
             // refuses, the thread runs as it is.
             let _ = thread::set_scheduling(Some(lendable.tid), native);

@@ -10,13 +10,14 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle};
 
 use super::{Architecture, ThreadStarter};
+use crate::nested_wait;
 use crate::orb::Core;
-use crate::rt::thread_context;
 use crate::server::config::NestedWait;
 use crate::server::connection::Connection;
 use crate::server::lane::Lane;
-use crate::server::nested_wait::{self, SERVE_WHILE_WAITING};
+use crate::server::nested_wait::{SERVE_WHILE_WAITING, set_dedicated};
 use crate::server::worker::{ReadResult, Worker};
+use crate::thread_context;
 
 /// Shared threads of a lane: they accept, and serve connections without a thread of their own.
 const SHARED_THREADS: usize = 4;
@@ -55,7 +56,7 @@ impl ThreadPerConnection {
             .prefault(core.config().locks_memory);
         let (core, connection) = (Arc::clone(core), Arc::clone(connection));
         let run = move || {
-            thread_context::enter_lane(core.poa_table().stamp, &lane, None);
+            thread_context::enter_lane(lane.identity(core.poa_table().stamp), None);
             run(&lane, &core, &connection);
             // The descriptor is free only now.
             drop(connection);
@@ -102,9 +103,9 @@ impl Architecture for ThreadPerConnection {
 /// Serves one connection until it ends or moves.
 fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
     crate::current::set_owner(core.poa_table().stamp);
-    nested_wait::set_dedicated(lane, core, connection);
+    set_dedicated(lane, core, connection);
     serve(lane, core, connection);
-    nested_wait::leave();
+    nested_wait::uninstall();
 }
 
 fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use corelane_sys::thread::JoinHandle;
 
 use super::{Architecture, Placement, Strategy, ThreadStarter};
+use crate::nested_wait::AwaitedReply;
 use crate::orb::Core;
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::lane::Lane;
-use crate::server::nested_wait::{self, AwaitedReply};
+use crate::server::nested_wait;
 use crate::server::worker::{Message, Worker};
 use request_queue::{QueuedRequest, RequestQueue};
 
@@ -89,7 +90,7 @@ fn run_queue_thread(lane: &Arc<Lane>, core: &Arc<Core>) {
     while let Some((waiting, message)) = queue.pop() {
         lane.run_waiting(core, &mut worker, waiting, message);
     }
-    nested_wait::leave();
+    crate::nested_wait::uninstall();
 }
 
 impl Architecture for HalfSync {
