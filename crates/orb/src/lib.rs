@@ -25,6 +25,7 @@ mod cancel;
 mod ceiling;
 mod client;
 mod clock;
+mod config;
 mod context;
 mod cpu_charge;
 mod current;
@@ -34,6 +35,7 @@ pub mod dynamic;
 mod event;
 mod exception;
 mod exception_macros;
+mod exchange;
 mod fault;
 mod fragment;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -72,7 +74,7 @@ mod value;
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
-pub use client::oneway_batch::OnewayBatch;
+pub use config::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, Peer, Transports};
 pub use corelane_wire::{

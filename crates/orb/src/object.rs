@@ -17,7 +17,7 @@ use crate::invocation::{Deferred, Operation, Reply, call};
 use crate::orb::Core;
 use crate::policy::{CallPolicies, SyncScope, Timeout};
 use crate::rt::RtClientPolicies;
-use crate::rt::client::ClientPolicies;
+use crate::rt::client_policies::ClientPolicies;
 
 /// The repository id that every object has.
 pub(crate) const OBJECT_REPOSITORY_ID: &str = "IDL:omg.org/CORBA/Object:1.0";

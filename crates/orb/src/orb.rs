@@ -7,8 +7,6 @@ mod tests;
 
 pub(crate) use builder::parse_address;
 pub use builder::{OrbBuilder, OrbError};
-#[cfg(test)]
-pub(crate) use core::Config;
 pub(crate) use core::Core;
 use core::ShutdownWait;
 

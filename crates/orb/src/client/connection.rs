@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Peer, ShutdownMode, Stream, Wait};
 use corelane_sys::buffer::{MAX_HEAP_BYTES, RegionCache};
 use corelane_sys::clock::Monotonic;
-use corelane_wire::cdr::{MAX_SLICES, MemoryRefusal};
+use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Decoder, Encoder, Limits, Version};
@@ -18,8 +18,7 @@ use super::hangup_monitor::MonitoredStream;
 use super::pool::Pool;
 use crate::cancel::Canceller;
 use crate::clock;
-use crate::fault::Fault;
-use crate::invocation::machine::BytesSent;
+use crate::exchange::{BytesSent, ExchangeError};
 use crate::memory::MemoryShare;
 use crate::nested_wait;
 use crate::orb::Core;
@@ -116,33 +115,6 @@ pub(crate) struct AssembledMessage {
     pub(crate) message: Vec<u8>,
     /// Positions where GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
-}
-
-/// The reason why a request was not sent or no reply came.
-#[derive(Debug)]
-pub(crate) enum ExchangeError {
-    /// The transport failed or the peer closed.
-    Io(io::Error),
-    /// The peer broke the protocol, or sent CloseConnection or MessageError.
-    Fault(Fault),
-    TimedOut,
-    /// The caller's canceller was used.
-    Cancelled,
-    /// The ORB has no more memory for the reply.
-    OverBudget(MemoryRefusal),
-}
-
-impl From<io::Error> for ExchangeError {
-    #[cold]
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::TimedOut { ExchangeError::TimedOut } else { ExchangeError::Io(error) }
-    }
-}
-
-impl From<Fault> for ExchangeError {
-    fn from(fault: Fault) -> Self {
-        ExchangeError::Fault(fault)
-    }
 }
 
 impl ClientConnection {

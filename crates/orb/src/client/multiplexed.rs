@@ -22,11 +22,11 @@ use corelane_wire::connection::{ConnectionSide, Framer, FramingStep, ReplyMatch,
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
 
-use super::connection::{ExchangeError, MIN_OWNED_BYTES, empty_slices, is_reply_start};
+use super::connection::{MIN_OWNED_BYTES, empty_slices, is_reply_start};
 use super::reply_reader::Registration;
 use crate::cancel::Canceller;
+use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::Fault;
-use crate::invocation::machine::BytesSent;
 use crate::memory::{ByteBudget, MemoryShare};
 use crate::nested_wait;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};

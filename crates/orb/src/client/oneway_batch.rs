@@ -15,31 +15,6 @@ use super::pool::PoolSlot;
 use crate::clock;
 use crate::event::{Event, Events};
 
-/// The bounds on buffered oneways of [`SyncScope::None`](crate::SyncScope::None) on a connection.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use corelane::{Orb, OnewayBatch};
-/// let orb = Orb::builder().oneway_batch(OnewayBatch { octets: 4 * 1024, delay: Duration::from_micros(200) }).build()?;
-/// # Ok::<(), corelane::OrbError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OnewayBatch {
-    /// Maximum number of bytes of whole messages that a connection buffers; 0 disables buffering. A
-    /// message that does not fit is sent with the buffered ones. Default: 16 KiB.
-    pub octets: usize,
-    /// Maximum time for which a message is buffered, plus the time that threads at ordinary
-    /// priority wait for a core. Default: 1 ms.
-    pub delay: Duration,
-}
-
-impl Default for OnewayBatch {
-    fn default() -> Self {
-        OnewayBatch { octets: 16 * 1024, delay: Duration::from_millis(1) }
-    }
-}
-
 /// The connections of an ORB that hold oneways.
 #[derive(Debug)]
 pub(crate) struct PendingBatches {
@@ -110,9 +85,9 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::Orb;
     use crate::invocation::{Operation, call};
     use crate::policy::SyncScope;
+    use crate::{OnewayBatch, Orb};
 
     /// On another connection they would overtake the oneways that are being sent.
     #[test]

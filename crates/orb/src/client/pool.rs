@@ -18,11 +18,11 @@ use corelane_sys::process;
 
 use super::connection::{BufferResult, ClientConnection};
 use super::multiplexed::Multiplexed;
-use super::server_pools::Band;
 use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
 use crate::orb::Core;
 use crate::policy::CallDeadline;
-use crate::rt::policies::SocketSettings;
+use crate::rt::band::Band;
+use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
 /// Maximum time for which a caller waits for the maintenance of its connection. Maintenance takes
@@ -562,9 +562,8 @@ mod tests {
 
     use super::*;
     use crate::Orb;
-    use crate::client::connection::ExchangeError;
     use crate::client::hangup_monitor::tests::wait_for_end;
-    use crate::invocation::machine::BytesSent;
+    use crate::exchange::{BytesSent, ExchangeError};
     use crate::receive::MAX_RETAINED_BYTES;
     use crate::rt::{RtConfig, SchedulingClass};
 

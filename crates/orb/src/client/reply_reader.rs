@@ -17,9 +17,9 @@ use corelane_sys::thread::{self, JoinHandle, Scheduling};
 use corelane_wire::Limits;
 
 use super::multiplexed::{CloseCause, Multiplexed, ReadOutcome};
-use super::server_pools::Band;
 use crate::event::Event;
 use crate::orb::Core;
+use crate::rt::band::Band;
 
 const STOP_TOKEN: u64 = u64::MAX;
 const INTEREST: Interest = Interest::READABLE.union(Interest::HANG_UP).union(Interest::EDGE);

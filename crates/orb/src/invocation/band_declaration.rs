@@ -11,11 +11,12 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::Operation;
 use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, RequestSpec, Route, refuse};
-use super::machine::{BytesSent, LastMessage, MachineInput};
+use super::machine::{LastMessage, MachineInput};
 use crate::client::connection::ReceivedMessage;
 use crate::client::multiplexed::Multiplexed;
 use crate::client::pool::Checkout;
 use crate::exception::{Completion, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::exchange::BytesSent;
 use crate::fault::Fault;
 
 static OPERATION: Operation<'_> = Operation::new("_bind_priority_band");

@@ -19,13 +19,14 @@ use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Limits, Octets};
 
 use super::Operation;
 use super::driver::Driver;
-use super::machine::{BytesSent, LastMessage, MachineInput};
+use super::machine::{LastMessage, MachineInput};
 use super::reply::{Reply, ReplyBody, read_results};
 use super::target::{AlternateTarget, Binding, TargetProfiles, UsableProfile};
-use crate::client::connection::{ClientConnection, ExchangeError, MIN_OWNED_BYTES, ReceivedMessage};
+use crate::client::connection::{ClientConnection, MIN_OWNED_BYTES, ReceivedMessage};
 use crate::client::pool::Checkout;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::Fault;
 use crate::memory::over_budget;
 use crate::nested_wait;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use corelane_wire::Encoder;
 
 use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, Route, refuse};
-use super::machine::{BytesSent, LastMessage};
+use super::machine::LastMessage;
 use super::reply::ReplyBody;
-use crate::client::connection::ExchangeError;
 use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::Fault;
 
 #[derive(Debug)]

@@ -11,12 +11,14 @@ use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
-use crate::client::server_pools::{Band, ServerPools};
+use crate::client::server_pools::ServerPools;
 use crate::client::try_order::{MAX_TRIED, TryOrder};
 use crate::exception::SystemException;
 use crate::orb::Core;
 use crate::poa::CollocatedTarget;
-use crate::rt::client::{ClientPolicies, LaneSelector, ProfilePolicies, Selection};
+use crate::rt::band::Band;
+use crate::rt::client::{LaneSelector, Selection};
+use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
 
 /// The binding of a reference to its object, shared by all copies of the reference.
 #[derive(Debug)]
@@ -262,7 +264,10 @@ impl UsableProfile {
     /// The errors of [`LaneSelector::select_at`].
     pub(super) fn select_pool_at(&self, core: &Core, priority: Priority) -> Result<Selection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Selection { pool: self.pools.pool(Band::for_priority(core, priority)?), priority: None }),
+            None => Ok(Selection {
+                pool: self.pools.pool(Band::for_priority(&core.config().rt, priority)?),
+                priority: None,
+            }),
             Some(lanes) => lanes.select_at(core, priority),
         }
     }

@@ -13,8 +13,8 @@ use corelane_sys::{memory, process};
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
-use super::core::{Config, Core};
-use crate::client::oneway_batch::OnewayBatch;
+use super::core::Core;
+use crate::config::{Config, OnewayBatch};
 use crate::event::{Callback, Event, Events, Log};
 use crate::exception::SystemException;
 use crate::poa::Poa;

@@ -15,16 +15,16 @@ use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
 use corelane_wire::ior::Ior;
-use corelane_wire::{CharSet, Limits, Version};
 
 use super::builder::OrbError;
 use crate::address::LaneEndpoint;
 use crate::client::backoff::EndpointBackoff;
 use crate::client::hangup_monitor::{HangupMonitor, MonitoredStream};
-use crate::client::oneway_batch::{OnewayBatch, PendingBatches};
+use crate::client::oneway_batch::PendingBatches;
 use crate::client::pool::{Pool, PoolSlot};
 use crate::client::reply_reader::ReplyReaders;
 use crate::client::server_pools::ServerPools;
+use crate::config::Config;
 use crate::current::UpcallScope;
 use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -33,42 +33,11 @@ use crate::main_thread::MainQueue;
 use crate::memory::ByteBudget;
 use crate::object::ObjectRef;
 use crate::poa::{ObjectKey, Poa, PoaTable};
-use crate::policy::{CallPolicies, PoolExhausted};
-use crate::rt::RtConfig;
-use crate::rt::client::{self, ClientPolicies, LaneSelector};
-use crate::rt::policies::SocketSettings;
+use crate::rt::client::LaneSelector;
+use crate::rt::client_policies::{self, ClientPolicies};
 use crate::rt::pool::RtRegistry;
+use crate::rt::protocol::SocketSettings;
 use crate::server::lane::Lane;
-
-/// The configuration of an ORB; it never changes after the ORB is made.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) limits: Limits,
-    pub(crate) call_policies: CallPolicies,
-    /// Maximum number of connections to one server at one priority.
-    pub(crate) connections_per_server: usize,
-    pub(crate) oneway_batch: OnewayBatch,
-    /// The reaction of a call when every connection that may be made to its server is in use.
-    pub(crate) all_busy: PoolExhausted,
-    /// Time for which a connection to a server may be idle before it is closed.
-    pub(crate) idle_time: Duration,
-    /// Time for which a graceful close waits for a peer that does not answer.
-    pub(crate) closing_time: Duration,
-    /// Addresses that references carry. Empty: the addresses at which the ORB listens.
-    pub(crate) publish: Vec<Endpoint>,
-    /// The highest GIOP version used and published.
-    pub(crate) version: Version,
-    /// The native code set of char and string that references name.
-    pub(crate) native_char_set: CharSet,
-    pub(crate) fragment_size: Option<usize>,
-    /// Maximum memory in bytes that replies may use together.
-    pub(crate) max_reply_memory: usize,
-    pub(crate) rt: RtConfig,
-    /// True if the process's memory is locked; threads then touch their stacks before they begin.
-    pub(crate) locks_memory: bool,
-    /// Client policies of references that set none.
-    pub(crate) client_policies: ClientPolicies,
-}
 
 /// Number of known servers above which those that no reference uses are dropped.
 const PRUNE_THRESHOLD: usize = 256;
@@ -462,8 +431,8 @@ impl Core {
                 let endpoints: Vec<Endpoint> =
                     found.endpoints.into_iter().filter(|endpoint| self.has_transport(endpoint)).collect();
                 let first = endpoints.first()?;
-                let Some((rank, sockets)) =
-                    client::usable_protocols(asked, &found.policies).and_then(|all| client::protocol_rank(all, first))
+                let Some((rank, sockets)) = client_policies::usable_protocols(asked, &found.policies)
+                    .and_then(|all| client_policies::protocol_rank(all, first))
                 else {
                     left_out = true;
                     return None;

@@ -13,7 +13,9 @@
 //! * A request runs in a lane of its POA's own pool. A request that arrives elsewhere is handed
 //!   over once, and never by a thread that waits.
 
+pub(crate) mod band;
 pub(crate) mod client;
+pub(crate) mod client_policies;
 mod config;
 mod current;
 mod mutex;
@@ -22,10 +24,12 @@ mod overrun;
 pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
+pub(crate) mod protocol;
 
 use std::sync::{Arc, Weak};
 
-pub use client::{RtClientPolicies, with_client_policies};
+pub use client::with_client_policies;
+pub use client_policies::RtClientPolicies;
 pub use config::{
     ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
     UnmatchedPriority,
@@ -41,8 +45,9 @@ pub use current::RtCurrent;
 pub(crate) use current::{CallerPriority, UpcallPriority, caller_priority};
 pub use mutex::{RtMutex, RtMutexGuard};
 pub(crate) use overrun::OverrunMonitor;
-pub use policies::{Protocol, RtPolicies, TcpProperties, UnixProperties};
+pub use policies::RtPolicies;
 pub use pool::InvalidThreadpool;
+pub use protocol::{Protocol, TcpProperties, UnixProperties};
 
 use corelane_wire::exception::minor;
 

@@ -10,10 +10,11 @@ use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Encoder, Limits, Version};
 
 use super::network::{AgendaEvent, SimulatedNetwork};
+use crate::config::Config;
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
-use crate::orb::{Config, Core};
+use crate::orb::Core;
 use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
     ServantManager, ServantManagerError, ServantResult,
@@ -62,7 +63,7 @@ pub(super) fn core(
     fragment_size: Option<usize>,
 ) -> Core {
     let config = Config {
-        client_policies: crate::rt::client::ClientPolicies::default(),
+        client_policies: crate::rt::client_policies::ClientPolicies::default(),
         limits: Limits { max_outstanding_requests: 6, ..Limits::DEFAULT },
         call_policies: CallPolicies::NONE,
         connections_per_server: 2,

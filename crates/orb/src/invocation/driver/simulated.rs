@@ -3,7 +3,7 @@
 use corelane_wire::giop::ResponseExpected;
 
 use super::*;
-use crate::client::connection::ExchangeError;
+use crate::exchange::ExchangeError;
 use crate::invocation::Operation;
 use crate::invocation::call::{ArgumentWriter, AttemptResult, RequestSpec};
 use crate::object::ObjectRef;
