@@ -17,6 +17,7 @@
 #[macro_use]
 mod setters;
 
+mod adapter;
 mod address;
 #[cfg(feature = "any")]
 mod any;

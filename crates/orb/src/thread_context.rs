@@ -54,6 +54,8 @@ struct CurrentRequest {
 }
 
 thread_local! {
+    /// Stamp of the ORB that started the thread; 0 for none, which is never a stamp.
+    static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     /// Number of writes to `SCHEDULING`, wrapping. Comparing it is cheaper than comparing
@@ -62,6 +64,16 @@ thread_local! {
     /// The scheduling that the kernel reported when it was asked.
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, handed_over: false }) };
+}
+
+/// Marks the calling thread as started by the ORB with this stamp.
+pub(crate) fn set_owner(stamp: u64) {
+    OWNER.set(stamp);
+}
+
+/// Returns true if the ORB with this stamp started the calling thread.
+pub(crate) fn is_owned_by(stamp: u64) -> bool {
+    OWNER.get() == stamp
 }
 
 /// Records that the calling thread serves `lane`, scheduled like `native` (`None`: as it was

@@ -153,6 +153,12 @@ impl Core {
         &self.poa_table
     }
 
+    /// Returns the random number that identifies the ORB.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.poa_table.stamp
+    }
+
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }

@@ -50,7 +50,7 @@ pub(crate) use collocated::{CollocatedTarget, call_local, invoke_local, locate_l
 pub use error::PoaError;
 pub(crate) use key::{ObjectKey, SlotId};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
-pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, ParkedRequest, ResumeOn, WaitFor};
+pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, WaitFor};
 pub use policies::{
     IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
     RequestProcessing, ServantRetention, Threading,

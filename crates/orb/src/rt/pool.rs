@@ -26,7 +26,8 @@ use crate::orb::Core;
 use crate::server;
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::lane::Lane;
-use crate::server::strategy::overload::OverloadThread;
+use crate::server::lane_role::LaneRole;
+use crate::server::strategy::overload::{OverloadFunctions, OverloadThread};
 use crate::thread_context::{self, ThreadpoolId};
 
 /// The reason why a pool is not destroyed.
@@ -56,27 +57,6 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-#[derive(Clone, Debug)]
-pub(crate) struct LaneRole {
-    pub(crate) pool: u32,
-    pub(crate) index: u32,
-    /// The lane's CORBA priority, or the default one of a pool without lanes.
-    pub(crate) priority: Priority,
-    /// Highest priority that a request arriving at this lane may ask for; `None` if not configured.
-    pub(crate) ceiling: Option<Priority>,
-    /// True in a pool with lanes, whose threads never change their priority.
-    pub(crate) is_lane: bool,
-    /// True if no lane of the pool has a higher priority.
-    pub(crate) is_highest: bool,
-    pub(crate) scheduling: Option<Scheduling>,
-    pub(crate) cores: Option<CpuSet>,
-    pub(crate) static_threads: u32,
-    /// Treatment of requests while all threads are busy.
-    pub(crate) rules: Rules,
-    /// Time for which a dynamic thread waits for work before it ends.
-    pub(crate) idle_time: Duration,
-}
-
 #[derive(Debug)]
 pub(crate) struct Threadpool {
     pub(crate) id: ThreadpoolId,
@@ -101,6 +81,8 @@ pub(crate) struct RtRegistry {
     /// Held while a POA claims the socket properties of its lanes.
     pub(crate) socket_claims: Mutex<()>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
+    /// Set before the first pool with overload threads.
+    overload_functions: OnceLock<OverloadFunctions<Core>>,
     /// Lowers threads whose operations exceed their declared time; empty if not configured.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
 }
@@ -114,6 +96,7 @@ impl RtRegistry {
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
             socket_claims: Mutex::new("sockets of lanes", Scope::Orb, ()),
             mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
+            overload_functions: OnceLock::new(),
             cpu_monitor: OnceLock::new(),
         }
     }
@@ -132,6 +115,10 @@ impl RtRegistry {
         // Cannot be set already: an ORB starts once.
         let _ = self.cpu_monitor.set(overseer);
         Ok(())
+    }
+
+    pub(crate) fn overload_functions(&self) -> &OnceLock<OverloadFunctions<Core>> {
+        &self.overload_functions
     }
 
     pub(crate) fn cpu_monitor(&self) -> Option<&CpuBudgetMonitor> {
@@ -385,7 +372,13 @@ fn open_lane(
     let pool = PoolConfig::default().name(name).dispatch(dispatch).thread_stack_size(config.thread_stack_size);
     let pool = pool.nested_wait(config.nested_wait).connection_limits(config.connection_limits.clone());
     let failed = |error: io::Error| no_resources(error.to_string());
-    let overload = if role.rules.need_overload_thread() { Some(OverloadThread::new().map_err(failed)?) } else { None };
+    let overload = if role.rules.need_overload_thread() {
+        // Set already for each pool but the first.
+        let _ = core.rt().overload_functions.set(OverloadFunctions::new());
+        Some(OverloadThread::new().map_err(failed)?)
+    } else {
+        None
+    };
     Lane::new(pool, listeners, core.config().closing_time, Some(role), overload).map_err(failed)
 }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use super::config::NestedWait;
 use super::connection::Connection;
+use super::handler::RequestHandler;
 use super::lane::Lane;
 use super::worker::Worker;
 use crate::cpu_charge::ChargePause;
 use crate::nested_wait::{self, AwaitedReply, NestedWaitHook};
-use crate::orb::Core;
 use crate::thread_context::PriorityBoost;
 
 /// Maximum number of upcalls nested in the first one of a thread: the room that `Current` has.
@@ -23,9 +23,9 @@ const MAX_NESTED_UPCALLS: u8 = 31;
 pub(super) const SERVE_WHILE_WAITING: NestedWait = NestedWait::Serve { max_depth: MAX_NESTED_UPCALLS };
 
 /// The hook of a thread that serves its lane while it waits.
-struct ServingThread {
+struct ServingThread<H> {
     lane: Arc<Lane>,
-    core: Arc<Core>,
+    handler: Arc<H>,
     max_depth: u8,
     depth: Cell<u8>,
     /// Buffers for upcalls inside upcalls, reused.
@@ -33,28 +33,28 @@ struct ServingThread {
 }
 
 /// The hook of a thread that alone reads a connection.
-struct DedicatedThread {
+struct DedicatedThread<H> {
     lane: Arc<Lane>,
-    core: Arc<Core>,
+    handler: Arc<H>,
     connection: Arc<Connection>,
 }
 
 /// Records that the calling thread alone reads `connection`.
-pub(crate) fn set_dedicated(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
+pub(crate) fn set_dedicated<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>, connection: &Arc<Connection>) {
     nested_wait::install_dedicated(Rc::new(DedicatedThread {
         lane: Arc::clone(lane),
-        core: Arc::clone(core),
+        handler: Arc::clone(handler),
         connection: Arc::clone(connection),
     }));
 }
 
 /// Records that the calling thread serves `lane`, if the lane's threads serve while they wait.
-pub(crate) fn enter(lane: &Arc<Lane>, core: &Arc<Core>) {
+pub(crate) fn enter<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>) {
     let nested_wait = lane.config.nested_wait.unwrap_or_else(|| lane.strategy.default_nested_wait());
     if let NestedWait::Serve { max_depth } = nested_wait {
         nested_wait::install_serving(Rc::new(ServingThread {
             lane: Arc::clone(lane),
-            core: Arc::clone(core),
+            handler: Arc::clone(handler),
             max_depth,
             depth: Cell::new(0),
             workers: RefCell::new(Vec::new()),
@@ -63,9 +63,9 @@ pub(crate) fn enter(lane: &Arc<Lane>, core: &Arc<Core>) {
 }
 
 /// Takes part in the work of `lane` until `awaited` has come.
-pub(super) fn wait_stepping_lane(
+pub(super) fn wait_stepping_lane<H: RequestHandler>(
     lane: &Lane,
-    core: &Arc<Core>,
+    handler: &Arc<H>,
     worker: &mut Worker,
     awaited: &AwaitedReply<'_>,
 ) -> io::Result<()> {
@@ -78,18 +78,18 @@ pub(super) fn wait_stepping_lane(
             return Ok(());
         }
         if work {
-            lane.step(core, worker, Some(Duration::ZERO))?;
+            lane.step(handler, worker, Some(Duration::ZERO))?;
         }
     }
 }
 
-impl NestedWaitHook for DedicatedThread {
+impl<H: RequestHandler> NestedWaitHook for DedicatedThread<H> {
     fn release_connection(&self) {
-        self.lane.watch_connection(&self.core, &self.connection);
+        self.lane.watch_connection(self.handler.context(), &self.connection);
     }
 }
 
-impl NestedWaitHook for ServingThread {
+impl<H: RequestHandler> NestedWaitHook for ServingThread<H> {
     #[cold]
     fn wait_or_dispatch(&self, awaited: &AwaitedReply<'_>) -> io::Result<bool> {
         if self.depth.get() >= self.max_depth {
@@ -101,7 +101,7 @@ impl NestedWaitHook for ServingThread {
         let own = self.lane.scheduling();
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
-        let waited = self.lane.strategy.wait_nested(&self.lane, &self.core, &mut worker, awaited);
+        let waited = self.lane.strategy.wait_nested(&self.lane, &self.handler, &mut worker, awaited);
         // A nested worker never joins a burst, so it keeps no role in one.
         worker.burst_role.reset();
         self.workers.borrow_mut().push(worker);
@@ -122,8 +122,8 @@ mod tests {
     use crate::Orb;
     use crate::cancel::Canceller;
     use crate::nested_wait::{uninstall, wait_or_dispatch};
-    use crate::poa::ParkedRequest;
     use crate::server::config::{Dispatch, PoolConfig};
+    use crate::server::parked_request::ParkedRequest;
     use crate::server::ready_list::Task;
 
     #[test]
