@@ -43,6 +43,7 @@ mod fragment;
 #[doc(hidden)]
 pub mod fuzz;
 mod invocation;
+mod listen_address;
 mod local;
 mod long_double;
 mod main_thread;
@@ -54,6 +55,7 @@ mod nested_wait;
 mod object;
 mod operation_table;
 mod orb;
+mod orb_context;
 mod plain_macros;
 pub mod poa;
 mod policy;

@@ -94,7 +94,7 @@ impl From<Reply<'_>> for SystemOnly {
 impl ObjectRef {
     pub(crate) fn new(core: Arc<Core>, ior: Ior) -> Self {
         ObjectRef {
-            binding: Arc::new(Binding::new(ior, ClientPolicies::default(), core.client_policies())),
+            binding: Arc::new(Binding::new(ior, ClientPolicies::default(), &core.config().client_policies)),
             policies: CallPolicies::NONE,
             canceller: None,
             context: Context::new(),
@@ -156,7 +156,8 @@ impl ObjectRef {
     /// BAD_PARAM for priorities that are no bands. Policies that contradict the object's are
     /// INV_POLICY at the first call, or in [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
-        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?, self.core.client_policies()));
+        let binding =
+            Arc::new(Binding::new(self.ior().clone(), policies.check()?, &self.core.config().client_policies));
         Ok(ObjectRef { binding, ..self.clone() })
     }
 

@@ -5,7 +5,6 @@ mod core;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use builder::parse_address;
 pub use builder::{OrbBuilder, OrbError};
 pub(crate) use core::Core;
 use core::ShutdownWait;

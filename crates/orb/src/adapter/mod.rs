@@ -17,8 +17,9 @@ use corelane_net::Wait;
 use corelane_wire::giop::Header;
 
 use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::server::connection::Connection;
-use crate::server::handler::{OrbContext, RequestHandler};
+use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
 use crate::server::strategy::overload::OverloadFunctions;
 use crate::server::worker::{Message, RequestMemory};

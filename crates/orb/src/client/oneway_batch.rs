@@ -11,7 +11,7 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 
-use super::pool::PoolSlot;
+use super::connection::PoolSlot;
 use crate::clock;
 use crate::event::{Event, Events};
 

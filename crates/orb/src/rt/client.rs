@@ -18,7 +18,7 @@ use crate::client::server_pools::ServerPools;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::target::Binding;
 use crate::object::ObjectRef;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 
 thread_local! {
     static THREAD_POLICIES: RefCell<Option<ThreadPolicies>> = const { RefCell::new(None) };
@@ -76,7 +76,7 @@ pub(crate) fn has_thread_policies() -> bool {
 
 /// Returns the reference bound under the policies of the calling thread.
 #[cold]
-pub(crate) fn with_thread_policies(core: &Core, object: &ObjectRef) -> ObjectRef {
+pub(crate) fn with_thread_policies(orb: &OrbContext, object: &ObjectRef) -> ObjectRef {
     THREAD_POLICIES.with_borrow_mut(|of_thread| {
         let Some(ThreadPolicies { policies: asked, bindings }) = of_thread else { return object.clone() };
         if bindings.len() >= MAX_CACHED_BINDINGS {
@@ -84,7 +84,7 @@ pub(crate) fn with_thread_policies(core: &Core, object: &ObjectRef) -> ObjectRef
         }
         let binding = object.binding();
         let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
-            let wider = asked.clone().or(core.client_policies());
+            let wider = asked.clone().or(&orb.config().client_policies);
             let under = Binding::new(binding.ior().clone(), binding.own().clone(), &wider);
             (Arc::clone(binding), Arc::new(under))
         });
@@ -137,13 +137,13 @@ impl LaneSelector {
     /// sides set; TRANSIENT 2 if no endpoint serves the priority; DATA_CONVERSION 2 if the ORB's
     /// transform refuses it.
     #[inline(never)]
-    pub(crate) fn select(&self, core: &Core) -> Result<Selection<'_>, SystemException> {
+    pub(crate) fn select(&self, orb: &OrbContext) -> Result<Selection<'_>, SystemException> {
         let thread = Band::for_current_thread();
         if !self.is_propagated() {
             return self.select_for(None, thread);
         }
-        let (priority, is_implied) = super::caller_priority(core).parts();
-        let chosen = self.select_for(outbound_priority(core, priority)?, thread);
+        let (priority, is_implied) = super::caller_priority(orb).parts();
+        let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
         // An implied priority is no reason to refuse the call: the server decides instead.
         if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
     }
@@ -152,8 +152,8 @@ impl LaneSelector {
     ///
     /// # Errors
     /// As for [`select`](Self::select).
-    pub(crate) fn select_at(&self, core: &Core, priority: Priority) -> Result<Selection<'_>, SystemException> {
-        self.select_for(Some(priority), Band::for_priority(&core.config().rt, priority)?)
+    pub(crate) fn select_at(&self, orb: &OrbContext, priority: Priority) -> Result<Selection<'_>, SystemException> {
+        self.select_for(Some(priority), Band::for_priority(&orb.config().rt, priority)?)
     }
 
     fn is_propagated(&self) -> bool {
@@ -201,8 +201,8 @@ pub(super) fn join_numbers(numbers: impl Iterator<Item = impl ToString>) -> Stri
 
 /// Returns the priority that a nested call carries. The ORB's transform, if any, is given the id of
 /// the object whose servant calls.
-fn outbound_priority(core: &Core, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
-    match (&core.config().rt.transform, priority) {
+fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
+    match (&orb.config().rt.transform, priority) {
         (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
         (_, priority) => Ok(priority),
     }

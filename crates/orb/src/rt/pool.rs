@@ -356,7 +356,10 @@ fn open_lane(
 ) -> Result<Arc<Lane>, SystemException> {
     let mut endpoints = Vec::new();
     for address in &lane.listen {
-        endpoints.push(crate::orb::parse_address(address).map_err(|error| bad_param(error.to_string()))?);
+        endpoints.push(
+            crate::listen_address::parse(address)
+                .ok_or_else(|| bad_param(format!("\"{address}\" is no address: {}", crate::listen_address::SYNTAX)))?,
+        );
     }
     if lane.listen.is_empty() {
         endpoints = core.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &role)).collect();

@@ -25,11 +25,11 @@ use corelane_wire::connection::ProtocolFault;
 
 use super::connection::{CloseTerms, Connection, DrainProgress};
 use super::final_messages;
-use super::handler::OrbContext;
 use super::lane::{Lane, Task};
 use crate::clock;
 use crate::event::Event;
 use crate::fault::Fault;
+use crate::orb_context::OrbContext;
 
 type ConnectionHandle = (u32, u32);
 

@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::lane::Lane;
 use super::strategy::overload::OverloadFunctions;
 use super::worker::{Message, RequestMemory};
-pub(crate) use crate::orb::Core as OrbContext;
+use crate::orb_context::OrbContext;
 
 /// Answers the messages that lanes read. The object adapter implements it.
 ///

@@ -14,10 +14,11 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::slab::RetireResult;
 
 use super::connection::Connection;
-use super::handler::{OrbContext, RequestHandler};
+use super::handler::RequestHandler;
 use super::lane::Lane;
 use crate::clock;
 use crate::event::Event;
+use crate::orb_context::OrbContext;
 
 /// Instead of a time: no message has come yet.
 pub(crate) const NO_MESSAGE: u32 = 0;

@@ -25,7 +25,7 @@ use super::admission;
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadState, WaitingRequest};
 use super::draining::DrainingConnections;
-use super::handler::{OrbContext, RequestHandler};
+use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
 use super::lane_role::LaneRole;
 use super::memory_budget::MemoryBudget;
@@ -37,6 +37,7 @@ use super::strategy::{Placement, Strategy};
 use super::worker::{Message, ReadResult, Worker};
 use crate::clock;
 use crate::event::Event as OrbEvent;
+use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
 use crate::thread_context::{DEFAULT_POOL, LaneIdentity};
 

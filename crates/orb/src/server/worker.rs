@@ -11,9 +11,10 @@ use corelane_wire::{Endian, Limits, Scratch, Version};
 
 use super::connection::{Connection, ReadState};
 use super::final_messages;
-use super::handler::{OrbContext, RequestHandler};
+use super::handler::RequestHandler;
 use super::strategy::burst::BurstRole;
 use crate::fault::Fault;
+use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 /// Maximum number of spare receive buffers that a thread keeps.

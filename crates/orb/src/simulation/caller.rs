@@ -40,7 +40,7 @@ pub(super) fn clients(network: &SimulatedNetwork) -> Vec<ClientProcess> {
             };
             (version, random.percent(40).then(|| 64 + 8 * random.between(0, 20) as usize))
         };
-        ClientProcess { core: Arc::new(server::core(network, Vec::new(), version, fragment_size)) }
+        ClientProcess { core: server::core(network, Vec::new(), version, fragment_size) }
     };
     (0..CLIENTS).map(client).collect()
 }

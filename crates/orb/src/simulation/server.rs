@@ -61,7 +61,7 @@ pub(super) fn core(
     publish: Vec<Endpoint>,
     version: Version,
     fragment_size: Option<usize>,
-) -> Core {
+) -> Arc<Core> {
     let config = Config {
         client_policies: crate::rt::client_policies::ClientPolicies::default(),
         limits: Limits { max_outstanding_requests: 6, ..Limits::DEFAULT },
@@ -160,7 +160,7 @@ impl<'l> ServerRun<'l> {
                 slowest = 30_000_000;
             }
         }
-        let core = Arc::new(core(network, vec![address(server)], Version::GIOP_1_2, fragment_size));
+        let core = core(network, vec![address(server)], Version::GIOP_1_2, fragment_size);
         Poa::root(Arc::downgrade(&core), core.poa_table());
         core.start(Vec::new()).expect("nothing to start");
         let policies = PoaPolicies {

@@ -27,12 +27,12 @@ use corelane_sys::pending_lock::PendingLock;
 use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
-use super::handler::OrbContext;
 use super::idle_eviction::{self, EvictionRank};
 use super::lane::{Lane, Task};
 use super::memory_budget::{MemoryBudget, MemoryUse};
 use super::strategy::half_sync::fair_queue::NO_LIST;
 use crate::ceiling::Ceiling;
+use crate::orb_context::OrbContext;
 pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
 use output::OutputLock;
 pub(crate) use output::{SendError, SendResult};
