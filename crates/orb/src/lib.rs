@@ -17,15 +17,18 @@
 #[macro_use]
 mod setters;
 
+mod adapter;
 mod address;
 #[cfg(feature = "any")]
 mod any;
 mod bits;
 mod cancel;
+mod ceiling;
 mod client;
 mod clock;
 mod config;
 mod context;
+mod cpu_charge;
 mod current;
 mod describe;
 #[cfg(feature = "any")]
@@ -48,6 +51,7 @@ mod main_thread;
 pub mod mapping;
 mod memory;
 pub mod minor;
+mod nested_wait;
 mod object;
 mod operation_table;
 mod orb;
@@ -66,6 +70,7 @@ mod server;
 mod simulation;
 mod slot_id;
 mod text;
+mod thread_context;
 mod trail;
 mod upcall_stack;
 #[cfg(feature = "valuetype")]

@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use crate::slot_id::SlotId;
+use crate::thread_context;
 
 /// Maximum number of nested upcalls on one thread.
 pub(crate) const MAX_DEPTH: usize = 32;
@@ -121,8 +122,6 @@ struct UpcallStack {
 }
 
 thread_local! {
-    /// Stamp of the ORB that started the thread; 0 for none, which is never a stamp.
-    static OWNER: Cell<u64> = const { Cell::new(0) };
     static STACK: UpcallStack = const {
         UpcallStack { depth: Cell::new(0), frames: [const { FrameSlot::empty() }; MAX_DEPTH], known_orb: Cell::new(0) }
     };
@@ -232,16 +231,11 @@ pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
 }
 
-/// Marks the calling thread as started by the ORB with this stamp.
-pub(crate) fn set_owner(stamp: u64) {
-    OWNER.set(stamp);
-}
-
 /// Returns true if the calling thread must not wait for the end of the ORB with this stamp. It
 /// would wait for itself if it runs one of the ORB's upcalls, or is one of its threads. These also
 /// run event handlers and drop servants.
 pub(crate) fn is_inside(stamp: u64) -> bool {
-    OWNER.get() == stamp || in_upcall_of(stamp)
+    thread_context::is_owned_by(stamp) || in_upcall_of(stamp)
 }
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ use crate::cancel::Canceller;
 use crate::clock;
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::memory::{ByteBudget, MemoryShare};
+use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
-use crate::server::nested_wait;
 
 /// Maximum number of late replies to wait for; beyond it a new connection is cheaper.
 const MAX_ABANDONED: u32 = 8;
@@ -456,7 +456,9 @@ impl ClientConnection {
             if self.monitored.stream().arm_readiness()? == Some(true) {
                 return Ok(());
             }
-            canceller.wait_or_cancelled(fd, moment)?;
+            if !canceller.wait_or_cancelled(fd, moment)? {
+                return Err(ExchangeError::Cancelled);
+            }
             if self.is_readable_or_late(moment)? {
                 return Ok(());
             }

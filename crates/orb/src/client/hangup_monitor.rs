@@ -220,7 +220,7 @@ impl HangupMonitor {
 
 impl MonitorInner {
     fn run(&self) {
-        crate::upcall_stack::set_owner(self.stamp);
+        crate::thread_context::set_owner(self.stamp);
         let mut events = [EpollEvent::EMPTY; 32];
         let mut maintained_at = Monotonic::now();
         let mut held: Option<Monotonic> = None;

@@ -25,7 +25,7 @@ use crate::orb_context::OrbContext;
 use crate::policy::CallDeadline;
 use crate::rt::band::Band;
 use crate::rt::protocol::SocketSettings;
-use crate::rt::thread_context::PriorityBoost;
+use crate::thread_context::PriorityBoost;
 
 /// Maximum time for which a caller waits for the maintenance of its connection. Maintenance takes
 /// some microseconds, but its thread has no urgency and may not get to run.

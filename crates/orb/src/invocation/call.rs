@@ -33,8 +33,8 @@ use crate::exception::{Completion, Detail, Phase, SystemException, SystemExcepti
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::Fault;
 use crate::memory::over_budget;
+use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
-use crate::server::nested_wait;
 
 /// Writes the arguments. Called again for every attempt, because version, alignment and code sets
 /// may differ.

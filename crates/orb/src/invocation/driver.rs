@@ -22,8 +22,8 @@ use crate::client::pool::{AcquireError, Checkout, Pool};
 use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::nested_wait;
 use crate::policy::{CallPolicies, PoolExhausted, RebindMode};
-use crate::server::nested_wait;
 
 /// The connection for a request.
 enum CallConnection {

@@ -13,9 +13,10 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
-use super::parked::{ParkResult, ParkedRequest, WaitFor};
+use super::parked::{ParkResult, WaitFor};
 use super::table::is_outside_rt;
 use super::{ClientPriority, LocateResult, Lookup, LookupResult, ObjectKey, PoaCore, PoaTable, SlotId, UpcallTarget};
+use crate::adapter::upcall::{DispatchOutcome, dispatch_to_target, panicked};
 use crate::client::context::ClientContext;
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -25,7 +26,7 @@ use crate::object::ObjectRef;
 use crate::policy::CallDeadline;
 use crate::rt::{CallerPriority, UpcallPriority};
 use crate::servant::{InterfaceQuery, Servant, ServerCall};
-use crate::server::request::{DispatchOutcome, dispatch_to_target, panicked};
+use crate::server::parked_request::ParkedRequest;
 
 /// Maximum number of forwards that a local call follows.
 const MAX_FORWARDS: usize = 10;

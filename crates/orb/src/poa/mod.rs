@@ -50,7 +50,7 @@ pub(crate) use collocated::{call_local, invoke_local, locate_local, send_local};
 pub use error::PoaError;
 pub(crate) use key::{ObjectKey, SlotId};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
-pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, ParkedRequest, ResumeOn, WaitFor};
+pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, WaitFor};
 pub use policies::{
     IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
     RequestProcessing, ServantRetention, Threading,

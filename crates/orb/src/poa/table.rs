@@ -21,16 +21,16 @@ use super::parked::WaitFor;
 use super::servant_manager::LocatorServant;
 use super::tree::ChildResult;
 use super::{PoaCore, PoaPhase, RequestProcessing, Threading, slow_path};
+use crate::ceiling::Ceiling;
 use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind, no_such_object};
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::rt::ceiling::Ceiling;
+use crate::rt::CallerPriority;
 use crate::rt::poa::{RequestPlacement, place_in_default_pool};
-use crate::rt::thread_context;
-use crate::rt::{CallerPriority, ThreadpoolId};
 use crate::servant::Servant;
 use crate::server::connection::ConnectionOrigin;
+use crate::thread_context::{self, ThreadpoolId};
 
 /// Maximum number of objects that all POAs of an ORB can have active under persistent or
 /// user-chosen keys.

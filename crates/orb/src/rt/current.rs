@@ -8,10 +8,10 @@ use corelane_sys::thread::Scheduling;
 use corelane_wire::exception::minor;
 
 use super::config::unmappable;
-use super::thread_context::{self, SavedScheduling};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 use crate::orb_context::OrbContext;
+use crate::thread_context::{self, SavedScheduling, can_lower};
 
 /// The thread's priority in the ORB with this stamp. A negative priority means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,12 +170,6 @@ impl UpcallPriority {
         }
         Ok(())
     }
-}
-
-/// Returns true if a thread scheduled like `now` can be lowered to `to` for a time. A reservation
-/// bounds its thread anyway and, once given up, might not be granted again; it is kept.
-pub(super) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
-    !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }
 
 /// Lowers a thread that `apply_priority` left above `most`: a lane's thread, or one without a

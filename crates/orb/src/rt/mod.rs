@@ -5,8 +5,6 @@
 //!   priority.
 //! * `policies` are the real-time policies of POAs and references. `poa` keeps a POA's policies and
 //!   places its requests.
-//! * `thread_context` records the lane that a thread serves, its native priority and its current
-//!   request.
 //! * `current` is `RTCORBA::Current`.
 //!
 //! # Invariants
@@ -16,7 +14,6 @@
 //!   over once, and never by a thread that waits.
 
 pub(crate) mod band;
-pub(crate) mod ceiling;
 pub(crate) mod client_policies;
 pub(crate) mod config;
 mod current;
@@ -27,7 +24,6 @@ pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
 pub(crate) mod protocol;
-pub(crate) mod thread_context;
 
 use std::sync::{Arc, Weak};
 
@@ -46,17 +42,17 @@ pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid}
 pub use current::RtCurrent;
 pub(crate) use current::{CallerPriority, UpcallPriority, caller_priority};
 pub use mutex::{RtMutex, RtMutexGuard};
-pub(crate) use overrun::{ChargePause, OverrunMonitor, start_cpu_monitor};
+pub(crate) use overrun::{OverrunMonitor, start_cpu_monitor};
 pub use policies::RtPolicies;
-pub use pool::{InvalidThreadpool, ThreadpoolId};
+pub use pool::InvalidThreadpool;
 pub use protocol::{Protocol, TcpProperties, UnixProperties};
-pub use thread_context::{ServedBy, served_by};
 
 use corelane_wire::exception::minor;
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 pub use crate::invocation::with_client_policies;
 use crate::orb::Core;
+pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
 /// Checks which real-time guarantees the machine gives to this process, as `corelane doctor` shows
 /// them. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) refuses to build

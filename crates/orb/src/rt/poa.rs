@@ -8,20 +8,20 @@ use corelane_sched::{Declared, Priority, PriorityBand, PriorityBands, PriorityMo
 use corelane_sys::lock::MutexGuard;
 use corelane_wire::exception::minor;
 
-use super::ceiling::Ceiling;
 use super::config::{UnmatchedPriority, unmappable};
 use super::object_priorities::{AssignError, ObjectPriorities};
 use super::policies::{RtPolicies, policy_index, violating_policy};
 use super::pool::Threadpool;
 use super::protocol::{Protocol, TcpProperties, UnixProperties};
-use super::thread_context;
 use crate::address::LaneEndpoint;
+use crate::ceiling::Ceiling;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::poa::{ClientPriority, Lookup, PoaError, PolicyIndex};
 use crate::server::connection::ConnectionOrigin;
 use crate::server::lane::Lane;
+use crate::thread_context;
 
 #[derive(Debug)]
 pub(crate) struct RtPoa {

@@ -5,9 +5,9 @@ use corelane_sched::{Declared, Priority, PriorityBands, PriorityModel};
 use corelane_wire::CdrError;
 use corelane_wire::rt::{self as wire, PriorityModelValue, policy_type};
 
-use super::pool::ThreadpoolId;
 use super::protocol::Protocol;
 use crate::poa::PolicyIndex;
+use crate::thread_context::ThreadpoolId;
 
 /// Indices into [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
 pub(crate) mod policy_index {
