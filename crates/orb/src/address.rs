@@ -16,7 +16,7 @@ use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::rt::Protocol;
-use crate::rt::client::ProfilePolicies;
+use crate::rt::client_policies::ProfilePolicies;
 
 /// The TCP address that omniORB writes, and expects, for a server without one.
 const NO_TCP_ADDRESS: (&str, u16) = ("255.255.255.255", 65535);

@@ -1,6 +1,5 @@
 //! `any`: a value of any type, with its type.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +8,11 @@ pub use corelane_wire::Value;
 pub use corelane_wire::typecode::{Kind, TypeCode, TypeCodeError};
 use corelane_wire::{AnyValue, Cdr, CdrError, Decoder, Encoder, Fixed, Octets};
 
+use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::long_double::LongDouble;
 use crate::object::{ObjectRef, Reference, read_reference, write_reference};
-use crate::orb::Core;
+use crate::written_any::{self, WrittenContext};
 
 /// A value of any type, with its type (CORBA 3.0.3 section 4.11; IDL `any`).
 ///
@@ -31,7 +31,7 @@ use crate::orb::Core;
 pub struct Any {
     value: AnyValue,
     /// The ORB of the references in the value, if it has any.
-    core: Option<Arc<Core>>,
+    client: Option<Arc<ClientContext>>,
 }
 
 impl Any {
@@ -70,23 +70,18 @@ impl Any {
         Any::write(type_code, value)
     }
 
-    pub(crate) fn from_wire(value: AnyValue, core: Option<Arc<Core>>) -> Any {
-        Any { value, core }
+    pub(crate) fn from_wire(value: AnyValue, client: Option<Arc<ClientContext>>) -> Any {
+        Any { value, client }
     }
 
-    pub(crate) fn core(&self) -> Option<&Arc<Core>> {
-        self.core.as_ref()
+    pub(crate) fn client(&self) -> Option<&Arc<ClientContext>> {
+        self.client.as_ref()
     }
 
     fn write<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
-        let outer = WRITTEN_CONTEXT.replace(Some(WrittenContext::default()));
-        let written = AnyValue::write(type_code, |e| value.write(e, type_code));
-        let WrittenContext { core, types } = WRITTEN_CONTEXT.replace(outer).unwrap_or_default();
-        if let Some(core) = &core {
-            record_orb(core);
-        }
-        types.iter().for_each(record_type);
-        Ok(Any { value: written?.with_value_types(types), core })
+        let (written, WrittenContext { client, types }) =
+            written_any::record(|| AnyValue::write(type_code, |e| value.write(e, type_code)));
+        Ok(Any { value: written?.with_value_types(types), client })
     }
 
     /// Makes an `any` from a value tree and its type.
@@ -94,7 +89,7 @@ impl Any {
     /// # Errors
     /// BAD_PARAM if the tree is no value of the type.
     pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<Any, SystemException> {
-        Ok(Any { value: AnyValue::from_value(type_code, value)?, core: None })
+        Ok(Any { value: AnyValue::from_value(type_code, value)?, client: None })
     }
 
     /// Returns the type.
@@ -126,8 +121,8 @@ impl Any {
         }
         let values = self.value.value_read_state();
         let mut d = self.value.decoder().with_values(&values);
-        if let Some(core) = &self.core {
-            d = d.with_env(core);
+        if let Some(client) = &self.client {
+            d = d.with_env(client);
         }
         Ok(T::read(&mut d, self.type_code())?)
     }
@@ -135,9 +130,9 @@ impl Any {
     /// Writes the value without its type.
     pub(crate) fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         #[cfg(feature = "valuetype")]
-        if let Some(core) = &self.core {
+        if let Some(client) = &self.client {
             let values = crate::value::with_converter(self.value.value_read_state());
-            return self.value.encode_value_with(&mut self.value.decoder().with_values(&values).with_env(core), e);
+            return self.value.encode_value_with(&mut self.value.decoder().with_values(&values).with_env(client), e);
         }
         self.value.encode_value(e)
     }
@@ -155,53 +150,13 @@ impl Any {
     /// # Errors
     /// BAD_PARAM if the type is not equivalent.
     pub fn retyped(&self, type_code: &TypeCode) -> Result<Any, SystemException> {
-        Ok(Any { value: self.value.clone().with_type(type_code)?, core: self.core.clone() })
+        Ok(Any { value: self.value.clone().with_type(type_code)?, client: self.client.clone() })
     }
 }
 
 #[cold]
 fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> SystemException {
     SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not stand for {found}"))
-}
-
-thread_local! {
-    /// Present while this thread writes a value into an `any`.
-    static WRITTEN_CONTEXT: RefCell<Option<WrittenContext>> = const { RefCell::new(None) };
-}
-
-/// Information about an `any` that its bytes do not hold.
-#[derive(Default)]
-struct WrittenContext {
-    /// The ORB of the last reference written.
-    core: Option<Arc<Core>>,
-    /// The types of the values (IDL `valuetype`) written.
-    types: Vec<(Box<str>, TypeCode)>,
-}
-
-/// Records the ORB of a reference that is written. An `any` holds only the reference's bytes, and
-/// the program that extracts it will call it.
-pub(crate) fn record_orb(core: &Arc<Core>) {
-    WRITTEN_CONTEXT.with_borrow_mut(|noted| {
-        if let Some(noted) = noted {
-            noted.core = Some(Arc::clone(core));
-        }
-    });
-}
-
-fn record_type((id, type_code): &(Box<str>, TypeCode)) {
-    record_value_type(id, || type_code.clone());
-}
-
-/// Records the type of a value that is written: it may be derived from the type in the `any`'s
-/// TypeCode.
-pub(crate) fn record_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
-    WRITTEN_CONTEXT.with_borrow_mut(|noted| {
-        if let Some(noted) = noted
-            && !noted.types.iter().any(|(known, _)| **known == *id)
-        {
-            noted.types.push((id.into(), type_code()));
-        }
-    });
 }
 
 /// Compares types and values, independent of their representation.
@@ -221,16 +176,16 @@ impl Cdr for Any {
     const MIN_SIZE: usize = AnyValue::MIN_SIZE;
 
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        if let Some(core) = &self.core {
-            record_orb(core);
+        if let Some(client) = &self.client {
+            written_any::record_orb(client);
         }
-        self.value.value_types().for_each(record_type);
+        self.value.value_types().for_each(written_any::record_type);
         self.type_code().encode(e)?;
         self.encode_value(e)
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<Any, CdrError> {
-        Ok(Any { value: AnyValue::decode(d)?, core: crate::object::core_of(d).cloned() })
+        Ok(Any { value: AnyValue::decode(d)?, client: crate::object::client_of(d).cloned() })
     }
 }
 

@@ -8,8 +8,6 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::poll;
 
-use crate::client::connection::ExchangeError;
-
 /// Cancels calls that wait for their reply: those made, now or later, through references that carry
 /// it.
 ///
@@ -54,22 +52,16 @@ impl Canceller {
         self.0.as_fd()
     }
 
-    /// Waits for `other` to become readable, until `deadline`; signals do not end the wait.
-    ///
-    /// # Errors
-    /// [`ExchangeError::Cancelled`] if the cancellation comes first.
-    pub(crate) fn wait_or_cancelled(
-        &self,
-        other: BorrowedFd<'_>,
-        deadline: Option<Monotonic>,
-    ) -> Result<(), ExchangeError> {
+    /// Waits for `other` to become readable, until `deadline`; signals do not end the wait. Returns
+    /// false if the cancellation comes first.
+    pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_either(other, self.0.as_fd(), deadline)?;
             if ready || deadline.is_some_and(Monotonic::is_past) {
-                return Ok(());
+                return Ok(true);
             }
             if cancelled {
-                return Err(ExchangeError::Cancelled);
+                return Ok(false);
             }
         }
     }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-use crate::current;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
+use crate::upcall_stack;
 
 /// Properties by name: those that a client sends, or those that a servant received with a call.
 /// Clones are cheap.
@@ -46,7 +46,7 @@ impl Context {
     /// call, and for operations that ask for none.
     #[must_use]
     pub fn of_call() -> Context {
-        let depth = current::upcall_depth();
+        let depth = upcall_stack::depth();
         CALL_CONTEXTS.with_borrow(|told| match told.last() {
             Some((of, context)) if *of == depth => context.clone(),
             _ => Context::new(),
@@ -156,7 +156,7 @@ impl Context {
     #[doc(hidden)]
     #[must_use]
     pub fn enter(&self) -> ContextScope {
-        CALL_CONTEXTS.with_borrow_mut(|told| told.push((current::upcall_depth(), self.clone())));
+        CALL_CONTEXTS.with_borrow_mut(|told| told.push((upcall_stack::depth(), self.clone())));
         ContextScope(())
     }
 }

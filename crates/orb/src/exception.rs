@@ -98,6 +98,13 @@ impl fmt::Display for Phase {
     }
 }
 
+/// OBJECT_NOT_EXIST 2.
+#[cold]
+pub(crate) fn no_such_object() -> SystemException {
+    let code = minor::object_not_exist::NO_OBJECT_OR_ADAPTER;
+    SystemException::new(SystemExceptionKind::ObjectNotExist, code, Completion::No)
+}
+
 impl SystemException {
     /// Makes an exception with its full minor code (vendor id in the upper 20 bits).
     #[must_use]

@@ -17,14 +17,18 @@
 #[macro_use]
 mod setters;
 
+mod adapter;
 mod address;
 #[cfg(feature = "any")]
 mod any;
 mod bits;
 mod cancel;
+mod ceiling;
 mod client;
 mod clock;
+mod config;
 mod context;
+mod cpu_charge;
 mod current;
 mod describe;
 #[cfg(feature = "any")]
@@ -32,12 +36,14 @@ pub mod dynamic;
 mod event;
 mod exception;
 mod exception_macros;
+mod exchange;
 mod fault;
 mod fragment;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
 mod invocation;
+mod listen_address;
 mod local;
 mod long_double;
 mod main_thread;
@@ -45,9 +51,11 @@ mod main_thread;
 pub mod mapping;
 mod memory;
 pub mod minor;
+mod nested_wait;
 mod object;
 mod operation_table;
 mod orb;
+mod orb_context;
 mod plain_macros;
 pub mod poa;
 mod policy;
@@ -60,15 +68,20 @@ mod servant;
 mod server;
 #[cfg(test)]
 mod simulation;
+mod slot_id;
 mod text;
+mod thread_context;
 mod trail;
+mod upcall_stack;
 #[cfg(feature = "valuetype")]
 mod value;
+#[cfg(feature = "any")]
+mod written_any;
 
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
-pub use client::oneway_batch::OnewayBatch;
+pub use config::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, Peer, Transports};
 pub use corelane_wire::{

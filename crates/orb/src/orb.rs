@@ -5,10 +5,7 @@ mod core;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use builder::parse_address;
 pub use builder::{OrbBuilder, OrbError};
-#[cfg(test)]
-pub(crate) use core::Config;
 pub(crate) use core::Core;
 use core::ShutdownWait;
 
@@ -205,7 +202,7 @@ impl Orb {
     ///   shutdown;
     /// - on any other of the ORB's own threads.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
-        if wait && crate::current::is_inside(self.core.poa_table().stamp) {
+        if wait && crate::upcall_stack::is_inside(self.core.stamp()) {
             return Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No));
         }
         self.core.shutdown(if wait { ShutdownWait::Unbounded } else { ShutdownWait::DoNotWait });
@@ -222,7 +219,7 @@ impl Orb {
 
 impl Drop for Orb {
     fn drop(&mut self) {
-        if crate::current::is_inside(self.core.poa_table().stamp) {
+        if crate::upcall_stack::is_inside(self.core.stamp()) {
             self.core.shutdown_elsewhere();
         } else {
             self.core.shutdown(ShutdownWait::ClosingTimeout);

@@ -9,8 +9,9 @@ use corelane_sys::erased::ErasedRef;
 use corelane_wire::giop::{self, ReplyStatus, ServiceContext, context_id};
 use corelane_wire::{Decoder, Encoder, Version, rt};
 
+use crate::client::context::ClientContext;
 use crate::exception::{SystemException, UserException};
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::trail::unwritable;
 
 /// The dispatcher of an interface: decodes requests, calls the servant and encodes replies. The IDL
@@ -174,9 +175,10 @@ impl<'m> ServerCall<'m> {
         ServerCall { arguments, reply, head, priority, raised: false }
     }
 
-    pub(crate) fn core(&self) -> Option<&Arc<Core>> {
+    /// Returns the ORB that received the request.
+    pub(crate) fn orb(&self) -> Option<&OrbContext> {
         let env: &dyn Any = self.arguments.env()?;
-        env.downcast_ref()
+        env.downcast_ref::<Arc<ClientContext>>().map(|client| &***client)
     }
 
     /// Begins the reply, with its header if it has one.

@@ -10,6 +10,12 @@ pub(crate) const MAX_SHOWN: usize = 256;
 /// Maximum number of bytes shown of a message, which may have the ORB's own words around a peer's.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
+/// Lists numbers, separated by commas.
+#[cold]
+pub(crate) fn join_numbers(numbers: impl Iterator<Item = impl ToString>) -> String {
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
+}
+
 /// Shows a peer's bytes as text: escaped, and cut after [`MAX_SHOWN`] bytes with the full length
 /// stated.
 #[cold]

@@ -3,28 +3,26 @@
 //! The calling thread reads. Replies to calls abandoned earlier are skipped.
 
 use std::io::{self, IoSlice};
-use std::sync::Weak;
+use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Peer, ShutdownMode, Stream, Wait};
+use corelane_net::{Endpoint, Peer, ShutdownMode, Wait};
 use corelane_sys::buffer::{MAX_HEAP_BYTES, RegionCache};
 use corelane_sys::clock::Monotonic;
-use corelane_wire::cdr::{MAX_SLICES, MemoryRefusal};
+use corelane_sys::lock::CheckoutCell;
+use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Decoder, Encoder, Limits, Version};
 
 use super::hangup_monitor::MonitoredStream;
-use super::pool::Pool;
 use crate::cancel::Canceller;
 use crate::clock;
-use crate::fault::Fault;
-use crate::invocation::machine::BytesSent;
-use crate::memory::MemoryShare;
-use crate::orb::Core;
+use crate::exchange::{BytesSent, ExchangeError};
+use crate::memory::{ByteBudget, MemoryShare};
+use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
-use crate::server::nested_wait;
 
 /// Maximum number of late replies to wait for; beyond it a new connection is cheaper.
 const MAX_ABANDONED: u32 = 8;
@@ -33,6 +31,9 @@ const MAX_ABANDONED: u32 = 8;
 /// then share its memory. Below it the buffer is heap memory, which costs more to replace than to
 /// copy.
 pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
+
+/// A place for a connection in its pool, which one caller checks out at a time.
+pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 
 /// A connection to a server, used by one call at a time.
 #[derive(Debug)]
@@ -118,53 +119,24 @@ pub(crate) struct AssembledMessage {
     pub(crate) breaks: Vec<usize>,
 }
 
-/// The reason why a request was not sent or no reply came.
-#[derive(Debug)]
-pub(crate) enum ExchangeError {
-    /// The transport failed or the peer closed.
-    Io(io::Error),
-    /// The peer broke the protocol, or sent CloseConnection or MessageError.
-    Fault(Fault),
-    TimedOut,
-    /// The caller's canceller was used.
-    Cancelled,
-    /// The ORB has no more memory for the reply.
-    OverBudget(MemoryRefusal),
-}
-
-impl From<io::Error> for ExchangeError {
-    #[cold]
-    fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::TimedOut { ExchangeError::TimedOut } else { ExchangeError::Io(error) }
-    }
-}
-
-impl From<Fault> for ExchangeError {
-    fn from(fault: Fault) -> Self {
-        ExchangeError::Fault(fault)
-    }
-}
-
 impl ClientConnection {
-    pub(crate) fn new(
-        stream: Box<dyn Stream>,
-        core: &Core,
+    /// Makes a connection from a monitored stream. Its large messages use `spares` and are counted
+    /// in `reply_memory`.
+    pub(super) fn new(
+        monitored: MonitoredStream,
         endpoint: &Endpoint,
-        pool: Weak<Pool>,
         connection_id: u64,
-    ) -> io::Result<Self> {
-        let band = pool.upgrade().map(|pool| pool.band());
-        let is_band_declared = band.is_none_or(|band| band.range().is_none());
-        // Connections of real-time callers are always monitored, so that a hang-up is seen at once.
-        let monitored = core.monitor(stream, pool, band.is_some_and(|band| band.is_real_time()))?;
-        Ok(ClientConnection {
+        is_band_declared: bool,
+        (spares, reply_memory): (&RegionCache, &Arc<ByteBudget>),
+    ) -> Self {
+        ClientConnection {
             monitored,
             endpoint: endpoint.clone(),
             connection_id,
             framer: Framer::new(),
             received: ReceiveBuffer::new(),
-            spares: core.spares().clone(),
-            share: MemoryShare::new(core.reply_memory()),
+            spares: spares.clone(),
+            share: MemoryShare::new(reply_memory),
             request_memory: Vec::with_capacity(1024),
             abandoned: 0,
             announced: None,
@@ -174,7 +146,7 @@ impl ClientConnection {
             is_band_declared,
             fork_generation: corelane_sys::process::generation(),
             oneways: OnewayBuffer::default(),
-        })
+        }
     }
 
     /// Returns true if the next call may use the connection.
@@ -484,7 +456,9 @@ impl ClientConnection {
             if self.monitored.stream().arm_readiness()? == Some(true) {
                 return Ok(());
             }
-            canceller.wait_or_cancelled(fd, moment)?;
+            if !canceller.wait_or_cancelled(fd, moment)? {
+                return Err(ExchangeError::Cancelled);
+            }
             if self.is_readable_or_late(moment)? {
                 return Ok(());
             }

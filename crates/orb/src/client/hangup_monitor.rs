@@ -28,8 +28,7 @@ use corelane_sys::poll;
 use corelane_sys::slab::{GenerationalSlab, RetireResult};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
 
-use super::pool::Pool;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 
 const STOP_TOKEN: u64 = u64::MAX;
 
@@ -58,6 +57,23 @@ const PINNED: u8 = 2;
 /// Mode: always monitored, if the stream has a descriptor.
 const ALWAYS: u8 = 3;
 
+/// The ORB, as the monitor thread maintains it.
+pub(crate) trait Maintained: Send + Sync {
+    fn orb(&self) -> &OrbContext;
+
+    /// Sends the buffered oneways whose delay has passed. Returns when to call it again.
+    fn send_batches(&self) -> Option<Monotonic>;
+
+    /// Runs the periodic maintenance.
+    fn run_maintenance(&self);
+}
+
+/// The owner of a monitored connection.
+pub(crate) trait HangupHandler: Send + Sync {
+    /// Closes the connections that have hung up and are not in use.
+    fn close_hung_up(&self, orb: &OrbContext);
+}
+
 /// The monitor thread and its connections.
 pub(crate) struct HangupMonitor {
     shared: Arc<MonitorInner>,
@@ -72,7 +88,7 @@ struct MonitorInner {
     wake: EventFd,
     stop: AtomicBool,
     /// The ORB to maintain, and the period of that.
-    maintained: OnceLock<(Weak<Core>, Duration)>,
+    maintained: OnceLock<(Weak<dyn Maintained>, Duration)>,
     entries: GenerationalSlab<MonitorEntry>,
     /// Slots and generations of the unmonitored connections, and of some closed ones. Its capacity
     /// suffices for all. Monitoring is suspended and resumed under this lock. The thread that adds
@@ -83,7 +99,7 @@ struct MonitorInner {
 struct MonitorEntry {
     state: Arc<StreamState>,
     /// Closes the connection if it is not in use.
-    pool: Weak<Pool>,
+    owner: Weak<dyn HangupHandler>,
 }
 
 /// The state that a connection and the monitor thread share.
@@ -127,7 +143,7 @@ impl HangupMonitor {
     pub(crate) fn monitor(
         &self,
         stream: Box<dyn Stream>,
-        pool: Weak<Pool>,
+        owner: Weak<dyn HangupHandler>,
         always: bool,
     ) -> io::Result<MonitoredStream> {
         let always = always || stream.readiness().is_none() || !stream.reports_every_arrival();
@@ -143,7 +159,7 @@ impl HangupMonitor {
         let mut monitored = MonitoredStream { state, entry: None, busy_since: crate::clock::now(), pinned_at: 0 };
         let Some(fd) = monitored.state.stream.readiness() else { return Ok(monitored) };
         self.start()?;
-        let entry = MonitorEntry { state: Arc::clone(&monitored.state), pool };
+        let entry = MonitorEntry { state: Arc::clone(&monitored.state), owner };
         let (slot, generation) =
             self.shared.entries.insert(entry).map_err(|full| io::Error::other(full.to_string()))?;
         let added = self.shared.add(fd, slot, generation);
@@ -157,10 +173,10 @@ impl HangupMonitor {
         Ok(monitored)
     }
 
-    /// Has the thread maintain `core` every `period`, once it runs.
-    pub(crate) fn set_maintenance(&self, core: Weak<Core>, period: Duration) {
+    /// Has the thread maintain the ORB every `period`, once it runs.
+    pub(crate) fn set_maintenance(&self, orb: Weak<dyn Maintained>, period: Duration) {
         // Set once: an ORB starts once.
-        let _ = self.shared.maintained.set((core, period));
+        let _ = self.shared.maintained.set((orb, period));
     }
 
     pub(crate) fn start(&self) -> io::Result<()> {
@@ -204,7 +220,7 @@ impl HangupMonitor {
 
 impl MonitorInner {
     fn run(&self) {
-        crate::current::set_owner(self.stamp);
+        crate::thread_context::set_owner(self.stamp);
         let mut events = [EpollEvent::EMPTY; 32];
         let mut maintained_at = Monotonic::now();
         let mut held: Option<Monotonic> = None;
@@ -217,11 +233,11 @@ impl MonitorInner {
                 Ok(count) => count,
                 Err(error) => return self.report_failure(&error),
             };
-            let core = self.maintained.get().and_then(|(core, _)| core.upgrade());
-            if let Some(core) = &core {
-                held = core.send_batches(false);
+            let maintained = self.maintained.get().and_then(|(orb, _)| orb.upgrade());
+            if let Some(maintained) = &maintained {
+                held = maintained.send_batches();
                 if period.is_some_and(|period| maintained_at.elapsed() >= period) {
-                    core.run_maintenance();
+                    maintained.run_maintenance();
                     maintained_at = Monotonic::now();
                 }
             }
@@ -233,10 +249,10 @@ impl MonitorInner {
                 let (slot, generation) = ((event.token() >> 32) as u32, event.token() as u32);
                 let Some(entry) = self.entries.get(slot, generation) else { continue };
                 entry.state.hung_up.store(true, Ordering::Release);
-                let pool = entry.pool.upgrade();
+                let owner = entry.owner.upgrade();
                 drop(entry);
-                if let (Some(pool), Some(core)) = (pool, &core) {
-                    pool.close_hung_up(core);
+                if let (Some(owner), Some(maintained)) = (owner, &maintained) {
+                    owner.close_hung_up(maintained.orb());
                 }
             }
         }
@@ -284,8 +300,11 @@ impl MonitorInner {
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);
-        if let Some(core) = self.maintained.get().and_then(|(core, _)| core.upgrade()) {
-            core.events().report(&crate::event::Event::ThreadFailed { message: format!("orb/watch: {error}") });
+        if let Some(maintained) = self.maintained.get().and_then(|(orb, _)| orb.upgrade()) {
+            maintained
+                .orb()
+                .events()
+                .report(&crate::event::Event::ThreadFailed { message: format!("orb/watch: {error}") });
         }
     }
 }
@@ -412,6 +431,7 @@ pub(super) mod tests {
     use corelane_net::{Endpoint, Tcp, Transport};
 
     use super::*;
+    use crate::client::pool::Pool;
     use crate::invocation::{Operation, call};
     use crate::policy::SyncScope;
     use crate::{Orb, clock};
@@ -429,7 +449,7 @@ pub(super) mod tests {
             let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
             let stream = Tcp::new().connect(&endpoint, None).unwrap();
             let monitor = HangupMonitor::new(9, 0, None).unwrap();
-            let monitored = monitor.monitor(stream, Weak::new(), always).unwrap();
+            let monitored = monitor.monitor(stream, Weak::<Pool>::new(), always).unwrap();
             MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }
         }
 
@@ -589,7 +609,7 @@ pub(super) mod tests {
     fn oneway_avoids_an_unmonitored_connection_whose_peer_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let orb = Orb::builder().build().unwrap();
-        orb.core().pause_hangup_monitor();
+        orb.core().hangup_monitor().replace_thread();
         let url = format!("corbaloc::1.2@{}/Key", listener.local_addr().unwrap());
         let object = orb.string_to_object(&url).unwrap().unwrap();
         let operation = Operation::new("op");
@@ -606,14 +626,14 @@ pub(super) mod tests {
             });
             clock::set(Some(Monotonic::now()));
             for _ in 0..BUSY_CALLS {
-                call::invoke(&object, &operation, &|_| Ok(())).unwrap();
+                call::invoke(object.callee(), &operation, &|_| Ok(())).unwrap();
             }
             clock::set(None);
             server.join().unwrap()
         });
         first.shutdown(Shutdown::Write).unwrap();
         wait_for_end(&first);
-        call::oneway(&object, &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
+        call::oneway(object.callee(), &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
         first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         assert_eq!(first.read(&mut [0]).unwrap(), 0, "it has the oneway, or is still there");
         request(&mut listener.accept().unwrap().0);

@@ -2,6 +2,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod connection;
+pub(crate) mod context;
 pub(crate) mod hangup_monitor;
 pub(crate) mod multiplexed;
 pub(crate) mod oneway_batch;

@@ -22,14 +22,14 @@ use corelane_wire::connection::{ConnectionSide, Framer, FramingStep, ReplyMatch,
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
 
-use super::connection::{ExchangeError, MIN_OWNED_BYTES, empty_slices, is_reply_start};
+use super::connection::{MIN_OWNED_BYTES, empty_slices, is_reply_start};
 use super::reply_reader::Registration;
 use crate::cancel::Canceller;
+use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::Fault;
-use crate::invocation::machine::BytesSent;
 use crate::memory::{ByteBudget, MemoryShare};
+use crate::nested_wait;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
-use crate::server::nested_wait;
 
 /// Maximum number of requests of one connection that wait for their replies.
 const MAX_PENDING: u32 = 1 << 16;
@@ -704,9 +704,7 @@ impl PendingReply {
             && let Ok(Some(bell)) = self.reply_event()
         {
             let _ = nested_wait::wait_or_dispatch(bell.as_fd(), deadline, canceller);
-            if let Some(Err(ExchangeError::Cancelled)) =
-                canceller.map(|other| other.wait_or_cancelled(bell.as_fd(), deadline))
-            {
+            if let Some(Ok(false)) = canceller.map(|other| other.wait_or_cancelled(bell.as_fd(), deadline)) {
                 return Err(ExchangeError::Cancelled.into());
             }
         }

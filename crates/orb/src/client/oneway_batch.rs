@@ -11,34 +11,9 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 
-use super::pool::PoolSlot;
+use super::connection::PoolSlot;
 use crate::clock;
 use crate::event::{Event, Events};
-
-/// The bounds on buffered oneways of [`SyncScope::None`](crate::SyncScope::None) on a connection.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use corelane::{Orb, OnewayBatch};
-/// let orb = Orb::builder().oneway_batch(OnewayBatch { octets: 4 * 1024, delay: Duration::from_micros(200) }).build()?;
-/// # Ok::<(), corelane::OrbError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OnewayBatch {
-    /// Maximum number of bytes of whole messages that a connection buffers; 0 disables buffering. A
-    /// message that does not fit is sent with the buffered ones. Default: 16 KiB.
-    pub octets: usize,
-    /// Maximum time for which a message is buffered, plus the time that threads at ordinary
-    /// priority wait for a core. Default: 1 ms.
-    pub delay: Duration,
-}
-
-impl Default for OnewayBatch {
-    fn default() -> Self {
-        OnewayBatch { octets: 16 * 1024, delay: Duration::from_millis(1) }
-    }
-}
 
 /// The connections of an ORB that hold oneways.
 #[derive(Debug)]
@@ -110,9 +85,9 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::Orb;
     use crate::invocation::{Operation, call};
     use crate::policy::SyncScope;
+    use crate::{OnewayBatch, Orb};
 
     /// On another connection they would overtake the oneways that are being sent.
     #[test]
@@ -129,7 +104,7 @@ mod tests {
             // Dropped here, so that the reading thread ends even if an assertion fails.
             let (_orb, object) = (orb, object);
             for _ in 0..200_000 {
-                call::oneway(&object, &operation, SyncScope::None, &|_| Ok(())).unwrap();
+                call::oneway(object.callee(), &operation, SyncScope::None, &|_| Ok(())).unwrap();
             }
             listener.set_nonblocking(true).unwrap();
             let other = listener.accept().unwrap_err();

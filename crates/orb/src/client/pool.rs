@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Stream};
@@ -16,20 +16,20 @@ use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, Holder, Mutex, PiMutex, Scope};
 use corelane_sys::process;
 
-use super::connection::{BufferResult, ClientConnection};
+use super::connection::{BufferResult, ClientConnection, PoolSlot};
+use super::context::ClientContext;
+use super::hangup_monitor::HangupHandler;
 use super::multiplexed::Multiplexed;
-use super::server_pools::Band;
 use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::policy::CallDeadline;
-use crate::rt::policies::SocketSettings;
-use crate::rt::thread_context::PriorityBoost;
+use crate::rt::band::Band;
+use crate::rt::protocol::SocketSettings;
+use crate::thread_context::PriorityBoost;
 
 /// Maximum time for which a caller waits for the maintenance of its connection. Maintenance takes
 /// some microseconds, but its thread has no urgency and may not get to run.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
-
-pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 
 /// The connections of one band to one server.
 #[derive(Debug)]
@@ -233,7 +233,7 @@ impl Pool {
     #[cold]
     pub(crate) fn acquire(
         self: &Arc<Self>,
-        core: &Core,
+        context: &ClientContext,
         deadline: Option<Monotonic>,
         until: impl FnOnce() -> Option<Monotonic>,
         min_connection_id: u64,
@@ -245,7 +245,7 @@ impl Pool {
             Some(checkout) => checkout,
             None => return Err(AcquireError::AllBusy),
         };
-        self.ensure_connected(checkout, core, until(), min_connection_id)
+        self.ensure_connected(checkout, context, until(), min_connection_id)
     }
 
     /// Makes the connection of a slot, unless it has one with at least the id `min_connection_id`.
@@ -253,7 +253,7 @@ impl Pool {
     pub(crate) fn ensure_connected<'p>(
         self: &Arc<Self>,
         mut checkout: Checkout<'p>,
-        core: &Core,
+        context: &ClientContext,
         until: Option<Monotonic>,
         min_connection_id: u64,
     ) -> Result<Checkout<'p>, AcquireError> {
@@ -262,7 +262,7 @@ impl Pool {
             *connection = None;
         }
         if connection.is_none() {
-            *connection = Some(Box::new(self.open_connection(core, until)?));
+            *connection = Some(Box::new(self.open_connection(context, until)?));
         }
         Ok(checkout)
     }
@@ -293,7 +293,11 @@ impl Pool {
     /// Returns the multiplexed connection, and makes one if none is open. A caller waits for it no
     /// longer than its own `until`.
     #[cold]
-    pub(crate) fn multiplexed(&self, core: &Core, until: Option<Monotonic>) -> Result<Arc<Multiplexed>, AcquireError> {
+    pub(crate) fn multiplexed(
+        &self,
+        context: &ClientContext,
+        until: Option<Monotonic>,
+    ) -> Result<Arc<Multiplexed>, AcquireError> {
         let look = || {
             let mut shared = self.multiplexed.lock();
             match &*shared {
@@ -310,14 +314,14 @@ impl Pool {
             Some(None) => {}
             None => return Err(AcquireError::TimedOut),
         }
-        let made = self.connect_stream(core, until).and_then(|(stream, endpoint)| {
+        let made = self.connect_stream(context, until).and_then(|(stream, endpoint)| {
             let connection = Arc::new(Multiplexed::new(
                 stream,
                 endpoint,
-                (core.spares(), core.reply_memory()),
+                (context.spares(), context.reply_memory()),
                 self.band.range().is_none(),
             ));
-            core.reply_readers().attach(core, self.band, &connection).map_err(AcquireError::ConnectFailed)?;
+            context.reply_readers().attach(context, self.band, &connection).map_err(AcquireError::ConnectFailed)?;
             Ok(connection)
         });
         *self.multiplexed.lock() =
@@ -328,24 +332,29 @@ impl Pool {
 
     fn open_connection(
         self: &Arc<Self>,
-        core: &Core,
+        context: &ClientContext,
         until: Option<Monotonic>,
     ) -> Result<ClientConnection, AcquireError> {
-        let connection_id = core.allocate_connection_id();
-        let (stream, endpoint) = self.connect_stream(core, until)?;
-        let mut connection = ClientConnection::new(stream, core, endpoint, Arc::downgrade(self), connection_id)
-            .map_err(AcquireError::ConnectFailed)?;
+        let connection_id = context.allocate_connection_id();
+        let (stream, endpoint) = self.connect_stream(context, until)?;
+        let owner: Weak<Self> = Arc::downgrade(self);
+        // Connections of real-time callers are always monitored, so that a hang-up is seen at once.
+        let monitored =
+            context.monitor(stream, owner, self.band.is_real_time()).map_err(AcquireError::ConnectFailed)?;
+        let is_band_declared = self.band.range().is_none();
+        let memory = (context.spares(), context.reply_memory());
+        let mut connection = ClientConnection::new(monitored, endpoint, connection_id, is_band_declared, memory);
         if !self.band.is_real_time() {
-            connection.set_batch_limit(core.config().oneway_batch.octets);
+            connection.set_batch_limit(context.config().oneway_batch.octets);
         }
         Ok(connection)
     }
 
     /// Returns the order in which to try the endpoints now.
-    fn endpoint_order(&self, core: &Core) -> TryOrder {
+    fn endpoint_order(&self, context: &ClientContext) -> TryOrder {
         let now = crate::clock::now();
         let backing_off = |backing_off, (index, endpoint)| {
-            backing_off | u64::from(core.backoff().is_backing_off(endpoint, now)) << index
+            backing_off | u64::from(context.backoff().is_backing_off(endpoint, now)) << index
         };
         let backing_off = match self.endpoints.len() {
             0 | 1 => 0,
@@ -355,32 +364,32 @@ impl Pool {
     }
 
     /// Returns true if none of the endpoints could be reached lately.
-    pub(crate) fn is_backing_off(&self, core: &Core, now: Monotonic) -> bool {
-        self.endpoints.iter().all(|endpoint| core.backoff().is_backing_off(endpoint, now))
+    pub(crate) fn is_backing_off(&self, context: &ClientContext, now: Monotonic) -> bool {
+        self.endpoints.iter().all(|endpoint| context.backoff().is_backing_off(endpoint, now))
     }
 
     /// Connects to the first address that answers.
     fn connect_stream(
         &self,
-        core: &Core,
+        context: &ClientContext,
         until: Option<Monotonic>,
     ) -> Result<(Box<dyn Stream>, &Endpoint), AcquireError> {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
-        let mut attempts = Attempts::new(self.endpoint_order(core));
+        let mut attempts = Attempts::new(self.endpoint_order(context));
         while let Some((index, attempt_time)) = attempts.next() {
             let Some(endpoint) = self.endpoints.get(index) else { break };
             let begun = crate::clock::now();
             let due = attempt_time.deadline(begun, until, 1);
-            match core.transports().connect_with(endpoint, &self.sockets.properties, due) {
+            match context.transports().connect_with(endpoint, &self.sockets.properties, due) {
                 Ok(stream) => {
-                    core.backoff().record_success(endpoint);
+                    context.backoff().record_success(endpoint);
                     self.last_answered.store(index, Ordering::Relaxed);
-                    self.set_code_point(core, &*stream);
+                    self.set_code_point(context, &*stream);
                     return Ok((stream, endpoint));
                 }
                 Err(error) => {
                     if is_server_failure(&error, begun, due) {
-                        core.backoff().record_failure(endpoint, crate::clock::now());
+                        context.backoff().record_failure(endpoint, crate::clock::now());
                     }
                     if error.kind() == io::ErrorKind::TimedOut {
                         attempts.record_timeout(index);
@@ -396,29 +405,19 @@ impl Pool {
     }
 
     /// Sets the code point of the band's priority on a connection's packets.
-    fn set_code_point(&self, core: &Core, stream: &dyn Stream) {
-        let rt = &core.config().rt;
+    fn set_code_point(&self, orb: &OrbContext, stream: &dyn Stream) {
         if self.sockets.network_priority
-            && let Some(priority) = self.band.priority(&*rt.mapping)
+            && let Some(priority) = self.band.priority(&*orb.config().rt.mapping)
         {
-            core.set_code_point(stream, priority);
-        }
-    }
-
-    /// Closes idle connections that have hung up. Connections in use are closed when they are
-    /// returned.
-    #[cold]
-    pub(crate) fn close_hung_up(&self, core: &Core) {
-        if let Some(_boost) = self.boost_priority(core) {
-            self.close_unused(|connection| !connection.is_usable());
+            orb.set_code_point(stream, priority);
         }
     }
 
     /// Raises the calling thread to the priority of the pool's callers. While it holds a slot or a
     /// sender, callers cannot use it and cannot lend their priority. `None` if the system refuses;
     /// the thread then leaves the work to the callers.
-    fn boost_priority(&self, core: &Core) -> Option<PriorityBoost> {
-        let native = self.band.scheduling(&core.config().rt).ok()?;
+    fn boost_priority(&self, orb: &OrbContext) -> Option<PriorityBoost> {
+        let native = self.band.scheduling(&orb.config().rt).ok()?;
         PriorityBoost::at_least(native).ok()
     }
 
@@ -426,7 +425,7 @@ impl Pool {
     /// connections of callers with a real-time priority stay open for the next call; the
     /// multiplexed one does not.
     #[cold]
-    pub(crate) fn run_maintenance(&self, core: &Core, now: Monotonic, idle: Duration) {
+    pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
             self.maintain_slots(now, idle);
         }
@@ -434,7 +433,7 @@ impl Pool {
         let MultiplexedState::Open(connection) = &*shared else { return };
         let connection = Arc::clone(connection);
         drop(shared);
-        let Some(_boost) = self.boost_priority(core) else { return };
+        let Some(_boost) = self.boost_priority(orb) else { return };
         if connection.run_maintenance(now, idle) {
             let mut shared = self.multiplexed.lock();
             if matches!(&*shared, MultiplexedState::Open(other) if Arc::ptr_eq(other, &connection)) {
@@ -488,6 +487,17 @@ impl Pool {
     }
 }
 
+impl HangupHandler for Pool {
+    /// Closes idle connections that have hung up. Connections in use are closed when they are
+    /// returned.
+    #[cold]
+    fn close_hung_up(&self, orb: &OrbContext) {
+        if let Some(_boost) = self.boost_priority(orb) {
+            self.close_unused(|connection| !connection.is_usable());
+        }
+    }
+}
+
 /// Returns true if the server caused a failure to connect between `begun` and `due`. Other causes
 /// are this process, or too short a time.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
@@ -499,11 +509,11 @@ impl Checkout<'_> {
     /// Buffers a whole oneway message. Returns false if the connection may not buffer it, so that
     /// it must be sent.
     #[inline(never)]
-    pub(crate) fn buffer_oneway(&mut self, message: &[u8], core: &Core) -> bool {
+    pub(crate) fn buffer_oneway(&mut self, message: &[u8], context: &ClientContext) -> bool {
         match self.oneways.push(message) {
             BufferResult::Full => return false,
             BufferResult::AlreadyListed => {}
-            BufferResult::NeedsListing => core.list_batch(Arc::downgrade(self.slot.cell())),
+            BufferResult::NeedsListing => context.list_batch(Arc::downgrade(self.slot.cell())),
         }
         true
     }
@@ -562,9 +572,8 @@ mod tests {
 
     use super::*;
     use crate::Orb;
-    use crate::client::connection::ExchangeError;
     use crate::client::hangup_monitor::tests::wait_for_end;
-    use crate::invocation::machine::BytesSent;
+    use crate::exchange::{BytesSent, ExchangeError};
     use crate::receive::MAX_RETAINED_BYTES;
     use crate::rt::{RtConfig, SchedulingClass};
 
@@ -739,7 +748,7 @@ mod tests {
     fn connections_of_real_time_callers_are_always_monitored() {
         for (band, is_unmonitored) in [(Band::for_current_thread(), true), (every(), false)] {
             let fixture = fixture(band, 1);
-            fixture.orb.core().pause_hangup_monitor();
+            fixture.orb.core().hangup_monitor().replace_thread();
             let mut checkout = fixture.connect();
             call(&mut checkout);
             assert_eq!(checkout.is_unmonitored(), is_unmonitored, "{band:?}");
@@ -763,7 +772,7 @@ mod tests {
     #[test]
     fn oneway_avoids_a_connection_whose_peer_closed() {
         let fixture = fixture(Band::for_current_thread(), 2);
-        fixture.orb.core().pause_hangup_monitor();
+        fixture.orb.core().hangup_monitor().replace_thread();
         let (mut first, second) = (fixture.connect(), fixture.connect());
         let connection_id = second.connection_id;
         call(&mut first);

@@ -17,9 +17,9 @@ use corelane_sys::thread::{self, JoinHandle, Scheduling};
 use corelane_wire::Limits;
 
 use super::multiplexed::{CloseCause, Multiplexed, ReadOutcome};
-use super::server_pools::Band;
 use crate::event::Event;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
+use crate::rt::band::Band;
 
 const STOP_TOKEN: u64 = u64::MAX;
 const INTEREST: Interest = Interest::READABLE.union(Interest::HANG_UP).union(Interest::EDGE);
@@ -67,13 +67,13 @@ impl ReplyReaders {
     }
 
     /// Has `connection` read until it ends.
-    pub(crate) fn attach(&self, core: &Core, band: Band, connection: &Arc<Multiplexed>) -> io::Result<()> {
+    pub(crate) fn attach(&self, orb: &OrbContext, band: Band, connection: &Arc<Multiplexed>) -> io::Result<()> {
         let Some(fd) = connection.stream().readiness() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
         };
-        let (reader, refused) = self.reader(core, band)?;
+        let (reader, refused) = self.reader(orb, band)?;
         if let Some(refused) = refused {
-            core.events().report(&refused);
+            orb.events().report(&refused);
         }
         let (slot, generation) =
             reader.connections.insert(Arc::downgrade(connection)).map_err(|full| io::Error::other(full.to_string()))?;
@@ -88,7 +88,7 @@ impl ReplyReaders {
     }
 
     /// Returns the reader of a band, and an event to report after the lock is released.
-    fn reader(&self, core: &Core, band: Band) -> io::Result<(Arc<ReplyReader>, Option<Event>)> {
+    fn reader(&self, orb: &OrbContext, band: Band) -> io::Result<(Arc<ReplyReader>, Option<Event>)> {
         let mut threads = self.threads.lock();
         if threads.stopped {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the ORB has been shut down"));
@@ -107,18 +107,23 @@ impl ReplyReaders {
             connections,
             limits: self.limits.clone(),
         });
-        let (thread, refused) = self.start(core, band, &reader)?;
+        let (thread, refused) = self.start(orb, band, &reader)?;
         threads.running.push(RunningReader { band, reader: Arc::clone(&reader), thread });
         Ok((reader, refused))
     }
 
     /// Starts the thread of a band at its highest priority, or at the caller's if the system
     /// refuses.
-    fn start(&self, core: &Core, band: Band, reader: &Arc<ReplyReader>) -> io::Result<(JoinHandle<()>, Option<Event>)> {
+    fn start(
+        &self,
+        orb: &OrbContext,
+        band: Band,
+        reader: &Arc<ReplyReader>,
+    ) -> io::Result<(JoinHandle<()>, Option<Event>)> {
         let name = format!("orb/r{}", band.id());
-        let builder = thread::Builder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(core.cores());
+        let builder = thread::Builder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(orb.cores());
         // A range with an end that cannot be mapped has no calls at that end.
-        let scheduling = band.scheduling(&core.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
+        let scheduling = band.scheduling(&orb.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
         let run = || {
             let own = Arc::clone(reader);
             move || own.run()

@@ -13,7 +13,7 @@ use corelane_sys::poll;
 use super::request::{DeferredRequest, DynamicRequest, DynamicResponse, RequestError};
 use crate::cancel::Canceller;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
-use crate::server::nested_wait;
+use crate::nested_wait;
 
 impl DynamicRequest {
     /// Calls oneway operations, of any objects, one after the other

@@ -220,20 +220,20 @@ impl DynamicRequest {
     }
 
     fn read(&self, reply: &mut Reply<'_>) -> Result<DynamicResponse, RequestError> {
-        let core = Some(self.object.core().clone());
+        let client = Some(self.object.client().clone());
         if let Some(id) = reply.exception() {
             let Some(type_code) = self.raises.iter().find(|exception| exception.id() == id) else {
                 return Err(reply.unlisted_exception().into());
             };
             let exception = reply.read(|d| AnyValue::decode_exception_members(type_code, d))?;
-            return Err(RequestError::User(Any::from_wire(exception, core)));
+            return Err(RequestError::User(Any::from_wire(exception, client)));
         }
         let types = std::iter::once(&self.result).chain(&self.outputs);
         let values = reply.read(|d| {
             let each = types.map(|type_code| AnyValue::decode_value(type_code.clone(), d));
             each.collect::<Result<Vec<_>, _>>()
         })?;
-        let mut values = values.into_iter().map(|value| Any::from_wire(value, core.clone()));
+        let mut values = values.into_iter().map(|value| Any::from_wire(value, client.clone()));
         Ok(DynamicResponse { result: values.next().unwrap_or_default(), outputs: values.collect() })
     }
 }
@@ -265,7 +265,7 @@ impl DeferredRequest {
     }
 
     pub(super) fn canceller(&self) -> Option<&Canceller> {
-        self.request.object.canceller()
+        self.request.object.callee().canceller()
     }
 
     /// Signals `bell` when the response arrives. Returns false if it is already here.

@@ -85,10 +85,10 @@ impl ServerRequest<'_, '_> {
         }
         self.state = State::Read;
         let d = self.call.arguments();
-        let core = crate::object::core_of(d).cloned();
+        let client = crate::object::client_of(d).cloned();
         let mut values = Vec::with_capacity(types.len());
         for type_code in types {
-            values.push(Any::from_wire(AnyValue::decode_value(type_code.clone(), d)?, core.clone()));
+            values.push(Any::from_wire(AnyValue::decode_value(type_code.clone(), d)?, client.clone()));
         }
         Ok(values)
     }

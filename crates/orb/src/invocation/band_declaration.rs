@@ -11,11 +11,12 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::Operation;
 use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, RequestSpec, Route, refuse};
-use super::machine::{BytesSent, LastMessage, MachineInput};
+use super::machine::{LastMessage, MachineInput};
 use crate::client::connection::ReceivedMessage;
 use crate::client::multiplexed::Multiplexed;
 use crate::client::pool::Checkout;
 use crate::exception::{Completion, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::exchange::BytesSent;
 use crate::fault::Fault;
 
 static OPERATION: Operation<'_> = Operation::new("_bind_priority_band");
@@ -30,8 +31,8 @@ impl<'r> Invocation<'r, '_, '_> {
         let response = ResponseExpected::Target;
         let request = RequestSpec::Call { operation: &OPERATION, response, arguments: &no_arguments };
         Invocation {
-            core: self.core,
-            object: self.object,
+            context: self.context,
+            callee: self.callee,
             request,
             due: self.due.to_absolute(),
             priority: None,
@@ -62,8 +63,8 @@ impl<'r> Invocation<'r, '_, '_> {
         let mut call = self.band_invocation(range);
         let nothing_sent = || refuse(SystemException::new(Kind::Internal, 0, Completion::No));
         let id = call.transmit(route, &mut connection)?.ok_or_else(nothing_sent)?;
-        let limits = &self.core.config().limits;
-        let received = match connection.receive_message(call.due, limits, self.object.canceller(), true) {
+        let limits = &self.context.config().limits;
+        let received = match connection.receive_message(call.due, limits, self.callee.canceller(), true) {
             Ok(received) => received,
             Err(broken) => return Err(call.on_no_reply(route, &mut connection, id, broken)),
         };

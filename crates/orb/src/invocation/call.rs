@@ -18,81 +18,76 @@ use corelane_wire::rt as wire_rt;
 use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Limits, Octets};
 
 use super::Operation;
+use super::callee::Callee;
 use super::driver::Driver;
-use super::machine::{BytesSent, LastMessage, MachineInput};
+use super::lane_selector::Selection;
+use super::machine::{LastMessage, MachineInput};
 use super::reply::{Reply, ReplyBody, read_results};
 use super::target::{AlternateTarget, Binding, TargetProfiles, UsableProfile};
-use crate::client::connection::{ClientConnection, ExchangeError, MIN_OWNED_BYTES, ReceivedMessage};
+use super::thread_policies::{has_thread_policies, with_thread_policies};
+use crate::client::connection::{ClientConnection, MIN_OWNED_BYTES, ReceivedMessage};
+use crate::client::context::ClientContext;
 use crate::client::pool::Checkout;
 use crate::clock;
-use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind, no_such_object};
+use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::Fault;
 use crate::memory::over_budget;
-use crate::object::ObjectRef;
-use crate::orb::Core;
+use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
-use crate::rt::client::Selection;
-use crate::server::nested_wait;
 
 /// Writes the arguments. Called again for every attempt, because version, alignment and code sets
 /// may differ.
 pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
-/// Makes a two-way call through `object`.
+/// Makes a two-way call; the caller reads the results.
 pub(crate) fn invoke<'r, 'a>(
-    object: &'r ObjectRef,
+    callee: &'r Callee,
     operation: &Operation<'_>,
     arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
-    let core = object.core();
-    if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
-        return crate::poa::invoke_local(core, object, operation, arguments);
-    }
-    if crate::rt::client::has_thread_policies() {
-        return invoke_as(core, object, operation, arguments);
+    let context = callee.context();
+    if has_thread_policies() {
+        return invoke_as(context, callee, operation, arguments);
     }
     let request = RequestSpec::Call { operation, response: ResponseExpected::Target, arguments };
-    core.check_usable()?;
-    Invocation::new(core, object, request).run_out_of_line(object)?.ok_or_else(missing_reply)
+    context.check_usable()?;
+    Invocation::new(context, callee, request).run_out_of_line(callee)?.ok_or_else(missing_reply)
 }
 
-/// Makes a call under the calling thread's policies, or through a reference that the reply
-/// outlives.
+/// Makes a call under the calling thread's policies, or through a callee that the reply outlives.
 #[cold]
 pub(crate) fn invoke_as<'r, 'a>(
-    core: &'r Arc<Core>,
-    object: &ObjectRef,
+    context: &'r Arc<ClientContext>,
+    callee: &Callee,
     operation: &Operation<'_>,
     arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
-    let object = &crate::rt::client::with_thread_policies(core, object);
+    let callee = &with_thread_policies(callee);
     let request = RequestSpec::Call { operation, response: ResponseExpected::Target, arguments };
-    core.check_usable()?;
-    Invocation::new(core, object, request).run()?.ok_or_else(missing_reply)
+    context.check_usable()?;
+    Invocation::new(context, callee, request).run()?.ok_or_else(missing_reply)
 }
 
 /// Reads the results of a call.
 pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// Makes a call as [`invoke`] does; `results` reads the results where they have arrived. Nearly
-/// every stub shares this code. Returns a reply that `results` has not read: a user exception, or
-/// one that took another path.
-#[inline(never)]
+/// Makes a two-way call of a thread without policies; `results` reads the results where they have
+/// arrived. Returns a reply that `results` has not read: a user exception, or one that took another
+/// path.
+///
+/// Always inlined into its one caller, which nearly every stub shares.
+#[inline(always)]
 pub(crate) fn call<'r, 'a>(
-    object: &'r ObjectRef,
+    callee: &'r Callee,
     operation: &Operation<'_>,
     arguments: ArgumentWriter<'_, 'a>,
     results: ResultReader<'_>,
 ) -> Result<Option<Reply<'r>>, SystemException> {
-    let core = object.core();
-    if (object.binding().may_be_local(core) && object.binding().forwarded().is_none())
-        || crate::rt::client::has_thread_policies()
-    {
-        return invoke(object, operation, arguments).map(Some);
-    }
+    let context = callee.context();
     let request = RequestSpec::Call { operation, response: ResponseExpected::Target, arguments };
-    core.check_usable()?;
-    Invocation::new(core, object, request).run_inline(object, results)
+    context.check_usable()?;
+    Invocation::new(context, callee, request).run_inline(callee, results)
 }
 
 #[cold]
@@ -102,42 +97,37 @@ fn missing_reply() -> SystemException {
 
 /// Makes a oneway call.
 pub(crate) fn oneway<'a>(
-    object: &ObjectRef,
+    callee: &Callee,
     operation: &Operation<'_>,
     scope: SyncScope,
     arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<(), SystemException> {
-    let core = object.core();
-    if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
-        return crate::poa::send_local(object, operation, arguments);
-    }
+    let context = callee.context();
     let replaced;
-    let object = if crate::rt::client::has_thread_policies() {
-        replaced = crate::rt::client::with_thread_policies(core, object);
+    let callee = if has_thread_policies() {
+        replaced = with_thread_policies(callee);
         &replaced
     } else {
-        object
+        callee
     };
     let response = match scope {
         SyncScope::None | SyncScope::Transport => ResponseExpected::None,
         SyncScope::Server => ResponseExpected::Server,
         SyncScope::Target => ResponseExpected::Target,
     };
-    core.check_usable()?;
-    let mut call = Invocation::new(core, object, RequestSpec::Call { operation, response, arguments });
+    context.check_usable()?;
+    let mut call = Invocation::new(context, callee, RequestSpec::Call { operation, response, arguments });
     call.may_batch = scope == SyncScope::None;
-    call.run_out_of_line(object).map(drop)
+    call.run_out_of_line(callee).map(drop)
 }
 
 /// Asks the server for the object; follows and remembers forwards.
 #[cold]
-pub(crate) fn locate(object: &ObjectRef) -> Result<(), SystemException> {
-    if object.binding().may_be_local(object.core()) {
-        return crate::poa::locate_local(object);
-    }
-    let object = &crate::rt::client::with_thread_policies(object.core(), object);
-    object.core().check_usable()?;
-    Driver::new(Invocation::new(object.core(), object, RequestSpec::Locate)).run().map(drop)
+pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
+    let callee = &with_thread_policies(callee);
+    let context = callee.context();
+    context.check_usable()?;
+    Driver::new(Invocation::new(context, callee, RequestSpec::Locate)).run().map(drop)
 }
 
 #[derive(Clone, Copy)]
@@ -231,11 +221,11 @@ impl<'t> Route<'t> {
     /// Returns the profile that answered last and its connections, if calls may begin with it.
     /// Always inlined, because a returned pair would go through memory.
     #[inline(always)]
-    fn preferred(core: &Core, binding: &'t Binding) -> Option<(Self, Selection<'t>)> {
+    fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, Selection<'t>)> {
         let at = binding.preferred_profile()?;
-        let target = binding.original(core);
+        let target = binding.original(context);
         let profile = target.profiles.get(at)?;
-        let chosen = profile.select_pool(core).ok()?;
+        let chosen = profile.select_pool(context).ok()?;
         Some((Route { target, profile, addressing: AddressingMode::Key }, chosen))
     }
 }
@@ -250,8 +240,8 @@ impl Route<'_> {
 /// The part of a call that all its attempts share.
 #[derive(Clone)]
 pub(super) struct Invocation<'r, 'c, 'a> {
-    pub(super) core: &'r Arc<Core>,
-    pub(super) object: &'c ObjectRef,
+    pub(super) context: &'r Arc<ClientContext>,
+    pub(super) callee: &'c Callee,
     pub(super) request: RequestSpec<'c, 'a>,
     pub(super) due: CallDeadline,
     /// The priority that the request carries (RTCorbaPriority), given by the current connection.
@@ -268,16 +258,16 @@ pub(super) struct Invocation<'r, 'c, 'a> {
 }
 
 impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
-    /// Starts a call. The caller has [checked](Core::check_usable) the ORB: a check here would
+    /// Starts a call. The caller has [checked](crate::orb_context::OrbContext::check_usable) the ORB: a check here would
     /// return a `Result` and move the call out of it.
     #[inline]
-    pub(super) fn new(core: &'r Arc<Core>, object: &'c ObjectRef, request: RequestSpec<'c, 'a>) -> Self {
+    pub(super) fn new(context: &'r Arc<ClientContext>, callee: &'c Callee, request: RequestSpec<'c, 'a>) -> Self {
         probe!("call begun");
-        let (timeout, first_new_connection) = (object.timeout(), core.peek_connection_id());
+        let (timeout, first_new_connection) = (callee.timeout(), context.peek_connection_id());
         let (due, sends_deadline) = (CallDeadline::from_timeout(timeout), matches!(timeout, Timeout::Precise(_)));
         Invocation {
-            core,
-            object,
+            context,
+            callee,
             request,
             due,
             priority: None,
@@ -289,7 +279,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     }
 
     /// Makes a call on the fast path: the preferred profile, an idle connection, send. These are
-    /// the machine's decisions for a call without failures. `object` is the call's own and lends
+    /// the machine's decisions for a call without failures. `callee` is the call's own and lends
     /// the connection. Returns no reply if `results` has read it.
     ///
     /// Always inlined, as are its callees up to the read that waits for the reply. The kernel may
@@ -298,10 +288,10 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     #[inline(always)]
     fn run_inline(
         &mut self,
-        object: &'r ObjectRef,
+        callee: &'r Callee,
         results: ResultReader<'_>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((route, chosen)) = Route::preferred(self.core, object.binding())
+        if let Some((route, chosen)) = Route::preferred(self.context, callee.binding())
             && let Some(connection) = chosen.pool.borrow_idle(true, self.due)
         {
             self.priority = chosen.priority;
@@ -313,8 +303,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// Makes a call on the fast path; the caller reads the results. Returns no reply if none is
     /// wanted.
     #[inline(never)]
-    fn run_out_of_line(&mut self, object: &'r ObjectRef) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((route, chosen)) = Route::preferred(self.core, object.binding())
+    fn run_out_of_line(&mut self, callee: &'r Callee) -> Result<Option<Reply<'r>>, SystemException> {
+        if let Some((route, chosen)) = Route::preferred(self.context, callee.binding())
             && let Some(connection) = chosen.pool.borrow_idle(self.wants_reply(), self.due)
         {
             self.priority = chosen.priority;
@@ -325,7 +315,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
 
     /// Makes a call on the fast path; the reply may outlive the object.
     fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((route, chosen)) = Route::preferred(self.core, self.object.binding())
+        if let Some((route, chosen)) = Route::preferred(self.context, self.callee.binding())
             && let Some(connection) = chosen.pool.take_idle(0, true, self.due)
         {
             self.priority = chosen.priority;
@@ -355,27 +345,27 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         let id = match self.transmit(route, &mut connection) {
             Ok(Some(id)) => id,
             Ok(None) => {
-                self.object.binding().record_first_reply(route.profile);
+                self.callee.binding().record_first_reply(route.profile);
                 return Ok(None);
             }
             Err(error) => return self.retry_from(route, connection, *error),
         };
         let own = &mut *connection;
-        let is_read = match own.read_reply_fast(self.due, self.object.canceller()) {
+        let is_read = match own.read_reply_fast(self.due, self.callee.canceller()) {
             Ok(is_read) => is_read,
             Err(broken) => {
                 let error = self.on_no_reply(route, &mut connection, id, broken);
                 return self.retry_from(route, connection, *error);
             }
         };
-        if is_read && let Some(header) = own.plain_reply(id, &self.core.config().limits) {
+        if is_read && let Some(header) = own.plain_reply(id, &self.context.config().limits) {
             probe!("reply read", id.into());
-            self.object.binding().record_first_reply(route.profile);
+            self.callee.binding().record_first_reply(route.profile);
             return self.deliver(route, connection, header, results);
         }
         match self.await_reply(route, connection, id, !is_read) {
             Ok(reply) => {
-                self.object.binding().record_first_reply(route.profile);
+                self.callee.binding().record_first_reply(route.profile);
                 Ok(reply)
             }
             Err(error) => Driver::new(self.clone()).resume_after(*error, route.profile_index(), false),
@@ -395,11 +385,11 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         let codec = (header.endian, header.version, own.announced.unwrap_or(route.profile.default_code_sets));
         let Some(results) = results else {
             let body = ReplyBody::InPlace(connection, header.total_len());
-            return Ok(Some(Reply::new(body, self.core, giop::Reply::PLAIN_LEN, codec)));
+            return Ok(Some(Reply::new(body, self.context, giop::Reply::PLAIN_LEN, codec)));
         };
         let arrived = ReplyGuard { connection: own, length: header.total_len() };
         let octets = arrived.connection.front_message(arrived.length);
-        read_results(self.core, octets, None, giop::Reply::PLAIN_LEN, codec, results).map(|_| None)
+        read_results(self.context, octets, None, giop::Reply::PLAIN_LEN, codec, results).map(|_| None)
     }
 
     /// Hands the call to the driver after the first attempt, on `connection`, failed.
@@ -452,14 +442,14 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         probe!("request marshalled", id.into());
         if self.may_batch
             && let Some(message) = encoder.contiguous()
-            && connection.buffer_oneway(message, self.core)
+            && connection.buffer_oneway(message, self.context)
         {
             cold_path();
             connection.request_memory = encoder.take_buffer();
             return Ok(None);
         }
         let own = &mut **connection;
-        let sent = own.send(&encoder, id, self.due, self.core.config().fragment_size);
+        let sent = own.send(&encoder, id, self.due, self.context.config().fragment_size);
         probe!("request sent", id.into());
         if encoder.len() > MAX_UNBLOCKED_BYTES {
             cold_path();
@@ -610,7 +600,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     ) -> AttemptResult<'r> {
         let mut first = first;
         loop {
-            let (limits, canceller) = (&self.core.config().limits, self.object.canceller());
+            let (limits, canceller) = (&self.context.config().limits, self.callee.canceller());
             let received = match connection.receive_message(self.due, limits, canceller, first) {
                 Ok(received) => received,
                 Err(broken) => return Err(self.on_no_reply(route, &mut connection, id, broken)),
@@ -636,7 +626,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             ReceivedMessage::InPlace(header, length) => (*header, connection.front_message(*length)),
             ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
         };
-        let head = match ReplyHead::parse(octets, &header, &self.core.config().limits) {
+        let head = match ReplyHead::parse(octets, &header, &self.context.config().limits) {
             Ok(head) => head,
             Err(fault) => return Ok(Err(self.on_no_reply(route, &mut connection, id, fault.into()))),
         };
@@ -689,7 +679,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     ) -> AttemptResult<'r> {
         let code_sets = announced.unwrap_or(route.profile.default_code_sets);
         let codec = (header.endian, header.version, code_sets);
-        let reply = Reply::new(body, self.core, head.body_at, codec);
+        let reply = Reply::new(body, self.context, head.body_at, codec);
         if head.status == ReplyStatus::NoException && !head.is_object_missing {
             Ok(Some(reply))
         } else {
@@ -744,14 +734,14 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         let final_message = match &broken {
             ExchangeError::Fault(Fault::Unexpected(kind)) => Some(*kind),
             ExchangeError::Io(_) if bytes_sent != BytesSent::None && !connection.has_begun_reply(id) => {
-                connection.final_message(id, &self.core.config().limits)
+                connection.final_message(id, &self.context.config().limits)
             }
             _ => None,
         };
         let last_message = LastMessage::before(final_message, connection.has_begun_reply(id));
         let error = self.attempt_failed(connection.endpoint(), bytes_sent, &broken, last_message);
         if let ExchangeError::Fault(fault) = broken {
-            self.core.events().fault_of_server(connection.peer(), fault);
+            self.context.events().fault_of_server(connection.peer(), fault);
         }
         connection.discard();
         error
@@ -813,7 +803,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// place.
     #[cold]
     fn nested_wait_hint(&self) -> String {
-        if !crate::current::in_upcall_of(self.core.poa_table().stamp) || nested_wait::dispatches_while_waiting() {
+        if !crate::upcall_stack::in_upcall_of(self.context.stamp()) || nested_wait::dispatches_while_waiting() {
             return String::new();
         }
         let thread = std::thread::current();
@@ -825,7 +815,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     }
 
     fn detail(&self, endpoint: &Endpoint, phase: Phase, message: String) -> Detail {
-        let elapsed = self.due.elapsed(self.object.timeout());
+        let elapsed = self.due.elapsed(self.callee.timeout());
         Detail { endpoint: Some(endpoint.to_string()), phase: Some(phase), elapsed, message }
     }
 }
@@ -839,7 +829,7 @@ pub(super) fn refuse(exception: SystemException) -> Box<AttemptError> {
 #[cold]
 fn non_result<'r>(mut reply: Reply<'r>, head: &ReplyHead) -> AttemptResult<'r> {
     let error = match head.status {
-        ReplyStatus::NoException => Ok(AttemptError::Raised(crate::poa::no_such_object())),
+        ReplyStatus::NoException => Ok(AttemptError::Raised(no_such_object())),
         ReplyStatus::UserException => match reply.into_exception() {
             Ok(exception) => return Ok(Some(exception)),
             Err(malformed) => Err(malformed),

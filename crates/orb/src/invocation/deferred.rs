@@ -9,12 +9,12 @@ use corelane_wire::{CdrError, Encoder};
 
 use super::Operation;
 use super::call::{Invocation, RequestSpec, Route};
+use super::callee::Callee;
 use super::driver::Driver;
 use super::multiplexed::SentRequest;
 use super::reply::{Reply, ReplyContent};
 use super::target::TargetProfiles;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::object::ObjectRef;
 use crate::policy::{CallDeadline, Timeout};
 
 /// Writes the arguments of a deferred call, again for every attempt, on the thread that makes it.
@@ -22,9 +22,9 @@ pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Resul
 
 /// A call that was sent and has a reply to collect. Dropping it abandons the reply.
 ///
-/// A call within the process has run when [`ObjectRef::send_deferred`] returns.
+/// A call within the process has run when [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
 pub struct Deferred {
-    object: ObjectRef,
+    callee: Callee,
     operation: Box<str>,
     arguments: OwnedArgumentWriter,
     due: CallDeadline,
@@ -44,39 +44,49 @@ enum DeferredState {
 }
 
 impl Deferred {
+    /// Sends a request.
     pub(crate) fn send(
-        object: &ObjectRef,
+        callee: Callee,
         operation: &str,
         arguments: OwnedArgumentWriter,
     ) -> Result<Self, SystemException> {
-        let core = object.core();
-        core.check_usable()?;
-        let object = crate::rt::client::with_thread_policies(core, object);
-        let (timeout, first_new_connection) = (object.timeout(), core.peek_connection_id());
+        let mut deferred = Self::new(callee, operation, arguments, DeferredState::Finished);
+        let operation = Operation::new(&deferred.operation);
+        let call = deferred.invocation(request(&operation, &deferred.arguments));
+        let (target, profile, sent) = Driver::new(call).send_deferred()?;
+        deferred.state = DeferredState::Sent { target, profile, sent };
+        Ok(deferred)
+    }
+
+    /// Makes the deferred call of one that has run within the process.
+    pub(crate) fn completed(
+        callee: Callee,
+        operation: &str,
+        arguments: OwnedArgumentWriter,
+        reply: Result<ReplyContent<'static>, SystemException>,
+    ) -> Self {
+        Self::new(callee, operation, arguments, DeferredState::Local(reply))
+    }
+
+    fn new(callee: Callee, operation: &str, arguments: OwnedArgumentWriter, state: DeferredState) -> Self {
+        let (timeout, first_new_connection) = (callee.timeout(), callee.context().peek_connection_id());
         let (due, sends_deadline) =
             (CallDeadline::from_timeout(timeout).to_absolute(), matches!(timeout, Timeout::Precise(_)));
-        let operation = Box::<str>::from(operation);
-        let state = if object.binding().may_be_local(core) && object.binding().forwarded().is_none() {
-            let operation = Operation::new(&operation);
-            let reply = crate::poa::invoke_local(core, &object, &operation, &*arguments);
-            DeferredState::Local(reply.map(Reply::detach))
-        } else {
-            let operation = Operation::new(&operation);
-            let call = Invocation {
-                core,
-                object: &object,
-                request: request(&operation, &arguments),
-                due,
-                priority: None,
-                range: None,
-                may_batch: false,
-                first_new_connection,
-                sends_deadline,
-            };
-            let (target, profile, sent) = Driver::new(call).send_deferred()?;
-            DeferredState::Sent { target, profile, sent }
-        };
-        Ok(Deferred { object, operation, arguments, due, first_new_connection, sends_deadline, state })
+        Deferred { callee, operation: operation.into(), arguments, due, first_new_connection, sends_deadline, state }
+    }
+
+    fn invocation<'s: 'c, 'c>(&'s self, request: RequestSpec<'c, 'static>) -> Invocation<'s, 'c, 'static> {
+        Invocation {
+            context: self.callee.context(),
+            callee: &self.callee,
+            request,
+            due: self.due,
+            priority: None,
+            range: None,
+            may_batch: false,
+            first_new_connection: self.first_new_connection,
+            sends_deadline: self.sends_deadline,
+        }
     }
 
     /// Returns true if the server's first reply has come, so that [`reply`](Self::reply) would not
@@ -116,26 +126,16 @@ impl Deferred {
             DeferredState::Finished => {
                 Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::RESULT_ALREADY_TAKEN, Completion::No))
             }
-            DeferredState::Local(answer) => answer.map(|answer| answer.attach(self.object.core())),
+            DeferredState::Local(answer) => answer.map(|answer| answer.attach(self.callee.context())),
             DeferredState::Sent { target, profile, sent } => {
                 let operation = Operation::new(&self.operation);
                 let request = request(&operation, &self.arguments);
-                let mut call = Invocation {
-                    core: self.object.core(),
-                    object: &self.object,
-                    request,
-                    due: self.due,
-                    priority: None,
-                    range: None,
-                    may_batch: false,
-                    first_new_connection: self.first_new_connection,
-                    sends_deadline: self.sends_deadline,
-                };
+                let mut call = self.invocation(request);
                 let by = target.profiles.get(profile).ok_or_else(internal)?;
                 let route = Route { target: &target, profile: by, addressing: AddressingMode::Key };
                 let reply = match call.await_multiplexed(route, &sent) {
                     Ok(reply) => {
-                        self.object.binding().record_bound(&target, profile);
+                        self.callee.binding().record_bound(&target, profile);
                         reply
                     }
                     Err(error) => Driver::new(call).resume_after(*error, profile, true)?,

@@ -22,8 +22,8 @@ use crate::client::pool::{AcquireError, Checkout, Pool};
 use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::nested_wait;
 use crate::policy::{CallPolicies, PoolExhausted, RebindMode};
-use crate::server::nested_wait;
 
 /// The connection for a request.
 enum CallConnection {
@@ -75,14 +75,14 @@ pub(super) struct Driver<'r, 'c, 'a> {
 impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     #[cold]
     pub(super) fn new(call: Invocation<'r, 'c, 'a>) -> Self {
-        let policies = call.object.policies();
-        let binding = call.object.binding();
-        let original = binding.original(call.core);
+        let policies = call.callee.policies();
+        let binding = call.callee.binding();
+        let original = binding.original(call.context);
         let forwarded = binding.forwarded();
         let machine = InvocationMachine::new(
-            forwarded.as_ref().unwrap_or(original).try_order(call.core),
+            forwarded.as_ref().unwrap_or(original).try_order(call.context),
             forwarded.is_some(),
-            original.try_order(call.core),
+            original.try_order(call.context),
             policies.retry_transient.unwrap_or(0),
         );
         Driver {
@@ -143,7 +143,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 }
                 NextAction::Send => match self.attempt() {
                     Ok(reply) => {
-                        self.call.object.binding().record_bound(&self.target, self.profile);
+                        self.call.callee.binding().record_bound(&self.target, self.profile);
                         return Ok(reply);
                     }
                     Err(error) => self.input_from_error(*error)?,
@@ -203,7 +203,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// TRANSIENT 3 if the call is cancelled before.
     fn wait_until(&self, moment: Monotonic) -> Result<(), SystemException> {
         nested_wait::release_dedicated_connection();
-        let Some(canceller) = self.call.object.canceller() else {
+        let Some(canceller) = self.call.callee.canceller() else {
             std::thread::sleep(moment.since(clock::now()));
             return Ok(());
         };
@@ -303,7 +303,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             self.was_rebind_refused = true;
             return Err(MachineInput::ConnectFailed);
         }
-        match profile.select_pool(self.call.core) {
+        match profile.select_pool(self.call.context) {
             Ok(chosen) => {
                 self.pool = Some(Arc::clone(chosen.pool));
                 self.call.priority = chosen.priority;
@@ -321,12 +321,12 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Locating an object always binds anew.
     fn forbids_rebind(&self, mode: RebindMode) -> bool {
         let is_call = matches!(self.call.request, RequestSpec::Call { .. });
-        is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.object.binding().is_bound()
+        is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.callee.binding().is_bound()
     }
 
     /// Returns true if the rebind policy permits `profile`.
     fn permits_profile(&self, profile: &UsableProfile) -> bool {
-        !self.forbids_rebind(RebindMode::NoRebind) || self.call.object.binding().is_bound_as(profile)
+        !self.forbids_rebind(RebindMode::NoRebind) || self.call.callee.binding().is_bound_as(profile)
     }
 
     /// Refuses to make a connection that the rebind policy forbids.
@@ -346,17 +346,17 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.call.due = self.call.due.to_absolute();
         let until = || self.connect_deadline_from(clock::now());
         let Some(pool) = &self.pool else { return MachineInput::ConnectFailed };
-        let (core, min_connection_id) = (self.call.core, self.min_connection_id);
-        let outcome = match core.config().all_busy {
-            _ if self.use_multiplexed => pool.multiplexed(core, until()).map(CallConnection::Multiplexed),
+        let (context, min_connection_id) = (self.call.context, self.min_connection_id);
+        let outcome = match context.config().all_busy {
+            _ if self.use_multiplexed => pool.multiplexed(context, until()).map(CallConnection::Multiplexed),
             PoolExhausted::Multiplex => match pool.take_free(min_connection_id) {
                 Some(free) => {
-                    pool.ensure_connected(free, core, until(), min_connection_id).map(CallConnection::Exclusive)
+                    pool.ensure_connected(free, context, until(), min_connection_id).map(CallConnection::Exclusive)
                 }
-                None => pool.multiplexed(core, until()).map(CallConnection::Multiplexed),
+                None => pool.multiplexed(context, until()).map(CallConnection::Multiplexed),
             },
             PoolExhausted::Wait => {
-                pool.acquire(core, self.call.due.latest(), until, min_connection_id).map(CallConnection::Exclusive)
+                pool.acquire(context, self.call.due.latest(), until, min_connection_id).map(CallConnection::Exclusive)
             }
         };
         self.connect_result(outcome, start, clock::now())
@@ -375,7 +375,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.call.due = self.call.due.to_absolute();
         let until = self.connect_deadline_from(start);
         let Some(pool) = &self.pool else { return MachineInput::ConnectFailed };
-        let outcome = pool.multiplexed(self.call.core, until).map(CallConnection::Multiplexed);
+        let outcome = pool.multiplexed(self.call.context, until).map(CallConnection::Multiplexed);
         self.connect_result(outcome, start, clock::now())
     }
 
@@ -453,7 +453,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                     // after the call is used.
                     self.use_multiplexed = self.was_multiplexed;
                     self.min_connection_id =
-                        std::mem::replace(&mut self.call.first_new_connection, self.call.core.peek_connection_id());
+                        std::mem::replace(&mut self.call.first_new_connection, self.call.context.peek_connection_id());
                 }
                 Ok(input)
             }
@@ -463,8 +463,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 Ok(input)
             }
             AttemptError::Forward(ior) => {
-                let target = Arc::new(self.call.object.binding().target(self.call.core, ior));
-                let order = target.try_order(self.call.core);
+                let target = Arc::new(self.call.callee.binding().target(self.call.context, ior));
+                let order = target.try_order(self.call.context);
                 if !order.is_empty() && !target.profiles.iter().any(|profile| self.permits_profile(profile)) {
                     return Err(SystemException::new(Kind::Rebind, 0, Completion::No)
                         .because("the object has moved to where other policies hold, and the policy is NO_REBIND"));
@@ -481,15 +481,15 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
 
     fn follow(&mut self) {
         if let Some(target) = self.next_target.take() {
-            self.call.object.binding().set_forwarded(Some(Arc::clone(&target)));
+            self.call.callee.binding().set_forwarded(Some(Arc::clone(&target)));
             self.target = target;
         }
     }
 
     fn revert_to_original(&mut self) {
-        let binding = self.call.object.binding();
+        let binding = self.call.callee.binding();
         binding.set_forwarded(None);
-        self.target = Arc::clone(binding.original(self.call.core));
+        self.target = Arc::clone(binding.original(self.call.context));
     }
 
     /// Adds the details of the last failure to the exception.

@@ -8,12 +8,13 @@ use corelane_wire::exception::minor;
 use corelane_wire::giop::AddressingMode;
 
 use super::call::{AttemptError, Invocation, RequestSpec, Route};
+use super::callee::Callee;
 use super::target::{TargetProfiles, UsableProfile};
+use super::thread_policies::with_thread_policies;
 use crate::client::pool::{AcquireError, Checkout};
 use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
-use crate::object::ObjectRef;
 
 /// Makes sure that `each` connections exist for calls at each of `priorities`, with their bands
 /// declared.
@@ -22,21 +23,21 @@ use crate::object::ObjectRef;
 /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to one
 /// server; else the reason why they cannot be made.
 #[cold]
-pub(crate) fn establish(object: &ObjectRef, priorities: &[i16], each: usize) -> Result<(), SystemException> {
-    let core = object.core();
-    let object = &crate::rt::client::with_thread_policies(core, object);
-    core.check_usable()?;
-    let call = Invocation::new(core, object, RequestSpec::Locate);
-    if object.binding().may_be_local(core) {
+pub(crate) fn establish(callee: &Callee, priorities: &[i16], each: usize) -> Result<(), SystemException> {
+    let callee = &with_thread_policies(callee);
+    let context = callee.context();
+    context.check_usable()?;
+    let call = Invocation::new(context, callee, RequestSpec::Locate);
+    if callee.binding().may_be_local(context) {
         return Ok(());
     }
     let bad = || SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority is 0 to 32767");
     let priorities: Vec<Priority> =
         priorities.iter().map(|priority| Priority::new(*priority).ok_or_else(bad)).collect::<Result<_, _>>()?;
-    let target = object.binding().forwarded().unwrap_or_else(|| Arc::clone(object.binding().original(core)));
+    let target = callee.binding().forwarded().unwrap_or_else(|| Arc::clone(callee.binding().original(context)));
     let mut failure = SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
         .because("no profile is of use");
-    let (order, deadline) = (target.try_order(core), call.due.to_absolute().latest());
+    let (order, deadline) = (target.try_order(context), call.due.to_absolute().latest());
     for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
         // A profile that does not answer leaves the others their share of the time.
         let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
@@ -58,7 +59,7 @@ fn at(
     each: usize,
     until: Option<Monotonic>,
 ) -> Result<(), SystemException> {
-    let chosen = profile.select_pool_at(call.core, priority)?;
+    let chosen = profile.select_pool_at(call.context, priority)?;
     let route = Route { target, profile, addressing: AddressingMode::Key };
     // All are held at once: a connection returned to the pool would be taken again.
     let mut made: Vec<Checkout<'_>> = Vec::new();
@@ -67,7 +68,7 @@ fn at(
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
             return Err(exception.because("no further connection may be made to the server"));
         };
-        let connection = chosen.pool.ensure_connected(free, call.core, until, 0).map_err(no_connection)?;
+        let connection = chosen.pool.ensure_connected(free, call.context, until, 0).map_err(no_connection)?;
         made.push(match chosen.pool.band().range().filter(|_| connection.needs_band_declaration()) {
             Some(range) => call.declare_band(route, connection, range).map_err(|error| not_bound(*error))?,
             None => connection,

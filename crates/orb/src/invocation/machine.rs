@@ -17,6 +17,7 @@ use corelane_wire::giop::MessageKind;
 
 use crate::client::try_order::{AttemptTime, Attempts, TryOrder};
 use crate::exception::{Phase, SystemException};
+use crate::exchange::BytesSent;
 
 /// Maximum number of LOCATION_FORWARDs that one invocation follows.
 pub(crate) const MAX_FORWARDS: u8 = 10;
@@ -54,17 +55,6 @@ pub(crate) enum MachineInput {
     /// The server wants another form of target address.
     NeedsAddressing,
     DeadlinePassed(Phase),
-}
-
-/// The part of a request that the transport took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BytesSent {
-    /// No bytes.
-    None,
-    /// Some bytes, not all: the server cannot have run it.
-    Some,
-    /// All of it: the server may have run it.
-    All,
 }
 
 /// A server's last message about a request before the connection ended.

@@ -3,18 +3,23 @@
 
 mod band_declaration;
 pub(crate) mod call;
+pub(crate) mod callee;
 mod deferred;
 pub(crate) mod driver;
 pub(crate) mod establish;
+pub(crate) mod lane_selector;
 pub(crate) mod machine;
 mod multiplexed;
 mod operation;
 mod reply;
 pub(crate) mod target;
+pub(crate) mod thread_policies;
 
 pub use deferred::Deferred;
+pub(crate) use deferred::OwnedArgumentWriter;
 pub use operation::Operation;
 pub(crate) use reply::ReplyBody;
+pub use thread_policies::with_client_policies;
 
 /// Number of bytes of memory that a reference uses in addition to its profiles.
 pub(crate) const BINDING: usize = size_of::<target::Binding>();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use corelane_wire::Encoder;
 
 use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, Route, refuse};
-use super::machine::{BytesSent, LastMessage};
+use super::machine::LastMessage;
 use super::reply::ReplyBody;
-use crate::client::connection::ExchangeError;
 use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::Fault;
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl<'r> Invocation<'r, '_, '_> {
             sender.memory = encoder.into_buffer();
             return Err(refuse(exception));
         }
-        let size = self.core.config().fragment_size;
+        let size = self.context.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::split(&encoder, id, size));
         let sent = connection.send(&mut sender, &encoder, deadline, fragments);
         sender.memory = encoder.into_buffer();
@@ -106,7 +106,7 @@ impl<'r> Invocation<'r, '_, '_> {
     #[cold]
     pub(super) fn await_multiplexed(&mut self, route: Route<'_>, sent: &SentRequest) -> AttemptResult<'r> {
         let endpoint = sent.connection.endpoint();
-        let arrived = match sent.pending.wait(self.due.latest(), self.object.canceller()) {
+        let arrived = match sent.pending.wait(self.due.latest(), self.callee.canceller()) {
             Ok(arrived) => arrived,
             Err(ReplyError { error: broken @ (ExchangeError::Cancelled | ExchangeError::TimedOut), .. }) => {
                 sent.connection.cancel(sent.id, route.profile.version);
@@ -126,12 +126,12 @@ impl<'r> Invocation<'r, '_, '_> {
                 if let ExchangeError::Fault(fault) = broken
                     && sent.connection.claim_fault_report()
                 {
-                    self.core.events().fault_of_server(sent.connection.stream().peer(), fault);
+                    self.context.events().fault_of_server(sent.connection.stream().peer(), fault);
                 }
                 return Err(error);
             }
         };
-        match ReplyHead::parse(&arrived.octets, &arrived.header, &self.core.config().limits) {
+        match ReplyHead::parse(&arrived.octets, &arrived.header, &self.context.config().limits) {
             Ok(head) => {
                 let body = ReplyBody::owned(arrived.octets, arrived.breaks);
                 self.interpret_reply(route, body, arrived.header, &head, sent.announced)

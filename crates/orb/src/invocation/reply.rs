@@ -8,17 +8,17 @@ use corelane_wire::cdr::Meter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
+use crate::client::context::ClientContext;
 use crate::client::pool::Checkout;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::memory::{ByteBudget, over_budget};
-use crate::orb::Core;
 use crate::text;
 use crate::trail;
 
 /// The reply to a call: results, or a user exception. It holds its connection until it is dropped.
 #[derive(Debug)]
 pub struct Reply<'r> {
-    core: &'r Arc<Core>,
+    context: &'r Arc<ClientContext>,
     answer: ReplyContent<'r>,
 }
 
@@ -62,15 +62,15 @@ impl<'r> Reply<'r> {
     #[inline]
     pub(crate) fn new(
         body: ReplyBody<'r>,
-        core: &'r Arc<Core>,
+        context: &'r Arc<ClientContext>,
         position: usize,
         (endian, version, code_sets): ReplyCoding,
     ) -> Self {
-        Reply { core, answer: ReplyContent { body, position, exception: None, endian, version, code_sets } }
+        Reply { context, answer: ReplyContent { body, position, exception: None, endian, version, code_sets } }
     }
 
     /// Detaches the reply from its ORB and its connection, to be kept.
-    pub(super) fn detach(mut self) -> ReplyContent<'static> {
+    pub(crate) fn detach(mut self) -> ReplyContent<'static> {
         let octets = match &mut self.answer.body {
             ReplyBody::InPlace(connection, length) => (connection.front_message(*length).to_vec().into(), Vec::new()),
             ReplyBody::Owned(owned) => std::mem::take(&mut **owned),
@@ -125,7 +125,7 @@ impl<'r> Reply<'r> {
             ReplyBody::Owned(owned) => Some(&**owned),
         };
         let codec = (*endian, *version, *code_sets);
-        let (value, position) = read_results(self.core, body.octets(), owned, *position, codec, read)?;
+        let (value, position) = read_results(self.context, body.octets(), owned, *position, codec, read)?;
         self.answer.position = position;
         Ok(value)
     }
@@ -142,23 +142,23 @@ pub(super) type ReplyCoding = (Endian, Version, CodeSets);
 /// no memory for them.
 #[inline]
 pub(super) fn read_results<T>(
-    core: &Arc<Core>,
+    context: &Arc<ClientContext>,
     octets: &[u8],
     owned: Option<&(Octets, Vec<usize>)>,
     position: usize,
     (endian, version, code_sets): ReplyCoding,
     read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
 ) -> Result<(T, usize), SystemException> {
-    let env: &(dyn Any + Sync) = core;
+    let env: &(dyn Any + Sync) = context;
     let values = crate::value_read_state();
-    let held: &ByteBudget = core.reply_memory();
+    let held: &ByteBudget = context.reply_memory();
     let meter = Meter::new(held);
     let mut decoder = Decoder::new(octets, endian)
         .at(position)
         .with_version(version)
         .with_code_sets(code_sets)
         .with_written_by_server(true)
-        .with_limits(&core.config().limits)
+        .with_limits(&context.config().limits)
         .with_values(&values)
         .with_meter(&meter)
         .with_env(env);
@@ -191,8 +191,8 @@ fn unreadable_results(error: CdrError, meter: &Meter<'_>, decoder: &Decoder<'_>,
 
 impl<'r> ReplyContent<'r> {
     /// Attaches the reply to its ORB.
-    pub(super) fn attach(self, core: &'r Arc<Core>) -> Reply<'r> {
-        Reply { core, answer: self }
+    pub(super) fn attach(self, context: &'r Arc<ClientContext>) -> Reply<'r> {
+        Reply { context, answer: self }
     }
 }
 

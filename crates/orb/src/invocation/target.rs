@@ -4,19 +4,23 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use corelane_net::Endpoint;
 use corelane_sched::Priority;
+use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::Scope;
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
-use crate::client::server_pools::{Band, ServerPools};
+use super::lane_selector::{LaneSelector, Selection};
+use crate::address::parse_profiles;
+use crate::client::context::ClientContext;
+use crate::client::server_pools::ServerPools;
 use crate::client::try_order::{MAX_TRIED, TryOrder};
 use crate::exception::SystemException;
-use crate::orb::Core;
-use crate::poa::CollocatedTarget;
-use crate::rt::client::{ClientPolicies, LaneSelector, ProfilePolicies, Selection};
+use crate::rt::band::Band;
+use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 
 /// The binding of a reference to its object, shared by all copies of the reference.
 #[derive(Debug)]
@@ -29,7 +33,8 @@ pub(crate) struct Binding {
     /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
-    home: OnceLock<CollocatedTarget>,
+    /// The object's place in this ORB, as the object adapter knows it.
+    home: OnceLock<ErasedArc>,
     policies: ClientPolicies,
     own_policies: ClientPolicies,
     /// The profile that answered the last call.
@@ -108,14 +113,14 @@ impl Binding {
 
     /// Returns the target of the reference itself.
     #[inline]
-    pub(crate) fn original(&self, core: &Core) -> &Arc<TargetProfiles> {
-        self.original.get_or_init(|| Arc::new(self.target(core, self.ior.clone())))
+    pub(crate) fn original(&self, context: &ClientContext) -> &Arc<TargetProfiles> {
+        self.original.get_or_init(|| Arc::new(self.target(context, self.ior.clone())))
     }
 
     /// Returns the target at `ior`, under the policies of this reference.
     #[cold]
-    pub(crate) fn target(&self, core: &Core, ior: Ior) -> TargetProfiles {
-        let (profiles, excludes_profiles) = core.usable_profiles(&ior, &self.policies);
+    pub(crate) fn target(&self, context: &ClientContext, ior: Ior) -> TargetProfiles {
+        let (profiles, excludes_profiles) = usable_profiles(context, &ior, &self.policies);
         TargetProfiles { ior, profiles, excludes_profiles, last_answered: AtomicUsize::new(0) }
     }
 
@@ -195,19 +200,20 @@ impl Binding {
 
     /// Returns the object key if the object may belong to this ORB.
     #[inline]
-    pub(crate) fn local_key(&self, core: &Core) -> Option<&[u8]> {
-        self.local.get_or_init(|| core.local_key(&self.ior)).as_deref()
+    pub(crate) fn local_key(&self, context: &ClientContext) -> Option<&[u8]> {
+        self.local.get_or_init(|| context.local_key(&self.ior)).as_deref()
     }
 
-    /// Returns the object's place in this ORB, once a call has found it.
+    /// Returns the object's place in this ORB, once a call has found it, of the object adapter's
+    /// type `T`.
     #[inline]
-    pub(crate) fn home(&self) -> Option<&CollocatedTarget> {
-        self.home.get()
+    pub(crate) fn home<T: 'static>(&self) -> Option<&T> {
+        self.home.get()?.get()
     }
 
     /// Records the object's place in this ORB; the first call to find it does so.
     #[inline]
-    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<CollocatedTarget>) {
+    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<ErasedArc>) {
         if self.home.get().is_none()
             && let Some(home) = home()
         {
@@ -217,25 +223,74 @@ impl Binding {
     }
 
     #[inline]
-    pub(crate) fn may_be_local(&self, core: &Core) -> bool {
-        self.local_key(core).is_some()
+    pub(crate) fn may_be_local(&self, context: &ClientContext) -> bool {
+        self.local_key(context).is_some()
     }
+}
+
+/// Returns the profiles of `ior` that a transport serves, bound to their connections. The flag
+/// is true if ClientProtocol policies exclude some.
+fn usable_profiles(context: &ClientContext, ior: &Ior, asked: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
+    let found =
+        parse_profiles(ior, context.config().version, context.config().native_char_set, &context.config().limits);
+    let mut left_out = false;
+    let mut profiles: Vec<(usize, UsableProfile)> = found
+        .into_iter()
+        .filter_map(|found| {
+            let endpoints: Vec<Endpoint> =
+                found.endpoints.into_iter().filter(|endpoint| context.has_transport(endpoint)).collect();
+            let first = endpoints.first()?;
+            let Some((rank, sockets)) = client_policies::usable_protocols(asked, &found.policies)
+                .and_then(|all| client_policies::protocol_rank(all, first))
+            else {
+                left_out = true;
+                return None;
+            };
+            let pools = context.pools_for(endpoints, sockets, asked.private);
+            let lanes = || {
+                let reached = found.lanes.into_iter().filter(|lane| context.has_transport(&lane.endpoint));
+                let mut lanes: Vec<(i16, Arc<ServerPools>)> = reached
+                    .map(|lane| (lane.priority, context.pools_for(vec![lane.endpoint], sockets, asked.private)))
+                    .collect();
+                if lanes.is_empty() {
+                    lanes.push((-1, Arc::clone(&pools)));
+                }
+                lanes
+            };
+            let lanes = LaneSelector::new(&found.policies, asked, lanes).map(Box::new);
+            let profile = UsableProfile {
+                pools,
+                lanes,
+                object_key: found.object_key.into(),
+                version: found.version,
+                code_sets: found.code_sets,
+                default_code_sets: found.default_code_sets,
+                index: found.index,
+                is_ours: found.is_ours,
+                said: found.policies,
+            };
+            Some((rank, profile))
+        })
+        .collect();
+    // A stable sort: profiles of one protocol stay in the reference's order.
+    profiles.sort_by_key(|(rank, _)| *rank);
+    (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
 }
 
 impl TargetProfiles {
     /// Returns the order in which to try the profiles now.
-    pub(crate) fn try_order(&self, core: &Core) -> TryOrder {
+    pub(crate) fn try_order(&self, context: &ClientContext) -> TryOrder {
         let count = self.profiles.len();
         // While no endpoint has failed, the profiles' connections need no look-up.
-        let backing_off = if count > 1 && !core.backoff().is_empty() { self.backing_off(core) } else { 0 };
+        let backing_off = if count > 1 && !context.backoff().is_empty() { self.backing_off(context) } else { 0 };
         TryOrder::new(count, self.last_answered.load(Ordering::Relaxed), backing_off)
     }
 
     #[cold]
-    fn backing_off(&self, core: &Core) -> u64 {
+    fn backing_off(&self, context: &ClientContext) -> u64 {
         let now = crate::clock::now();
         let rests = |profile: &UsableProfile| {
-            profile.select_pool(core).is_ok_and(|chosen| chosen.pool.is_backing_off(core, now))
+            profile.select_pool(context).is_ok_and(|chosen| chosen.pool.is_backing_off(context, now))
         };
         let profiles = self.profiles.iter().take(MAX_TRIED).enumerate();
         profiles.fold(0, |backing_off, (index, profile)| backing_off | u64::from(rests(profile)) << index)
@@ -249,10 +304,10 @@ impl UsableProfile {
     /// # Errors
     /// The errors of [`LaneSelector::select`].
     #[inline]
-    pub(crate) fn select_pool(&self, core: &Core) -> Result<Selection<'_>, SystemException> {
+    pub(crate) fn select_pool(&self, context: &ClientContext) -> Result<Selection<'_>, SystemException> {
         match &self.lanes {
             None => Ok(Selection { pool: self.pools.pool(Band::for_current_thread()), priority: None }),
-            Some(lanes) => lanes.select(core),
+            Some(lanes) => lanes.select(context),
         }
     }
 
@@ -260,10 +315,17 @@ impl UsableProfile {
     ///
     /// # Errors
     /// The errors of [`LaneSelector::select_at`].
-    pub(super) fn select_pool_at(&self, core: &Core, priority: Priority) -> Result<Selection<'_>, SystemException> {
+    pub(super) fn select_pool_at(
+        &self,
+        context: &ClientContext,
+        priority: Priority,
+    ) -> Result<Selection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Selection { pool: self.pools.pool(Band::for_priority(core, priority)?), priority: None }),
-            Some(lanes) => lanes.select_at(core, priority),
+            None => Ok(Selection {
+                pool: self.pools.pool(Band::for_priority(&context.config().rt, priority)?),
+                priority: None,
+            }),
+            Some(lanes) => lanes.select_at(context, priority),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +12,15 @@ use corelane_sys::{memory, process};
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
-use super::core::{Config, Core};
-use crate::client::oneway_batch::OnewayBatch;
+use super::core::Core;
+use crate::config::{Config, OnewayBatch};
 use crate::event::{Callback, Event, Events, Log};
 use crate::exception::SystemException;
+use crate::listen_address;
+use crate::orb_context::OrbContext;
 use crate::poa::Poa;
 use crate::policy::{CallPolicies, PoolExhausted, Timeout};
-use crate::rt::RtConfig;
-use crate::rt::pool::RtRegistry;
+use crate::rt::{RtConfig, start_cpu_monitor};
 use crate::server::config::PoolConfig;
 use crate::server::lane::Lane;
 
@@ -72,7 +72,7 @@ pub struct OrbBuilder {
 /// Connections to make at start: the reference, the priorities, and the number at each priority.
 type Preconnect = (String, Vec<i16>, usize);
 type GuaranteeCheck = fn(required: &[Guarantee]) -> Result<(), OrbError>;
-type CpuMonitorStart = fn(rt: &RtRegistry, config: &RtConfig) -> io::Result<()>;
+type CpuMonitorStart = fn(orb: &OrbContext) -> io::Result<()>;
 type PreconnectFn = fn(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError>;
 
 /// The reason why an ORB could not be made.
@@ -108,9 +108,7 @@ pub enum OrbError {
 impl fmt::Display for OrbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OrbError::Address(text) => {
-                write!(f, "\"{text}\" is no address: write tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or shm:PATH")
-            }
+            OrbError::Address(text) => write!(f, "\"{text}\" is no address: {}", listen_address::SYNTAX),
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
             OrbError::Guarantee { name, why } => {
                 write!(f, "the guarantee `{name}` is required and does not hold: {why}")
@@ -294,7 +292,7 @@ impl OrbBuilder {
     /// them; [`RtConfig::default`] by default.
     pub fn real_time(mut self, real_time: RtConfig) -> Self {
         self.rt = real_time;
-        self.start_cpu_monitor = Some(RtRegistry::start_cpu_monitor);
+        self.start_cpu_monitor = Some(start_cpu_monitor);
         self
     }
 
@@ -385,10 +383,9 @@ impl OrbBuilder {
             locks_memory: self.locks_memory,
         };
         let stamp = random_stamp();
-        let core =
-            Arc::new(Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?);
+        let core = Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?;
         if let Some(oversee) = self.start_cpu_monitor {
-            oversee(core.rt(), &core.config().rt).map_err(OrbError::Thread)?;
+            oversee(&core).map_err(OrbError::Thread)?;
         }
         Poa::root(Arc::downgrade(&core), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
@@ -449,6 +446,11 @@ fn check_guarantees(required: &[Guarantee]) -> Result<(), OrbError> {
     Ok(())
 }
 
+/// Parses an address at which to listen.
+fn parse_address(address: &str) -> Result<Endpoint, OrbError> {
+    listen_address::parse(address).ok_or_else(|| OrbError::Address(address.to_owned()))
+}
+
 /// Returns a non-zero number that identifies the ORB and cannot be guessed: the standard library's
 /// hash keys are random.
 fn random_stamp() -> u64 {
@@ -459,61 +461,6 @@ impl fmt::Debug for OrbBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OrbBuilder").field("pools", &self.pools).field("publish", &self.publish).finish_non_exhaustive()
     }
-}
-
-/// Parses `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, and TAO's `iiop://HOST:PORT`.
-pub(crate) fn parse_address(address: &str) -> Result<Endpoint, OrbError> {
-    let wrong = || OrbError::Address(address.to_owned());
-    if let Some(path) = address.strip_prefix("unix:") {
-        return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::unix(path)) };
-    }
-    if let Some(path) = address.strip_prefix("shm:") {
-        return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::shared_memory(path)) };
-    }
-    let rest = address.strip_prefix("tcp:").or_else(|| address.strip_prefix("iiop://")).ok_or_else(wrong)?;
-    let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
-    let port = if port.is_empty() { 0 } else { port.parse().map_err(|_| wrong())? };
-    let host = match host.strip_prefix('[') {
-        Some(literal) => literal.strip_suffix(']').ok_or_else(wrong)?,
-        None if host.contains(':') => return Err(wrong()),
-        None => host,
-    };
-    Ok(Endpoint::tcp(host, port))
-}
-
-/// Returns the endpoint that references carry for an address listened at: never an unspecified one.
-pub(super) fn publishable(listening: &Endpoint) -> Endpoint {
-    match listening {
-        Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
-            Endpoint::tcp(own_address().to_string(), *port)
-        }
-        other => other.clone(),
-    }
-}
-
-/// Returns the address from which this machine would reach others. Asks the routing table; sends
-/// nothing.
-fn own_address() -> IpAddr {
-    let routed = || {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        // An address reserved for documentation (RFC 5737); any address that is not local would do.
-        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
-        socket.local_addr().ok().map(|address| address.ip())
-    };
-    routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-}
-
-/// Returns the published addresses, with port 0 replaced by the first TCP port listened at.
-pub(super) fn fill_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
-    let first_port = listening.iter().find_map(|endpoint| match endpoint {
-        Endpoint::Tcp { port, .. } => Some(*port),
-        _ => None,
-    });
-    let fill = |endpoint: &Endpoint| match endpoint {
-        Endpoint::Tcp { host, port: 0 } => Endpoint::tcp(host, first_port.unwrap_or(0)),
-        other => other.clone(),
-    };
-    publish.iter().map(fill).collect()
 }
 
 #[cfg(test)]
@@ -538,29 +485,7 @@ mod tests {
 
     #[test]
     fn invalid_address_error_shows_the_syntax() {
-        assert_eq!(parse_address("tcp:127.0.0.1:80").unwrap(), Endpoint::tcp("127.0.0.1", 80));
-        assert_eq!(parse_address("tcp:[::1]:0").unwrap(), Endpoint::tcp("::1", 0));
-        assert_eq!(parse_address("iiop://host:2809").unwrap(), Endpoint::tcp("host", 2809));
-        assert_eq!(parse_address("tcp::2809").unwrap(), Endpoint::tcp("", 2809));
-        assert_eq!(parse_address("unix:/run/x").unwrap(), Endpoint::unix("/run/x"));
-        assert_eq!(parse_address("shm:/run/x").unwrap(), Endpoint::shared_memory("/run/x"));
-        for wrong in ["", "tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "shm:", "ftp:h:1"] {
-            assert!(parse_address(wrong).unwrap_err().to_string().contains("tcp:HOST:PORT"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn unspecified_address_is_not_published() {
-        for unspecified in ["0.0.0.0", "::"] {
-            let Endpoint::Tcp { host, port } = publishable(&Endpoint::tcp(unspecified, 4000)) else { panic!() };
-            assert!(!host.parse::<IpAddr>().unwrap().is_unspecified());
-            assert_eq!(port, 4000);
-        }
-    }
-
-    #[test]
-    fn published_port_zero_is_replaced_by_the_listening_port() {
-        let published = fill_ports(&[Endpoint::tcp("gateway", 0)], &[Endpoint::tcp("10.0.0.1", 4321)]);
-        assert_eq!(published, [Endpoint::tcp("gateway", 4321)]);
+        let error = parse_address("ftp:h:1").unwrap_err().to_string();
+        assert!(error.contains("ftp:h:1") && error.contains("tcp:HOST:PORT"), "{error}");
     }
 }

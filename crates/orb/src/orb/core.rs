@@ -2,85 +2,32 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Peer, Stream, Transports};
-use corelane_sched::Priority;
-use corelane_sys::buffer::RegionCache;
+use corelane_net::{Endpoint, Peer, Transports};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::event_count::EventCount;
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
-use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
+use corelane_sys::erased::ErasedArc;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
 use corelane_wire::ior::Ior;
-use corelane_wire::{CharSet, Limits, Version};
 
 use super::builder::OrbError;
 use crate::address::LaneEndpoint;
-use crate::client::backoff::EndpointBackoff;
-use crate::client::hangup_monitor::{HangupMonitor, MonitoredStream};
-use crate::client::oneway_batch::{OnewayBatch, PendingBatches};
-use crate::client::pool::{Pool, PoolSlot};
-use crate::client::reply_reader::ReplyReaders;
-use crate::client::server_pools::ServerPools;
+use crate::client::context::{ClientContext, UpperLayers};
+use crate::config::Config;
 use crate::current::UpcallScope;
-use crate::event::{Event, Events};
+use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::invocation::target::UsableProfile;
 use crate::main_thread::MainQueue;
-use crate::memory::ByteBudget;
 use crate::object::ObjectRef;
+use crate::orb_context::OrbContext;
 use crate::poa::{ObjectKey, Poa, PoaTable};
-use crate::policy::{CallPolicies, PoolExhausted};
-use crate::rt::RtConfig;
-use crate::rt::client::{self, ClientPolicies, LaneSelector};
-use crate::rt::policies::SocketSettings;
 use crate::rt::pool::RtRegistry;
 use crate::server::lane::Lane;
-
-/// The configuration of an ORB; it never changes after the ORB is made.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) limits: Limits,
-    pub(crate) call_policies: CallPolicies,
-    /// Maximum number of connections to one server at one priority.
-    pub(crate) connections_per_server: usize,
-    pub(crate) oneway_batch: OnewayBatch,
-    /// The reaction of a call when every connection that may be made to its server is in use.
-    pub(crate) all_busy: PoolExhausted,
-    /// Time for which a connection to a server may be idle before it is closed.
-    pub(crate) idle_time: Duration,
-    /// Time for which a graceful close waits for a peer that does not answer.
-    pub(crate) closing_time: Duration,
-    /// Addresses that references carry. Empty: the addresses at which the ORB listens.
-    pub(crate) publish: Vec<Endpoint>,
-    /// The highest GIOP version used and published.
-    pub(crate) version: Version,
-    /// The native code set of char and string that references name.
-    pub(crate) native_char_set: CharSet,
-    pub(crate) fragment_size: Option<usize>,
-    /// Maximum memory in bytes that replies may use together.
-    pub(crate) max_reply_memory: usize,
-    pub(crate) rt: RtConfig,
-    /// True if the process's memory is locked; threads then touch their stacks before they begin.
-    pub(crate) locks_memory: bool,
-    /// Client policies of references that set none.
-    pub(crate) client_policies: ClientPolicies,
-}
-
-/// Number of known servers above which those that no reference uses are dropped.
-const PRUNE_THRESHOLD: usize = 256;
-
-const RUNNING: u8 = 0;
-const ENDING: u8 = 1;
-/// Every connection is closing.
-const CLOSED: u8 = 2;
-const ENDED: u8 = 3;
-
-/// The key of a server: the addresses of a profile, and the socket settings of its connections.
-type ServerKey = (Vec<Endpoint>, SocketSettings);
 
 /// The time for which a shutdown waits for running servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,110 +44,54 @@ pub(crate) enum ShutdownWait {
 /// The internals of an ORB.
 #[derive(Debug)]
 pub(crate) struct Core {
-    config: Config,
-    transports: Transports,
-    poa_table: PoaTable,
-    events: Events,
-    hangup_monitor: HangupMonitor,
-    cores: Option<CpuSet>,
-    reply_readers: ReplyReaders,
-    backoff: EndpointBackoff,
-    oneway_batches: PendingBatches,
-    /// Servers that references lead to. Callers of all priorities and the maintenance thread take
-    /// this lock.
-    server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
-    /// Connections that belong to one reference only.
-    private_pools: PiMutex<Vec<Weak<ServerPools>>>,
+    context: Arc<ClientContext>,
+    poa_table: Arc<PoaTable>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
-    listening: OnceLock<Vec<Endpoint>>,
-    published: OnceLock<Vec<Endpoint>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     initial_references: Mutex<HashMap<String, ObjectRef>>,
     main_queue: MainQueue,
     rt: RtRegistry,
-    /// The id of the next connection, accepted or made. Incremented `Relaxed` by the thread that
-    /// accepts or connects.
-    next_connection_id: AtomicU64,
     #[cfg(feature = "valuetype")]
-    value_factories: crate::value::ValueFactories,
-    state: AtomicU8,
-    /// Notified at [`CLOSED`]. Threads wait here if another thread began the shutdown.
-    closing: EventCount,
-    /// True once [`Event::ReferenceWithoutAddress`] has been reported. Swapped `Relaxed`, by the
-    /// thread that reports.
-    nowhere_reported: AtomicBool,
-    /// Keeps the memory of large messages for later ones.
-    spares: RegionCache,
-    reply_memory: Arc<ByteBudget>,
+    value_factories: Arc<crate::value::ValueFactories>,
     /// True if much memory was in use at the last maintenance, which swaps it `Relaxed`.
     memory_was_high: AtomicBool,
-    fork_generation: u64,
 }
 
 impl Core {
-    pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Self> {
-        let cores = thread::affinity(None).ok();
-        Ok(Core {
-            reply_readers: ReplyReaders::new(config.limits.clone()),
-            backoff: EndpointBackoff::new(),
-            cores,
-            oneway_batches: PendingBatches::new(config.oneway_batch.delay),
-            memory_was_high: AtomicBool::new(false),
-            reply_memory: Arc::new(ByteBudget::new(config.max_reply_memory)),
-            config,
-            nowhere_reported: AtomicBool::new(false),
-            transports,
-            poa_table: PoaTable::new(stamp),
-            events,
-            hangup_monitor: HangupMonitor::new(1 << 20, stamp, cores)?,
-            server_pools: PiMutex::new("servers", Scope::Orb, HashMap::new()),
-            private_pools: PiMutex::new("private connections", Scope::Orb, Vec::new()),
+    pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Arc<Self>> {
+        let orb = OrbContext::new(config, transports, events, stamp);
+        let core = Arc::new(Core {
+            context: Arc::new(ClientContext::new(orb)?),
+            poa_table: Arc::new(PoaTable::new(stamp)),
             lanes: OnceLock::new(),
-            listening: OnceLock::new(),
-            published: OnceLock::new(),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
             initial_references: Mutex::new("initial references", Scope::Orb, HashMap::new()),
             main_queue: MainQueue::new(),
             rt: RtRegistry::new(),
-            next_connection_id: AtomicU64::new(1),
             #[cfg(feature = "valuetype")]
-            value_factories: crate::value::ValueFactories::new(),
-            state: AtomicU8::new(RUNNING),
-            closing: EventCount::new("end of the ORB"),
-            spares: RegionCache::new(),
-            fork_generation: corelane_sys::process::generation(),
-        })
+            value_factories: Arc::default(),
+            memory_was_high: AtomicBool::new(false),
+        });
+        let poa_table: Arc<PoaTable> = Arc::clone(&core.poa_table);
+        core.context.set_adapter(ErasedArc::new(poa_table));
+        #[cfg(feature = "valuetype")]
+        core.context.set_value_factories(ErasedArc::new(Arc::clone(&core.value_factories)));
+        core.context.set_upper_layers(Box::new(CoreHandle(Arc::downgrade(&core))));
+        Ok(core)
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
-    }
-
-    pub(crate) fn transports(&self) -> &Transports {
-        &self.transports
+    /// Returns the context of calls, which references keep.
+    #[inline]
+    pub(crate) fn client(&self) -> &Arc<ClientContext> {
+        &self.context
     }
 
     pub(crate) fn poa_table(&self) -> &PoaTable {
         &self.poa_table
     }
 
-    pub(crate) fn events(&self) -> &Events {
-        &self.events
-    }
-
     pub(crate) fn rt(&self) -> &RtRegistry {
         &self.rt
-    }
-
-    /// Returns a new id for a connection that is being accepted or made.
-    pub(crate) fn allocate_connection_id(&self) -> u64 {
-        self.next_connection_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Returns the id that the next connection will have.
-    #[inline]
-    pub(crate) fn peek_connection_id(&self) -> u64 {
-        self.next_connection_id.load(Ordering::Relaxed)
     }
 
     #[cfg(feature = "valuetype")]
@@ -212,151 +103,51 @@ impl Core {
         &self.main_queue
     }
 
-    pub(crate) fn monitor(
-        &self,
-        stream: Box<dyn Stream>,
-        pool: Weak<Pool>,
-        always: bool,
-    ) -> io::Result<MonitoredStream> {
-        self.hangup_monitor.monitor(stream, pool, always)
-    }
-
-    /// Stops the hang-up monitor without the ORB's knowledge.
-    #[cfg(test)]
-    pub(crate) fn pause_hangup_monitor(&self) {
-        self.hangup_monitor.replace_thread();
-    }
-
-    /// Registers a connection that now holds oneways.
-    #[cold]
-    pub(crate) fn list_batch(&self, slot: Weak<PoolSlot>) {
-        if self.oneway_batches.add(slot) {
-            self.hangup_monitor.wake();
-        }
-    }
-
-    /// Sends the oneways whose delay has passed, or `all`. Returns when to call it again.
-    #[cold]
-    pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
-        self.oneway_batches.flush(Monotonic::now(), all, &self.events)
-    }
-
-    pub(crate) fn reply_readers(&self) -> &ReplyReaders {
-        &self.reply_readers
-    }
-
     pub(crate) fn root_poa(&self) -> Poa {
         // Set before the ORB is handed out.
         Poa::from_core(Arc::clone(self.poa_table.root().expect("the builder makes the root POA")))
     }
 
-    pub(crate) fn listening(&self) -> &[Endpoint] {
-        self.listening.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Fails with BAD_INV_ORDER 4 after shutdown, and with an explanation after a fork.
-    #[inline]
-    pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
-        if self.state.load(Ordering::Acquire) == RUNNING && corelane_sys::process::generation() == self.fork_generation
-        {
-            return Ok(());
-        }
-        self.unusable_error()
-    }
-
-    #[cold]
-    fn unusable_error(&self) -> Result<(), SystemException> {
-        if corelane_sys::process::generation() != self.fork_generation {
-            return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
-                .because("this process was forked from the one that made the ORB; make an ORB of its own here"));
-        }
-        Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
-            .because("the ORB has been shut down"))
-    }
-
     /// Starts serving: the lanes, their threads, and the addresses that references carry.
     pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
-        let published = if self.config.publish.is_empty() {
-            listening.iter().map(super::builder::publishable).collect()
-        } else {
-            super::builder::fill_ports(&self.config.publish, &listening)
-        };
-        // Set once: the builder calls this once.
-        let _ = self.listening.set(listening);
-        let _ = self.published.set(published);
-        // Stored before their threads run: if one thread cannot be started, the shutdown ends the
-        // others.
+        self.set_listening(listening);
+        // Set once, as the builder calls this once. Stored before their threads run: if one thread
+        // cannot be started, the shutdown ends the others.
         let _ = self.lanes.set(lanes);
         for lane in self.lanes() {
             crate::server::start(lane, self, &mut self.threads.lock()).map_err(OrbError::Thread)?;
         }
-        self.hangup_monitor.set_maintenance(Arc::downgrade(self), self.maintenance_period());
+        self.context.set_maintenance(self.maintenance_period());
         // A client needs no maintenance before its first connection.
         if self.lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::Thread) }
     }
 
-    /// Returns the cores of the thread that made the ORB, if known. Threads run there by default.
-    pub(crate) fn cores(&self) -> Option<CpuSet> {
-        self.cores
-    }
-
     /// Starts the thread that maintains lanes and connections.
     pub(crate) fn start_maintenance(&self) -> io::Result<()> {
-        self.hangup_monitor.start()
-    }
-
-    /// Runs the periodic maintenance, also while connections are draining.
-    pub(crate) fn run_maintenance(self: &Arc<Self>) {
-        self.spares.evict_unused();
-        self.trim_memory();
-        if self.state.load(Ordering::Acquire) != ENDED {
-            self.poa_table().managers.report_parked(self);
-            for lane in self.all_lanes() {
-                lane.run_maintenance(self);
-            }
-            // Collected first: closing a connection is a system call, which must not run under the
-            // lock.
-            let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
-            servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
-            let now = Monotonic::now();
-            for pool in servers.iter().flat_map(|server| server.pools()) {
-                pool.run_maintenance(self, now, self.config.idle_time);
-            }
-        }
+        self.hangup_monitor().start()
     }
 
     /// Returns freed memory to the system if large messages came before the last call and none
     /// since.
     fn trim_memory(&self) {
         let lanes = self.all_lanes();
-        let used = lanes.iter().fold(self.reply_memory.was_used(), |used, lane| lane.was_used() | used);
+        let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
             return;
         }
         // Real-time threads must not wait for the allocator's locks.
-        let is_real_time = self.config.locks_memory || lanes.iter().any(|lane| lane.is_real_time());
+        let is_real_time = self.config().locks_memory || lanes.iter().any(|lane| lane.is_real_time());
         if !is_real_time {
             corelane_sys::memory::trim();
         }
-    }
-
-    /// Returns the memory kept for large messages.
-    #[inline]
-    pub(crate) fn spares(&self) -> &RegionCache {
-        &self.spares
-    }
-
-    #[inline]
-    pub(crate) fn reply_memory(&self) -> &Arc<ByteBudget> {
-        &self.reply_memory
     }
 
     /// Returns the time between two maintenance runs.
     pub(crate) fn maintenance_period(&self) -> Duration {
         const LANES: Duration = Duration::from_secs(1);
         const SPARES: Duration = Duration::from_secs(10);
-        let pools = (self.config.idle_time / 4).clamp(Duration::from_millis(10), SPARES);
+        let pools = (self.config().idle_time / 4).clamp(Duration::from_millis(10), SPARES);
         if self.lanes().is_empty() { pools } else { LANES.min(pools) }
     }
 
@@ -369,178 +160,33 @@ impl Core {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 
-    /// Returns the addresses that references carry for the ORB's own listeners.
-    pub(crate) fn published_endpoints(&self) -> &[Endpoint] {
-        self.published.get().map_or(&[][..], Vec::as_slice)
-    }
-
-    /// Reports, once, that a reference without an address was converted to text.
-    #[cold]
-    pub(crate) fn report_nowhere_reference(&self, type_id: &str) {
-        if !self.nowhere_reported.swap(true, Ordering::Relaxed) {
-            self.events.report(&Event::ReferenceWithoutAddress { type_id: type_id.to_owned() });
-        }
-    }
-
-    /// Returns the address that references carry for a lane's endpoint. Takes the host that the ORB
-    /// publishes, if it publishes one.
-    pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
-        let host = self.config.publish.iter().find_map(|published| match published {
-            Endpoint::Tcp { host, .. } => Some(host),
-            _ => None,
-        });
-        match (endpoint, host) {
-            (Endpoint::Tcp { port, .. }, Some(host)) => Endpoint::tcp(host, *port),
-            _ => super::builder::publishable(endpoint),
-        }
-    }
-
     /// Makes a reference to an object of a real-time POA.
     pub(crate) fn make_rt_reference(
-        self: &Arc<Self>,
+        &self,
         type_id: &str,
         lanes: &[LaneEndpoint],
         policies: &[(u32, Vec<u8>)],
         key: &[u8],
     ) -> ObjectRef {
-        let (version, native) = (self.config.version, self.config.native_char_set);
+        let (version, native) = (self.config().version, self.config().native_char_set);
         // The ORB's own type ids and addresses can always be encoded.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
-        ObjectRef::local(Arc::clone(self), ior, !lanes.is_empty())
-    }
-
-    pub(crate) fn backoff(&self) -> &EndpointBackoff {
-        &self.backoff
-    }
-
-    /// Returns the connections to these endpoints, shared by every reference that leads there.
-    fn shared_pools(&self, endpoints: Vec<Endpoint>, sockets: SocketSettings) -> Arc<ServerPools> {
-        let mut servers = self.server_pools.lock();
-        if servers.len() >= PRUNE_THRESHOLD {
-            // Drop the servers that no reference is bound to any more.
-            servers.retain(|_, server| Arc::strong_count(server) > 1);
-        }
-        let made = ServerPools::new(&endpoints, sockets, self.config.connections_per_server);
-        Arc::clone(servers.entry((endpoints, sockets)).or_insert_with(|| Arc::new(made)))
-    }
-
-    /// Sets the DSCP code point of a priority on a connection's packets, if the ORB maps the
-    /// priority to one.
-    #[cold]
-    pub(crate) fn set_code_point(&self, stream: &dyn Stream, priority: Priority) {
-        if let Some(dscp) = self.config.rt.network.as_ref().and_then(|network| network.to_dscp(priority))
-            && let Err(error) = stream.set_dscp(dscp)
-        {
-            // The connection works without a code point: its data still arrives.
-            let peer = stream.peer().clone();
-            self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
-        }
+        ObjectRef::local(Arc::clone(&self.context), ior, !lanes.is_empty())
     }
 
     /// Makes a reference to an object of this ORB.
-    pub(crate) fn make_reference(self: &Arc<Self>, type_id: &str, key: &[u8]) -> ObjectRef {
-        let endpoints = self.published.get().map_or(&[][..], Vec::as_slice);
+    pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
+        let endpoints = self.published_endpoints();
         // The ORB's own type ids and addresses can always be encoded.
-        let ior = crate::address::make_ior(type_id, endpoints, self.config.version, self.config.native_char_set, key)
-            .unwrap_or(Ior::NIL);
-        ObjectRef::local(Arc::clone(self), ior, !endpoints.is_empty())
+        let ior =
+            crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
+                .unwrap_or(Ior::NIL);
+        ObjectRef::local(Arc::clone(&self.context), ior, !endpoints.is_empty())
     }
 
-    pub(crate) fn client_policies(&self) -> &ClientPolicies {
-        &self.config.client_policies
-    }
-
-    /// Returns the profiles of `ior` that a transport serves, bound to their connections. The flag
-    /// is true if ClientProtocol policies exclude some.
-    pub(crate) fn usable_profiles(&self, ior: &Ior, asked: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
-        let found =
-            crate::address::parse_profiles(ior, self.config.version, self.config.native_char_set, &self.config.limits);
-        let mut left_out = false;
-        let mut profiles: Vec<(usize, UsableProfile)> = found
-            .into_iter()
-            .filter_map(|found| {
-                let endpoints: Vec<Endpoint> =
-                    found.endpoints.into_iter().filter(|endpoint| self.has_transport(endpoint)).collect();
-                let first = endpoints.first()?;
-                let Some((rank, sockets)) =
-                    client::usable_protocols(asked, &found.policies).and_then(|all| client::protocol_rank(all, first))
-                else {
-                    left_out = true;
-                    return None;
-                };
-                let pools = self.pools_for(endpoints, sockets, asked.private);
-                let lanes = || {
-                    let reached = found.lanes.into_iter().filter(|lane| self.has_transport(&lane.endpoint));
-                    let mut lanes: Vec<(i16, Arc<ServerPools>)> = reached
-                        .map(|lane| (lane.priority, self.pools_for(vec![lane.endpoint], sockets, asked.private)))
-                        .collect();
-                    if lanes.is_empty() {
-                        lanes.push((-1, Arc::clone(&pools)));
-                    }
-                    lanes
-                };
-                let lanes = LaneSelector::new(&found.policies, asked, lanes).map(Box::new);
-                let profile = UsableProfile {
-                    pools,
-                    lanes,
-                    object_key: found.object_key.into(),
-                    version: found.version,
-                    code_sets: found.code_sets,
-                    default_code_sets: found.default_code_sets,
-                    index: found.index,
-                    is_ours: found.is_ours,
-                    said: found.policies,
-                };
-                Some((rank, profile))
-            })
-            .collect();
-        // A stable sort: profiles of one protocol stay in the reference's order.
-        profiles.sort_by_key(|(rank, _)| *rank);
-        (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
-    }
-
-    fn has_transport(&self, endpoint: &Endpoint) -> bool {
-        self.transports.find(endpoint).is_some()
-    }
-
-    fn pools_for(&self, endpoints: Vec<Endpoint>, sockets: SocketSettings, private: bool) -> Arc<ServerPools> {
-        if !private {
-            return self.shared_pools(endpoints, sockets);
-        }
-        let bands = Arc::new(ServerPools::new(&endpoints, sockets, self.config.connections_per_server));
-        let mut private = self.private_pools.lock();
-        if private.len() == private.capacity() {
-            // Only when full; otherwise each new private connection would scan all others.
-            private.retain(|bands| bands.strong_count() > 0);
-            let room = private.len().max(16);
-            private.reserve(room);
-        }
-        private.push(Arc::downgrade(&bands));
-        bands
-    }
-
-    /// Returns the object key of `ior` if it may denote an object of this ORB. That is a transient
-    /// key with this ORB's stamp, or any other key at an address that this ORB publishes.
-    pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
-        let mut published = self.published_endpoints().to_vec();
-        let lanes = self.rt.lanes();
-        published.extend(lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| self.published(endpoint)));
-        crate::address::parse_profiles(ior, self.config.version, self.config.native_char_set, &self.config.limits)
-            .into_iter()
-            .find_map(|found| {
-                let own_stamp = match ObjectKey::parse(&found.object_key) {
-                    ObjectKey::System { stamp, .. } | ObjectKey::User { stamp, .. } => stamp == self.poa_table.stamp,
-                    ObjectKey::Persistent { .. } | ObjectKey::Hinted { .. } | ObjectKey::Plain => {
-                        found.endpoints.iter().any(|endpoint| published.contains(endpoint))
-                    }
-                };
-                own_stamp.then(|| found.object_key.into())
-            })
-    }
-
-    pub(crate) fn string_to_object(self: &Arc<Self>, text: &str) -> Result<Option<ObjectRef>, SystemException> {
-        match crate::address::parse_reference(text, &self.config.limits)? {
-            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(self), ior))),
+    pub(crate) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
+        match crate::address::parse_reference(text, &self.config().limits)? {
+            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(&self.context), ior))),
             Err(name) => self.initial_reference(&name).map(Some),
         }
     }
@@ -574,37 +220,37 @@ impl Core {
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
         self.shutdown(ShutdownWait::DoNotWait);
-        if corelane_sys::process::generation() != self.fork_generation {
+        if self.is_forked_copy() {
             return;
         }
         let core = Arc::clone(self);
         // The shutdown is not urgent, even if the thread that began it is.
         let ender = Builder::new().name("orb/end").stack_size(256 * 1024);
-        let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores);
+        let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
             // Without that thread no thread joins the others. They are told to stop, and end when
             // their requests are done.
             let lanes = self.all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
             drop((threads, std::mem::take(&mut *self.threads.lock()), self.rt.take_threads()));
-            self.events.replies_unread(lanes.iter().flat_map(|lane| lane.abort_draining()));
-            self.hangup_monitor.request_stop();
+            self.events().replies_unread(lanes.iter().flat_map(|lane| lane.abort_draining()));
+            self.hangup_monitor().request_stop();
         }
     }
 
     /// Shuts the ORB down; see [`Orb::shutdown`](super::Orb::shutdown).
     pub(crate) fn shutdown(self: &Arc<Self>, patience: ShutdownWait) {
-        if corelane_sys::process::generation() != self.fork_generation {
+        if self.is_forked_copy() {
             // A forked child has the parent's connections but none of its threads: it must end
             // nothing here.
             return;
         }
         let patient = match patience {
             ShutdownWait::DoNotWait => Some(Monotonic::from_nanos(0)),
-            ShutdownWait::ClosingTimeout => Some(Monotonic::now() + self.config.closing_time),
+            ShutdownWait::ClosingTimeout => Some(Monotonic::now() + self.config().closing_time),
             ShutdownWait::Unbounded => None,
         };
-        if self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if self.begin_shutdown() {
             let root = self.root_poa();
             // A callback that waits for the shutdown would wait for itself; the scope makes that an
             // error.
@@ -621,19 +267,16 @@ impl Core {
             for lane in self.all_lanes() {
                 lane.close(self);
             }
-            // `fetch_max`: a thread that stopped waiting may already have reached `ENDED`.
-            self.state.fetch_max(CLOSED, Ordering::AcqRel);
-            self.closing.notify_all();
+            self.set_closed();
         }
         if patience == ShutdownWait::DoNotWait {
             return;
         }
         // Another thread may have begun the shutdown and may still be closing connections.
-        let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
-        let _ = self.closing.wait(patient, through);
+        self.wait_until_closed(patient);
         // It may also have waited less long for servants.
         self.root_poa().core().wait_for_end(patient);
-        let until = Monotonic::now() + self.config.closing_time;
+        let until = Monotonic::now() + self.config().closing_time;
         let lanes = self.all_lanes();
         while lanes.iter().any(|lane| lane.poll_all_draining(self)) && !until.is_past() {
             std::thread::sleep(Duration::from_millis(2));
@@ -644,13 +287,13 @@ impl Core {
     /// Joins the threads and closes what is left, after every connection has drained or timed out.
     fn join_threads(&self, lanes: &[Arc<Lane>], patience: ShutdownWait) {
         let mut threads = self.threads.lock();
-        if self.state.load(Ordering::Acquire) == ENDED {
+        if self.has_ended() {
             return;
         }
         threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
         let unread: Vec<Peer> = lanes.iter().flat_map(|lane| lane.abort_draining()).collect();
         threads.extend(self.rt.take_threads());
-        let until = Monotonic::now() + self.config.closing_time;
+        let until = Monotonic::now() + self.config().closing_time;
         for thread in threads.drain(..) {
             if patience == ShutdownWait::ClosingTimeout {
                 while !thread.is_finished() && !until.is_past() {
@@ -664,18 +307,58 @@ impl Core {
             // A panic of the thread has been reported already; only its end matters here.
             let _ = thread.join();
         }
-        let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().drain().map(|(_, server)| server).collect();
-        servers.extend(self.private_pools.lock().drain(..).filter_map(|server| server.upgrade()));
-        for server in servers {
-            server.pools().for_each(|pool| pool.close_idle());
-        }
-        self.reply_readers.stop();
-        self.hangup_monitor.stop();
-        self.transports.detach_orb();
-        self.spares.close();
-        self.state.store(ENDED, Ordering::Release);
+        self.close_connections();
+        self.transports().detach_orb();
+        self.spares().close();
+        self.set_ended();
         drop(threads);
         // After the unlock: the event handler may use the ORB, or shut it down again.
-        self.events.replies_unread(unread);
+        self.events().replies_unread(unread);
+    }
+}
+
+impl Deref for Core {
+    type Target = ClientContext;
+
+    #[inline]
+    fn deref(&self) -> &ClientContext {
+        &self.context
+    }
+}
+
+/// The ORB, for its client side.
+struct CoreHandle(Weak<Core>);
+
+impl UpperLayers for CoreHandle {
+    fn run_maintenance(&self) {
+        let Some(core) = self.0.upgrade() else { return };
+        core.spares().evict_unused();
+        core.trim_memory();
+        if !core.has_ended() {
+            core.poa_table().managers.report_parked(&core);
+            for lane in core.all_lanes() {
+                lane.run_maintenance(&core);
+            }
+        }
+    }
+
+    /// Returns a transient key with this ORB's stamp, or any other key at an address that this ORB
+    /// publishes.
+    fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
+        let core = self.0.upgrade()?;
+        let mut published = core.published_endpoints().to_vec();
+        let lanes = core.rt.lanes();
+        published.extend(lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| core.published(endpoint)));
+        crate::address::parse_profiles(ior, core.config().version, core.config().native_char_set, &core.config().limits)
+            .into_iter()
+            .find_map(|found| {
+                let own_stamp = match ObjectKey::parse(&found.object_key) {
+                    ObjectKey::System { stamp, .. } | ObjectKey::User { stamp, .. } => stamp == core.poa_table.stamp,
+                    ObjectKey::Persistent { .. } | ObjectKey::Hinted { .. } | ObjectKey::Plain => {
+                        found.endpoints.iter().any(|endpoint| published.contains(endpoint))
+                    }
+                };
+                own_stamp.then(|| found.object_key.into())
+            })
     }
 }

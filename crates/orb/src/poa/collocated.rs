@@ -14,19 +14,21 @@ use corelane_wire::cdr::Meter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
-use super::parked::{ParkResult, ParkedRequest, WaitFor};
+use super::parked::{ParkResult, WaitFor};
 use super::table::is_outside_rt;
-use super::{ClientPriority, LocateResult, Lookup, LookupResult, ObjectKey, PoaCore, SlotId, UpcallTarget};
+use super::{ClientPriority, LocateResult, Lookup, LookupResult, ObjectKey, PoaCore, PoaTable, SlotId, UpcallTarget};
+use crate::adapter::upcall::{DispatchOutcome, dispatch_to_target, panicked};
+use crate::client::context::ClientContext;
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::invocation::callee::Callee;
 use crate::invocation::{Operation, Reply, ReplyBody, call};
 use crate::memory::{ByteBudget, over_budget};
 use crate::object::ObjectRef;
-use crate::orb::Core;
 use crate::policy::CallDeadline;
 use crate::rt::{CallerPriority, UpcallPriority};
 use crate::servant::{InterfaceQuery, Servant, ServerCall};
-use crate::server::request::{DispatchOutcome, dispatch_to_target, panicked};
+use crate::server::parked_request::ParkedRequest;
 
 /// Maximum number of forwards that a local call follows.
 const MAX_FORWARDS: usize = 10;
@@ -116,11 +118,11 @@ pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemExc
 
 /// Returns true if the call has a result now.
 fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> bool {
-    if let Err(unusable) = call.object.core().check_usable() {
+    if let Err(unusable) = call.object.client().check_usable() {
         direct.set_error(unusable);
         return true;
     }
-    if let Some(home) = call.object.binding().home()
+    if let Some(home) = call.object.binding().home::<CollocatedTarget>()
         && let Some(over) = home.call(call, direct)
     {
         return over;
@@ -144,12 +146,13 @@ pub(crate) struct CollocatedTarget {
 impl CollocatedTarget {
     /// Returns the place of the object that a call has found, if it can be kept.
     #[cold]
-    fn from_target(target: &UpcallTarget<'_>) -> Option<Self> {
+    fn from_target(target: &UpcallTarget<'_>) -> Option<ErasedArc> {
         let id = target.id.try_into().ok()?;
         let (poa, place) = (target.poa, SlotId::from_octets(id));
         let stays = target.in_map && poa.ids_are_slots() && poa.rt.is_none() && poa.has_fast_path();
         // A user-chosen id may look like a slot.
-        (stays && poa.own_object(place).is_some()).then(|| CollocatedTarget { poa: Arc::clone(poa), place, id })
+        let found = stays && poa.own_object(place).is_some();
+        found.then(|| ErasedArc::new(Arc::new(CollocatedTarget { poa: Arc::clone(poa), place, id })))
     }
 
     /// Returns true if the call has a result, false if it must be marshalled. `None` sends it to
@@ -179,7 +182,8 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     let wanted = Lookup { key, operation: call.operation.as_bytes(), priority, band: None, origin: None };
     // A plain key may lead elsewhere the next time.
     let call = &CollocatedCall { is_original: call.is_original && ObjectKey::parse(key) != ObjectKey::Plain, ..*call };
-    call.object.core().poa_table().look_up(wanted, |found| match found {
+    let Some(table) = PoaTable::of(call.object.client()) else { return DirectCallResult::Marshal };
+    table.look_up(wanted, |found| match found {
         LookupResult::Servant(target) => {
             if call.is_original {
                 call.object.binding().settle(|| CollocatedTarget::from_target(target));
@@ -199,7 +203,7 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
 
 /// Calls the servant. Returns false if the call must be marshalled.
 fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &mut dyn DirectInvocation) -> bool {
-    let (core, operation) = (call.object.core(), call.operation.as_bytes());
+    let (client, operation) = (call.object.client(), call.operation.as_bytes());
     let mut cast = InterfaceQuery::new(call.interface);
     target.servant.cast(&mut cast);
     let Some(servant) = cast.found() else {
@@ -217,13 +221,13 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
         return true;
     };
     let running = UpcallPriority::begin();
-    if let Err(exception) = running.apply(core, target.priority, None) {
+    if let Err(exception) = running.apply(client, target.priority, None) {
         let _ = target.finish(operation);
         direct.set_error(exception);
         return true;
     }
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
-        direct.set_error(panicked(core, target, operation, &*panic));
+        direct.set_error(panicked(client, target, operation, &*panic));
     }
     if let Err(exception) = target.finish(operation) {
         direct.set_error(exception);
@@ -234,10 +238,10 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
 /// Follows the forwards of an object. Returns false if the call must be marshalled.
 #[cold]
 fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: &mut dyn DirectInvocation) -> bool {
-    let (object, core) = (call.object, call.object.core());
-    let named = object.binding().local_key(core).is_some_and(|key| ObjectKey::parse(key) == ObjectKey::Plain);
+    let (object, client) = (call.object, call.object.client());
+    let named = object.binding().local_key(client).is_some_and(|key| ObjectKey::parse(key) == ObjectKey::Plain);
     for _ in 0..MAX_FORWARDS {
-        let Some(key) = reference.binding().local_key(core) else {
+        let Some(key) = reference.binding().local_key(client) else {
             if named {
                 // The plain key may lead elsewhere the next time, so nothing is remembered and the
                 // forwarding object is asked again.
@@ -245,7 +249,7 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
             }
             // The marshalled call begins at the target, so that no object is asked twice for one
             // call.
-            let target = object.binding().target(core, reference.ior().clone());
+            let target = object.binding().target(client, reference.ior().clone());
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
         };
@@ -265,19 +269,19 @@ type LocalOutcome = (DispatchOutcome, Vec<u8>, bool);
 
 /// Runs a marshalled request on the calling thread.
 fn run_marshalled(
-    core: &Arc<Core>,
+    client: &Arc<ClientContext>,
     key: &[u8],
     operation: &str,
     request: &[u8],
     priority: CallerPriority,
 ) -> LocalOutcome {
     let (scratch, values) = (Scratch::new(), crate::value_read_state());
-    let env: &(dyn Any + Sync) = core;
-    let account: &ByteBudget = core.reply_memory();
+    let env: &(dyn Any + Sync) = client;
+    let account: &ByteBudget = client.reply_memory();
     let meter = Meter::new(account);
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)
-        .with_limits(&core.config().limits)
+        .with_limits(&client.config().limits)
         .with_scratch(&scratch)
         .with_values(&values)
         .with_meter(&meter)
@@ -288,8 +292,10 @@ fn run_marshalled(
     let operation = operation.as_bytes();
     let priority = ClientPriority::WaitingCaller(priority);
     let wanted = Lookup { key, operation, priority, band: None, origin: None };
-    let mut outcome =
-        core.poa_table().look_up(wanted, |found| dispatch_to_target(core, found, operation, &mut call, None));
+    let Some(table) = PoaTable::of(client) else {
+        return (DispatchOutcome::Exception(super::no_such_object()), Vec::new(), false);
+    };
+    let mut outcome = table.look_up(wanted, |found| dispatch_to_target(client, found, operation, &mut call, None));
     if let (DispatchOutcome::Exception(exception), Some(refusal)) = (&mut outcome, meter.refusal()) {
         let setting = "OrbBuilder::max_reply_memory";
         let explained = over_budget("the arguments do not fit", refusal, setting, exception.completed());
@@ -306,33 +312,33 @@ fn run_marshalled(
 /// servant.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
-    core: &'r Arc<Core>,
-    object: &ObjectRef,
+    client: &'r Arc<ClientContext>,
+    callee: &Callee,
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<Reply<'r>, SystemException> {
-    core.check_usable()?;
+    client.check_usable()?;
     let mut request = Encoder::new();
     request.set_code_sets(CodeSets::UTF8_UTF16);
     arguments(&mut request).map_err(|error| crate::trail::unwritable(error, "argument ", &request))?;
     let request: Arc<[u8]> = request.to_vec().into();
-    let mut target = object.clone();
-    let priority = crate::rt::caller_priority(core);
-    let until = CallDeadline::from_timeout(object.timeout()).latest();
+    let mut target = callee.clone();
+    let priority = crate::rt::caller_priority(client);
+    let until = CallDeadline::from_timeout(callee.timeout()).latest();
     let mut forwards = 0;
     loop {
-        let Some(key) = target.binding().local_key(core) else {
-            return call::invoke_as(core, &target.with_policies(object.policies()), operation, arguments);
+        let Some(key) = target.binding().local_key(client) else {
+            return call::invoke_as(client, &target.with_policies(callee.policies()), operation, arguments);
         };
-        let mut answer = run_marshalled(core, key, operation.name(), &request, priority);
+        let mut answer = run_marshalled(client, key, operation.name(), &request, priority);
         if let DispatchOutcome::Held(hold @ (WaitFor::MainThread(_) | WaitFor::Lane(_))) = &answer.0 {
-            answer = run_on_other_thread(core, hold, key, operation.name(), &request, priority, until)?;
+            answer = run_on_other_thread(client, hold, key, operation.name(), &request, priority, until)?;
         }
         match answer {
             (DispatchOutcome::Done, reply, raised) => {
                 let codec = (Endian::NATIVE, Version::GIOP_1_2, CodeSets::UTF8_UTF16);
                 let body = ReplyBody::owned(Octets::from(reply), Vec::new());
-                let reply = Reply::new(body, core, 0, codec);
+                let reply = Reply::new(body, client, 0, codec);
                 return if raised { reply.into_exception() } else { Ok(reply) };
             }
             (DispatchOutcome::Exception(exception), ..) => return Err(exception),
@@ -342,7 +348,7 @@ pub(crate) fn invoke_local<'r, 'a>(
                 }
             }
             (DispatchOutcome::Forward(next), ..) => {
-                target = next;
+                target = next.callee().clone();
                 forwards += 1;
                 if forwards > MAX_FORWARDS {
                     return Err(SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No));
@@ -373,7 +379,7 @@ enum HandoverState {
 
 /// Runs the request on the main thread or a lane's thread, and waits for it.
 fn run_on_other_thread(
-    core: &Arc<Core>,
+    client: &Arc<ClientContext>,
     hold: &WaitFor,
     key: &[u8],
     operation: &str,
@@ -386,15 +392,15 @@ fn run_on_other_thread(
         state: PiMutex::new("call on another thread", Scope::Orb, HandoverState::Waiting),
     });
     let work = {
-        let (handover, core, request) = (Arc::clone(&handover), Arc::downgrade(core), Arc::clone(request));
+        let (handover, client, request) = (Arc::clone(&handover), Arc::downgrade(client), Arc::clone(request));
         let (key, operation) = (key.to_vec(), operation.to_owned());
         move |_| {
             if !matches!(std::mem::replace(&mut *handover.state.lock(), HandoverState::Running), HandoverState::Waiting)
             {
                 return;
             }
-            let answer = match core.upgrade() {
-                Some(core) => run_marshalled(&core, &key, &operation, &request, priority),
+            let answer = match client.upgrade() {
+                Some(client) => run_marshalled(&client, &key, &operation, &request, priority),
                 None => (
                     DispatchOutcome::Exception(SystemException::new(
                         Kind::BadInvOrder,
@@ -447,26 +453,27 @@ fn run_on_other_thread(
 
 /// Makes a oneway call within the process, on the caller's thread or one that its POA requires.
 pub(crate) fn send_local<'a>(
-    object: &ObjectRef,
+    callee: &Callee,
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
     // As for a remote oneway, the servant's exception is dropped. Only the end of the ORB is
     // reported.
-    object.core().check_usable()?;
-    let _ = invoke_local(object.core(), object, operation, arguments);
+    callee.context().check_usable()?;
+    let _ = invoke_local(callee.context(), callee, operation, arguments);
     Ok(())
 }
 
 /// Checks that a local object exists, as far as possible without a call. Returns `Ok` for a remote
 /// or forwarded object.
-pub(crate) fn locate_local(object: &ObjectRef) -> Result<(), SystemException> {
-    let core = object.core();
-    core.check_usable()?;
-    let until = CallDeadline::from_timeout(object.timeout()).latest();
-    let Some(key) = object.binding().local_key(core) else { return Ok(()) };
+pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
+    let client = callee.context();
+    client.check_usable()?;
+    let until = CallDeadline::from_timeout(callee.timeout()).latest();
+    let Some(key) = callee.binding().local_key(client) else { return Ok(()) };
+    let Some(table) = PoaTable::of(client) else { return Ok(()) };
     loop {
-        match core.poa_table().locate(key) {
+        match table.locate(key) {
             // If only the main thread can tell, the first call finds out.
             LocateResult::ObjectHere | LocateResult::Forward(_) | LocateResult::MustWait(WaitFor::MainThread(_)) => {
                 return Ok(());

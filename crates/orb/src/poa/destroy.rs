@@ -31,7 +31,7 @@ impl Poa {
     /// destroyed then.
     pub fn destroy(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         let core = &self.core;
-        if wait_for_completion && crate::current::in_upcall_of(core.stamp) {
+        if wait_for_completion && crate::upcall_stack::in_upcall_of(core.stamp) {
             return Err(would_deadlock().into());
         }
         core.begin_destruction(etherealize_objects);

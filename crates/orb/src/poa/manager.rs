@@ -13,13 +13,14 @@ use corelane_wire::exception::minor;
 use super::destroy::would_deadlock;
 use super::error::PoaError;
 use super::map::DeactivationReason;
-use super::parked::{ParkResult, ParkedRequest, ParkedRequests};
+use super::parked::{ParkResult, ParkedRequests};
 use super::{PoaCore, PoaPhase, RequestProcessing, SlotId};
 use crate::clock;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::main_thread;
 use crate::orb::Core;
+use crate::server::parked_request::ParkedRequest;
 
 /// The treatment of requests by a POA manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +167,7 @@ impl PoaManager {
 
     fn set_state(&self, to: ManagerState, wait: bool) -> Result<(), PoaError> {
         usable_orb(&self.0.orb)?;
-        if wait && crate::current::in_upcall_of(self.0.stamp) {
+        if wait && crate::upcall_stack::in_upcall_of(self.0.stamp) {
             return Err(would_deadlock().into());
         }
         let changed = self.0.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {

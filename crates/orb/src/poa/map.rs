@@ -17,7 +17,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::slab::{RetireResult, SlabGuard};
 
 use super::error::PoaError;
-use super::parked::{ParkResult, ParkedRequest, ParkedRequests};
+use super::parked::{ParkResult, ParkedRequests};
 use super::servant_manager::{ServantManager, run_guarded};
 use super::table::KeyEntry;
 use super::{
@@ -26,6 +26,7 @@ use super::{
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::servant::Servant;
+use crate::server::parked_request::ParkedRequest;
 
 /// An entry of the POA's own part of the map.
 #[derive(Debug)]

@@ -46,11 +46,11 @@ use corelane_sys::rcu_cell::RcuCell;
 use corelane_sys::slab::GenerationalSlab;
 use corelane_wire::exception::minor;
 
-pub(crate) use collocated::{CollocatedTarget, call_local, invoke_local, locate_local, send_local};
+pub(crate) use collocated::{call_local, invoke_local, locate_local, send_local};
 pub use error::PoaError;
 pub(crate) use key::{ObjectKey, SlotId};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
-pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, ParkedRequest, ResumeOn, WaitFor};
+pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, WaitFor};
 pub use policies::{
     IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
     RequestProcessing, ServantRetention, Threading,
@@ -59,9 +59,10 @@ pub(crate) use serial::thread_number;
 pub use servant_manager::{
     AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,
 };
-pub(crate) use table::{ClientPriority, LocateResult, Lookup, LookupResult, PoaTable, UpcallTarget, no_such_object};
+pub(crate) use table::{ClientPriority, LocateResult, Lookup, LookupResult, PoaTable, UpcallTarget};
 
 use crate::current::UpcallScope;
+pub(crate) use crate::exception::no_such_object;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::main_thread;
 use crate::object::ObjectRef;

@@ -1,7 +1,6 @@
 //! Requests that cannot run yet. None of them occupies a thread: bounded lists keep what is needed
 //! to run them later.
 
-use std::fmt;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
@@ -10,40 +9,13 @@ use super::{ObjectId, PoaCore, PoaManager, SlotId};
 use crate::clock;
 use crate::orb::Core;
 use crate::server::lane::{Lane, Task};
+use crate::server::parked_request::{ParkedRequest, ResumeOn};
 
 /// Maximum number of requests in one list; further ones are answered with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
 /// Maximum size in bytes of the requests in one list. Stops a peer from filling the memory of a
 /// server that is not active yet.
 pub(crate) const MAX_PARKED_BYTES: usize = 64 << 20;
-
-/// The thread that continues a parked request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ResumeOn {
-    /// A thread that serves the request's connection.
-    ConnectionThread,
-    CurrentThread,
-}
-
-/// A request that waits for a POA manager, an object, an activator or a thread.
-pub(crate) struct ParkedRequest {
-    /// Size of the request in bytes.
-    pub(crate) bytes: usize,
-    pub(crate) resume: Box<dyn FnOnce(ResumeOn) + Send>,
-}
-
-impl ParkedRequest {
-    /// Continues the request on its connection's threads.
-    pub(crate) fn release(self) {
-        (self.resume)(ResumeOn::ConnectionThread);
-    }
-}
-
-impl fmt::Debug for ParkedRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ParkedRequest").field("bytes", &self.bytes).finish_non_exhaustive()
-    }
-}
 
 /// Parked requests in the order of their arrival.
 #[derive(Debug, Default)]

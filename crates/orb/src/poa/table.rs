@@ -21,15 +21,16 @@ use super::parked::WaitFor;
 use super::servant_manager::LocatorServant;
 use super::tree::ChildResult;
 use super::{PoaCore, PoaPhase, RequestProcessing, Threading, slow_path};
-use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::ceiling::Ceiling;
+use crate::client::context::ClientContext;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind, no_such_object};
 use crate::object::ObjectRef;
 use crate::orb::Core;
-use crate::rt::ceiling::Ceiling;
+use crate::rt::CallerPriority;
 use crate::rt::poa::{RequestPlacement, place_in_default_pool};
-use crate::rt::thread_context;
-use crate::rt::{CallerPriority, ThreadpoolId};
 use crate::servant::Servant;
 use crate::server::connection::ConnectionOrigin;
+use crate::thread_context::{self, ThreadpoolId};
 
 /// Maximum number of objects that all POAs of an ORB can have active under persistent or
 /// user-chosen keys.
@@ -188,8 +189,10 @@ impl PoaTable {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
             // A reference with direct calls keeps its servant.
             KeyEntry::Plain(plain) => {
-                let root = plain.target.core().root_poa();
-                root.core().drop_guarded("Servant", || drop(plain));
+                let client = Arc::clone(plain.target.client());
+                if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
+                    root.drop_guarded("Servant", || drop(plain));
+                }
             }
             KeyEntry::Adapter(_) => {}
         };
@@ -206,6 +209,12 @@ impl PoaTable {
             ending: Mutex::new("ending POAs", Scope::Orb, Vec::new()),
             plain_keys: Mutex::new("plain keys", Scope::Orb, PlainKeyState::default()),
         }
+    }
+
+    /// Returns the POAs of an ORB.
+    #[inline]
+    pub(crate) fn of(client: &ClientContext) -> Option<&PoaTable> {
+        client.adapter()
     }
 
     pub(crate) fn root(&self) -> Option<&Arc<PoaCore>> {
@@ -582,8 +591,9 @@ impl PoaTable {
     /// Returns the object key of a reference to an object of this ORB. `None` for a plain key,
     /// which may lead anywhere, even to itself.
     fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
-        let core = reference.core();
-        let key = std::ptr::eq(core.poa_table(), self).then(|| reference.binding().local_key(core))??;
+        let client = reference.client();
+        let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
+        let key = is_own.then(|| reference.binding().local_key(client))??;
         (ObjectKey::parse(key) != ObjectKey::Plain).then_some(key)
     }
 
@@ -809,12 +819,6 @@ pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'s
                 .because("the POA manager is inactive"),
         ),
     }
-}
-
-/// OBJECT_NOT_EXIST 2.
-#[cold]
-pub(crate) fn no_such_object() -> SystemException {
-    SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::NO_OBJECT_OR_ADAPTER, Completion::No)
 }
 
 /// TRANSIENT 4.

@@ -15,7 +15,7 @@ use corelane_wire::exception::minor;
 use super::error::PoaError;
 use super::key::{self, MAX_PATH_LEN, ObjectKey};
 use super::map::{ActiveObject, MapTables};
-use super::parked::{ParkResult, ParkedRequest, ParkedRequests, WaitFor};
+use super::parked::{ParkResult, ParkedRequests, WaitFor};
 use super::serial::SerialLock;
 use super::servant_manager::{AdapterActivator, run_guarded};
 use super::table::{PoaTable, inactive_manager_result};
@@ -29,6 +29,7 @@ use crate::orb::Core;
 use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
 use crate::rt::pool::enable_rt;
+use crate::server::parked_request::ParkedRequest;
 
 #[derive(Default)]
 pub(super) struct Children {

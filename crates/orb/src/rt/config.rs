@@ -10,7 +10,7 @@ use corelane_sched::{
 use corelane_sys::thread::{Reservation, Scheduling};
 use corelane_wire::exception::minor;
 
-use super::RtClientPolicies;
+use super::client_policies::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::server::config::{ConnectionLimits, NestedWait};
 

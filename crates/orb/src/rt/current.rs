@@ -8,9 +8,10 @@ use corelane_sys::thread::Scheduling;
 use corelane_wire::exception::minor;
 
 use super::config::unmappable;
-use super::thread_context::{self, SavedScheduling};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
+use crate::orb_context::OrbContext;
+use crate::thread_context::{self, SavedScheduling, can_lower};
 
 /// The thread's priority in the ORB with this stamp. A negative priority means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +80,11 @@ impl CallerPriority {
 }
 
 /// Returns the calling thread's priority, which its calls carry or run at in this process.
-pub(crate) fn caller_priority(core: &Core) -> CallerPriority {
-    if let Some(priority) = thread_priority(core.poa_table().stamp) {
+pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
+    if let Some(priority) = thread_priority(orb.stamp()) {
         return CallerPriority::Set(priority);
     }
-    let implied = thread_context::current_scheduling().ok().and_then(|native| core.config().rt.corba_priority(native));
+    let implied = thread_context::current_scheduling().ok().and_then(|native| orb.config().rt.corba_priority(native));
     implied.map_or(CallerPriority::Unset, CallerPriority::Implied)
 }
 
@@ -110,7 +111,7 @@ impl RtCurrent {
     /// # Errors
     /// INITIALIZE if none has been set.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
-        let priority = thread_priority(self.core()?.poa_table().stamp);
+        let priority = thread_priority(self.core()?.stamp());
         let unset =
             || SystemException::new(Kind::Initialize, 0, Completion::No).because("this thread has set no priority");
         priority.map(Priority::get).ok_or_else(unset)
@@ -130,7 +131,7 @@ impl RtCurrent {
         if let Some(native) = core.config().rt.scheduling_for(priority)? {
             set_scheduling(native)?;
         }
-        set_thread_priority(core.poa_table().stamp, priority.get());
+        set_thread_priority(core.stamp(), priority.get());
         Ok(())
     }
 }
@@ -157,31 +158,25 @@ impl UpcallPriority {
     #[inline]
     pub(crate) fn apply(
         &self,
-        core: &Core,
+        orb: &OrbContext,
         priority: Option<Priority>,
         most: Option<Priority>,
     ) -> Result<(), SystemException> {
         if let Some(priority) = priority {
-            apply_priority(core, most.map_or(priority, |most| priority.min(most)))?;
+            apply_priority(orb, most.map_or(priority, |most| priority.min(most)))?;
         }
         if let Some(most) = most {
-            cap_priority(core, most);
+            cap_priority(orb, most);
         }
         Ok(())
     }
 }
 
-/// Returns true if a thread scheduled like `now` can be lowered to `to` for a time. A reservation
-/// bounds its thread anyway and, once given up, might not be granted again; it is kept.
-pub(super) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
-    !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
-}
-
 /// Lowers a thread that `apply_priority` left above `most`: a lane's thread, or one without a
 /// priority.
 #[cold]
-fn cap_priority(core: &Core, most: Priority) {
-    if let Ok(Some(native)) = core.config().rt.scheduling_for(most)
+fn cap_priority(orb: &OrbContext, most: Priority) {
+    if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)
         && thread_context::current_scheduling().is_ok_and(|now| can_lower(now, native))
     {
         // The kernel never refuses to lower.
@@ -189,10 +184,10 @@ fn cap_priority(core: &Core, most: Priority) {
     }
 }
 
-fn apply_priority(core: &Core, priority: Priority) -> Result<(), SystemException> {
-    let stamp = core.poa_table().stamp;
+fn apply_priority(orb: &OrbContext, priority: Priority) -> Result<(), SystemException> {
+    let stamp = orb.stamp();
     if !thread_context::current_lane(stamp).has_fixed_priority()
-        && let Some(native) = core.config().rt.scheduling_for(priority)?
+        && let Some(native) = orb.config().rt.scheduling_for(priority)?
     {
         set_scheduling(native)?;
     }

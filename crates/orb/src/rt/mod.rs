@@ -5,8 +5,6 @@
 //!   priority.
 //! * `policies` are the real-time policies of POAs and references. `poa` keeps a POA's policies and
 //!   places its requests.
-//! * `thread_context` records the lane that a thread serves, its native priority and its current
-//!   request.
 //! * `current` is `RTCORBA::Current`.
 //!
 //! # Invariants
@@ -15,9 +13,9 @@
 //! * A request runs in a lane of its POA's own pool. A request that arrives elsewhere is handed
 //!   over once, and never by a thread that waits.
 
-pub(crate) mod ceiling;
-pub(crate) mod client;
-mod config;
+pub(crate) mod band;
+pub(crate) mod client_policies;
+pub(crate) mod config;
 mod current;
 mod mutex;
 mod object_priorities;
@@ -25,11 +23,11 @@ mod overrun;
 pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
-pub(crate) mod thread_context;
+pub(crate) mod protocol;
 
 use std::sync::{Arc, Weak};
 
-pub use client::{RtClientPolicies, with_client_policies};
+pub use client_policies::RtClientPolicies;
 pub use config::{
     ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
     UnmatchedPriority,
@@ -44,15 +42,17 @@ pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid}
 pub use current::RtCurrent;
 pub(crate) use current::{CallerPriority, UpcallPriority, caller_priority};
 pub use mutex::{RtMutex, RtMutexGuard};
-pub(crate) use overrun::{ChargePause, OverrunMonitor};
-pub use policies::{Protocol, RtPolicies, TcpProperties, UnixProperties};
-pub use pool::{InvalidThreadpool, ThreadpoolId};
-pub use thread_context::{ServedBy, served_by};
+pub(crate) use overrun::{OverrunMonitor, start_cpu_monitor};
+pub use policies::RtPolicies;
+pub use pool::InvalidThreadpool;
+pub use protocol::{Protocol, TcpProperties, UnixProperties};
 
 use corelane_wire::exception::minor;
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+pub use crate::invocation::with_client_policies;
 use crate::orb::Core;
+pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
 /// Checks which real-time guarantees the machine gives to this process, as `corelane doctor` shows
 /// them. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) refuses to build

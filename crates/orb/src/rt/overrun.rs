@@ -7,19 +7,18 @@
 //! With [`OverrunAction::LowerPriority`] the kernel also watches that clock while the operation
 //! runs, and the monitor lowers the thread (`sys::cpu_budget`).
 
-use std::cell::{Cell, RefCell};
+use std::io;
 use std::time::Duration;
 
 use corelane_sched::Priority;
-use corelane_sys::cpu_budget::{BudgetLeft, CpuBudget};
-use corelane_sys::usage::thread_time;
+use corelane_sys::cpu_budget::CpuBudgetMonitor;
+use corelane_sys::thread;
 
-use super::OverrunAction;
-use super::current::can_lower;
-use super::thread_context::{self, SavedScheduling};
+use super::config::{OverrunAction, SchedulingClass};
+use crate::cpu_charge::{BudgetScope, ChargedOperation};
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::servant::ServerCall;
 
 /// The measurement of a running operation that declared its maximum processor time.
@@ -27,134 +26,43 @@ use crate::servant::ServerCall;
 pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    started_at: Duration,
-    /// `UNCHARGED_TIME` of the thread when the operation began.
-    uncharged_before: Duration,
     /// Lowers the thread when the declared time is used; ends with the operation.
     _budget: Option<BudgetScope>,
+    charged: ChargedOperation,
 }
 
-thread_local! {
-    /// Number of nested operations of the calling thread that are measured.
-    static MONITORED_OPERATIONS: Cell<u32> = const { Cell::new(0) };
-    /// Processor time that the calling thread has spent on other requests while measured operations
-    /// waited.
-    static UNCHARGED_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
-
-thread_local! {
-    /// The calling thread's timer, for the ORB with this stamp.
-    static CPU_BUDGET: RefCell<Option<(u64, CpuBudget)>> = const { RefCell::new(None) };
-}
-
-/// Stops the calling thread's budget and returns the rest of it.
-fn stop_budget() -> BudgetLeft {
-    let left = CPU_BUDGET
-        .with_borrow_mut(|own| own.as_mut().map_or(BudgetLeft::NotStarted, |(_, allowance)| allowance.stop()));
-    if let BudgetLeft::Exhausted(to) = left {
-        thread_context::record_lowered(to);
+/// Starts the CPU budget monitor if the configuration needs one.
+///
+/// # Errors
+/// The system refuses a thread.
+pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
+    let rt = &orb.config().rt;
+    if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
+        return Ok(());
     }
-    left
+    const NAME: &str = "orb/overrun";
+    // If the system refuses fixed priorities here, the lanes have none either.
+    orb.set_cpu_monitor(thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
+    Ok(())
 }
 
-/// Restarts the budget with the time left after `used`.
-fn resume_budget(left: BudgetLeft, used: Duration) {
-    if let BudgetLeft::Unused(left, then) = left {
-        CPU_BUDGET.with_borrow_mut(|own| {
-            if let Some((_, allowance)) = own {
-                allowance.restart(left.saturating_sub(used), then);
-            }
-        });
-    }
-}
-
-/// A budget for an operation, whose thread is lowered when it is used up.
-#[derive(Debug)]
-struct BudgetScope {
-    before: SavedScheduling,
-    started_at: Duration,
-    /// Budget that was left to the enclosing operation.
-    outer: BudgetLeft,
-}
-
-impl BudgetScope {
-    /// Starts a budget of `time` for the calling thread; `begun` is the thread's clock now. Returns
-    /// `None` if the thread would not be lowered.
-    #[cold]
-    fn start(core: &Core, to: i16, time: Duration, begun: Duration) -> Option<Self> {
-        let overseer = core.rt().cpu_monitor()?;
-        let to = core.config().rt.scheduling_for(Priority::new(to)?).ok()??;
-        // Stopped before the thread's scheduling is looked at, which the monitor changes.
-        let outer = stop_budget();
-        let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
-            && CPU_BUDGET.with_borrow_mut(|own| {
-                let stamp = core.poa_table().stamp;
-                if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
-                    let Ok(made) = CpuBudget::for_current_thread(overseer) else { return false };
-                    *own = Some((stamp, made));
-                }
-                if let Some((_, budget)) = own {
-                    budget.restart(time, to);
-                }
-                true
-            });
-        if is_started {
-            Some(BudgetScope { before: SavedScheduling::capture(), started_at: begun, outer })
-        } else {
-            resume_budget(outer, Duration::ZERO);
-            None
-        }
-    }
-}
-
-impl Drop for BudgetScope {
-    fn drop(&mut self) {
-        stop_budget();
-        self.before.restore();
-        if self.outer != BudgetLeft::NotStarted {
-            resume_budget(self.outer, thread_time().saturating_sub(self.started_at));
-        }
-    }
-}
-
-/// Excludes the calling thread's time from the operations that it already runs, until this is
-/// dropped.
-pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetLeft)>);
-
-impl ChargePause {
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        ChargePause((MONITORED_OPERATIONS.get() > 0).then(|| (UNCHARGED_TIME.get(), thread_time(), stop_budget())))
-    }
-}
-
-impl Drop for ChargePause {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some((before, begun, left)) = self.0 {
-            // Set, not added: nested pauses ended within this one and are part of its time.
-            UNCHARGED_TIME.set(before + thread_time().saturating_sub(begun));
-            resume_budget(left, Duration::ZERO);
-        }
-    }
+/// Starts a budget that has the kernel lower the calling thread to CORBA priority `to`.
+#[cold]
+fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &ChargedOperation) -> Option<BudgetScope> {
+    let monitor = orb.cpu_monitor()?;
+    let to = orb.config().rt.scheduling_for(Priority::new(to)?).ok()??;
+    BudgetScope::start((orb.stamp(), monitor), to, declared, charged)
 }
 
 impl OverrunMonitor {
     /// Begins to measure `operation` on the calling thread.
     pub(crate) fn begin(call: &ServerCall<'_>, operation: &'static str, declared: Duration) -> Self {
-        MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() + 1);
-        let begun = thread_time();
-        let allowed = call.core().and_then(|core| match core.config().rt.overruns {
-            OverrunAction::LowerPriority(to) => BudgetScope::start(core, to, declared, begun),
+        let charged = ChargedOperation::begin();
+        let budget = call.orb().and_then(|orb| match orb.config().rt.overruns {
+            OverrunAction::LowerPriority(to) => start_budget(orb, to, declared, &charged),
             OverrunAction::Run | OverrunAction::Reject => None,
         });
-        OverrunMonitor {
-            operation,
-            declared,
-            started_at: begun,
-            uncharged_before: UNCHARGED_TIME.get(),
-            _budget: allowed,
-        }
+        OverrunMonitor { operation, declared, _budget: budget, charged }
     }
 
     /// Ends the measurement of an operation that returned `result`.
@@ -162,28 +70,23 @@ impl OverrunMonitor {
     /// # Errors
     /// The error in `result`; TIMEOUT if the configuration rejects late results.
     pub(crate) fn end(self, call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {
-        let used = self.used();
+        let used = self.charged.used();
         if used > self.declared { self.handle_overrun(used, call, result) } else { result }
     }
 
     /// Ends the measurement of an operation that panicked.
     #[cold]
     pub(crate) fn end_by_panic(self, call: &ServerCall<'_>) {
-        let used = self.used();
+        let used = self.charged.used();
         if used > self.declared {
             self.report(used, call);
         }
     }
 
-    fn used(&self) -> Duration {
-        let aside = UNCHARGED_TIME.get().saturating_sub(self.uncharged_before);
-        thread_time().saturating_sub(self.started_at).saturating_sub(aside)
-    }
-
     fn report(&self, used: Duration, call: &ServerCall<'_>) {
-        if let Some(core) = call.core() {
+        if let Some(orb) = call.orb() {
             let (operation, declared) = (self.operation, self.declared);
-            core.events().report(&Event::Overrun { operation, declared, used });
+            orb.events().report(&Event::Overrun { operation, declared, used });
         }
     }
 
@@ -195,8 +98,8 @@ impl OverrunMonitor {
         result: Result<(), SystemException>,
     ) -> Result<(), SystemException> {
         self.report(used, call);
-        let Some(core) = call.core() else { return result };
-        match core.config().rt.overruns {
+        let Some(orb) = call.orb() else { return result };
+        match orb.config().rt.overruns {
             OverrunAction::Run | OverrunAction::LowerPriority(_) => result,
             OverrunAction::Reject if call.has_raised() => result,
             OverrunAction::Reject => result.and_then(|()| {
@@ -207,19 +110,13 @@ impl OverrunMonitor {
     }
 }
 
-impl Drop for OverrunMonitor {
-    fn drop(&mut self) {
-        MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() - 1);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use corelane_sys::thread::{self, Builder, Scheduling};
+    use corelane_sys::thread::{Builder, Scheduling};
 
     use super::*;
-    use crate::Orb;
     use crate::rt::RtConfig;
+    use crate::{Orb, thread_context};
 
     /// Regression: an operation whose thread is low already took the budget of the operation that
     /// called it.
@@ -230,14 +127,14 @@ mod tests {
         let orb = Orb::builder().real_time(config).build().unwrap();
         let priority = || thread::scheduling(None).unwrap().priority();
         let body = move || {
-            let start = |time| BudgetScope::start(orb.core(), LOW, time, thread_time());
-            let outer = start(Duration::from_millis(5)).expect("a thread that can be lowered");
+            let outer_operation = ChargedOperation::begin();
+            let start = |time, operation: &_| start_budget(orb.core().client(), LOW, time, operation);
+            let outer = start(Duration::from_millis(5), &outer_operation).expect("a thread that can be lowered");
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
-            assert!(start(Duration::from_secs(1)).is_none());
+            assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
             // The outer budget is used up long before.
-            let end = thread_time() + Duration::from_secs(1);
-            while priority() == 50 && thread_time() < end {}
+            while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);
             assert_eq!(priority(), 50);

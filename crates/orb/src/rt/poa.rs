@@ -8,20 +8,20 @@ use corelane_sched::{DeclaredModel, Priority, PriorityBand, PriorityBands, Prior
 use corelane_sys::lock::MutexGuard;
 use corelane_wire::exception::minor;
 
-use super::ceiling::Ceiling;
-use super::client::join_numbers;
 use super::config::{UnmatchedPriority, unmappable};
 use super::object_priorities::{AssignError, ObjectPriorities};
-use super::policies::{Protocol, RtPolicies, TcpProperties, UnixProperties, policy_index, violating_policy};
+use super::policies::{RtPolicies, policy_index, violating_policy};
 use super::pool::Threadpool;
-use super::thread_context;
+use super::protocol::{Protocol, TcpProperties, UnixProperties};
 use crate::address::LaneEndpoint;
+use crate::ceiling::Ceiling;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::poa::{ClientPriority, Lookup, PoaError, PolicyIndex};
 use crate::server::connection::ConnectionOrigin;
 use crate::server::lane::Lane;
+use crate::thread_context;
 
 #[derive(Debug)]
 pub(crate) struct RtPoa {
@@ -292,11 +292,11 @@ impl RtPoa {
             why.push_str(&format!(": {asked}"));
         }
         if !rules.lanes.is_empty() {
-            why.push_str(&format!("; the lanes are {}", join_numbers(rules.lanes.iter())));
+            why.push_str(&format!("; the lanes are {}", crate::text::join_numbers(rules.lanes.iter())));
         }
         if let Some(bands) = rules.bands {
             let bands = bands.as_slice().iter().map(|band| format!("{} to {}", band.low, band.high));
-            why.push_str(&format!("; the bands are {}", join_numbers(bands)));
+            why.push_str(&format!("; the bands are {}", crate::text::join_numbers(bands)));
         }
         match violation {
             PolicyViolation::NoLane => {

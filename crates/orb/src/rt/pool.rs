@@ -10,39 +10,22 @@ use corelane_net::Endpoint;
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::cpu_budget::CpuBudgetMonitor;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
+use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
 
-use super::config::{
-    LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig, UnmatchedPriority,
-};
+use super::RtMutex;
+use super::config::{LaneConfig, LanesConfig, ThreadpoolConfig, UnmatchedPriority};
 use super::policies::RtPolicies;
-use super::{RtMutex, thread_context};
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb::Core;
 use crate::server;
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::lane::Lane;
-use crate::server::strategy::overload::OverloadThread;
-
-/// Identifies a thread pool of an ORB (`RTCORBA::ThreadpoolId`). Never reused after the pool's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ThreadpoolId(u32);
-
-impl ThreadpoolId {
-    pub(crate) fn from_number(number: u32) -> Self {
-        ThreadpoolId(number)
-    }
-
-    /// Returns the number.
-    #[must_use]
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
+use crate::server::lane_role::LaneRole;
+use crate::server::strategy::overload::{OverloadFunctions, OverloadThread};
+use crate::thread_context::{self, ThreadpoolId};
 
 /// The reason why a pool is not destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,27 +54,6 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-#[derive(Clone, Debug)]
-pub(crate) struct LaneRole {
-    pub(crate) pool: u32,
-    pub(crate) index: u32,
-    /// The lane's CORBA priority, or the default one of a pool without lanes.
-    pub(crate) priority: Priority,
-    /// Highest priority that a request arriving at this lane may ask for; `None` if not configured.
-    pub(crate) ceiling: Option<Priority>,
-    /// True in a pool with lanes, whose threads never change their priority.
-    pub(crate) is_lane: bool,
-    /// True if no lane of the pool has a higher priority.
-    pub(crate) is_highest: bool,
-    pub(crate) scheduling: Option<Scheduling>,
-    pub(crate) cores: Option<CpuSet>,
-    pub(crate) static_threads: u32,
-    /// Treatment of requests while all threads are busy.
-    pub(crate) rules: OverloadRules,
-    /// Time for which a dynamic thread waits for work before it ends.
-    pub(crate) idle_time: Duration,
-}
-
 #[derive(Debug)]
 pub(crate) struct Threadpool {
     pub(crate) id: ThreadpoolId,
@@ -116,8 +78,8 @@ pub(crate) struct RtRegistry {
     /// Held while a POA claims the socket properties of its lanes.
     pub(crate) socket_claims: Mutex<()>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
-    /// Lowers threads whose operations exceed their declared time; empty if not configured.
-    cpu_monitor: OnceLock<CpuBudgetMonitor>,
+    /// Set before the first pool with overload threads.
+    overload_functions: OnceLock<OverloadFunctions<Core>>,
 }
 
 impl RtRegistry {
@@ -129,28 +91,12 @@ impl RtRegistry {
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
             socket_claims: Mutex::new("sockets of lanes", Scope::Orb, ()),
             mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
-            cpu_monitor: OnceLock::new(),
+            overload_functions: OnceLock::new(),
         }
     }
 
-    /// Starts the CPU budget monitor if the configuration needs one.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
-    pub(crate) fn start_cpu_monitor(&self, rt: &RtConfig) -> io::Result<()> {
-        if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
-            return Ok(());
-        }
-        const NAME: &str = "orb/overrun";
-        // If the system refuses fixed priorities here, the lanes have none either.
-        let overseer = thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?;
-        // Cannot be set already: an ORB starts once.
-        let _ = self.cpu_monitor.set(overseer);
-        Ok(())
-    }
-
-    pub(crate) fn cpu_monitor(&self) -> Option<&CpuBudgetMonitor> {
-        self.cpu_monitor.get()
+    pub(crate) fn overload_functions(&self) -> &OnceLock<OverloadFunctions<Core>> {
+        &self.overload_functions
     }
 
     /// Records that this ORB has a thread pool or a POA with priorities. Returns true the first
@@ -249,10 +195,10 @@ fn create_pool(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Resu
     // This step comes first because its failure leaves nothing behind.
     core.start_maintenance().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     enable_rt(core);
-    let id = ThreadpoolId(core.rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
+    let id = ThreadpoolId::from_number(core.rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
     let mut lanes = Vec::new();
     for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
-        let role = lane_role(core, config, lane, id.0, index, *priority, with_lanes)?;
+        let role = lane_role(core, config, lane, id.number(), index, *priority, with_lanes)?;
         lanes.push(open_lane(core, config, lane, role, with_lanes)?);
     }
     let priorities = if with_lanes { priorities.into() } else { Box::default() };
@@ -387,7 +333,10 @@ fn open_lane(
 ) -> Result<Arc<Lane>, SystemException> {
     let mut endpoints = Vec::new();
     for address in &lane.listen {
-        endpoints.push(crate::orb::parse_address(address).map_err(|error| bad_param(error.to_string()))?);
+        endpoints.push(
+            crate::listen_address::parse(address)
+                .ok_or_else(|| bad_param(format!("\"{address}\" is no address: {}", crate::listen_address::SYNTAX)))?,
+        );
     }
     if lane.listen.is_empty() {
         endpoints = core.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &role)).collect();
@@ -403,7 +352,13 @@ fn open_lane(
     let pool = PoolConfig::default().name(name).dispatch(dispatch).thread_stack_size(config.thread_stack_size);
     let pool = pool.nested_wait(config.nested_wait).connection_limits(config.connection_limits.clone());
     let failed = |error: io::Error| no_resources(error.to_string());
-    let overload = if role.rules.need_overload_thread() { Some(OverloadThread::new().map_err(failed)?) } else { None };
+    let overload = if role.rules.need_overload_thread() {
+        // Set already for each pool but the first.
+        let _ = core.rt().overload_functions.set(OverloadFunctions::new());
+        Some(OverloadThread::new().map_err(failed)?)
+    } else {
+        None
+    };
     Lane::new(pool, listeners, core.config().closing_time, Some(role), overload).map_err(failed)
 }
 
@@ -425,7 +380,7 @@ fn sibling_path(path: &std::path::Path, role: &LaneRole) -> std::ffi::OsString {
 
 pub(crate) fn destroy(core: &Arc<Core>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
     let pool = core.rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
-    if thread_context::current_lane(core.poa_table().stamp).pool == id.0 {
+    if thread_context::current_lane(core.poa_table().stamp).pool == id.number() {
         return Err(
             SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No).into()
         );

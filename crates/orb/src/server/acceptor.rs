@@ -11,12 +11,12 @@ use corelane_sys::{poll, process};
 
 use super::admission::{self, ConnectionAdmission};
 use super::connection::{Connection, ConnectionOrigin, RequestBounds};
+use super::handler::RequestHandler;
 use super::lane::{LISTENER, Lane, MAX_ACCEPTS};
+use crate::ceiling::Ceiling;
 use crate::clock;
 use crate::event::Event;
-use crate::orb::Core;
-use crate::rt::ceiling::Ceiling;
-use crate::rt::thread_context::DEFAULT_POOL;
+use crate::thread_context::DEFAULT_POOL;
 
 /// The lanes between which accepting is delegated. The token of a delegated listener has the other
 /// lane's number above the index.
@@ -95,20 +95,20 @@ impl Lane {
     /// Accepts connections at the listener with this token: the lane's own, or one of a lane that
     /// it accepts for.
     #[cold]
-    pub(super) fn accept_reported(&self, core: &Arc<Core>, token: u64) {
+    pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
         let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
         let Some(handle) = number.checked_sub(1) else {
-            self.accept(core, index_of(token));
+            self.accept(handler, index_of(token));
             return;
         };
         if let Some(lane) = self.delegation.from.get().and_then(|lanes| lanes.get(handle)).and_then(Weak::upgrade) {
-            lane.accept(core, index_of(token));
+            lane.accept(handler, index_of(token));
         }
     }
 
     /// Accepts waiting connections. Returns true if more may wait.
     #[cold]
-    pub(super) fn accept(&self, core: &Arc<Core>, index: usize) -> bool {
+    pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
         // At most one connection is evicted for each that is accepted.
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
@@ -126,14 +126,16 @@ impl Lane {
             match (accepted, local) {
                 (Ok(stream), _) => {
                     may_make_room = true;
-                    self.adopt(core, stream);
+                    self.adopt(handler, stream);
                 }
                 (Err(error), _) if nobody || error.kind() == io::ErrorKind::WouldBlock => return false,
-                (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(core) => may_make_room = false,
+                (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(handler) => {
+                    may_make_room = false
+                }
                 // The peer is gone again: try the next one.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
-                    core.events().report(&Event::AcceptFailed { listener, error: error.to_string() });
+                    handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });
                     return false;
                 }
                 (Err(_), _) => {}
@@ -148,35 +150,35 @@ impl Lane {
 
     /// Adopts an accepted connection: admits it and gives it to the threads that will serve it.
     #[cold]
-    pub(crate) fn adopt(&self, core: &Arc<Core>, stream: Box<dyn Stream>) {
+    pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
         let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
         if ceiling == Ceiling::Unset
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)
         {
             // A peer that may not ask for the lane's priority does not occupy the lane's threads.
-            return lowest.adopt(core, stream);
+            return lowest.adopt(handler, stream);
         }
         let peer = stream.peer().clone();
-        let waiting = core.config().limits.max_outstanding_requests.max(1);
+        let waiting = handler.context().config().limits.max_outstanding_requests.max(1);
         let request_bounds = RequestBounds {
             max_waiting: waiting,
             max_queued: self.strategy.max_queued_of_connection(),
             max_queued_bytes: admission::fair_share(self.config.connection_limits.max_queued_bytes),
         };
-        let mixed = self.role.is_some() || core.rt().is_in_use();
+        let mixed = self.role.is_some() || handler.has_priorities();
         let origin = ConnectionOrigin {
-            id: core.allocate_connection_id(),
+            id: handler.context().allocate_connection_id(),
             accepted_at: clock::now(),
             station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
             ceiling,
             sends_in_slices: mixed && !self.role.as_ref().is_some_and(|role| role.is_lane && role.is_highest),
-            sets_dscp: core.config().rt.network.is_some()
+            sets_dscp: handler.context().config().rt.network.is_some()
                 && self.role.as_ref().is_some_and(|role| !role.is_lane)
                 && self.allows_dscp(&*stream),
             has_mixed_priorities: mixed,
         };
-        self.set_dscp(core, &*stream);
+        self.set_dscp(handler.context(), &*stream);
         let make = |slot, generation| {
             let memory_budget = Arc::clone(&self.memory_budget);
             Arc::new(Connection::new(
@@ -197,21 +199,23 @@ impl Lane {
             )
         };
         let admitted = arrival() == ConnectionAdmission::Accept
-            || (!closing && self.evict_for_new_connection(core) && arrival() == ConnectionAdmission::Accept);
+            || (!closing
+                && self.evict_for_new_connection(handler.context())
+                && arrival() == ConnectionAdmission::Accept);
         let handle = admitted.then(|| self.connections.insert_with(make).ok()).flatten();
         let Some(connection) = handle.and_then(|(slot, generation)| self.connections.get(slot, generation)) else {
-            core.events().report(&Event::ConnectionRefused {
+            handler.context().events().report(&Event::ConnectionRefused {
                 peer,
                 max_connections: self.config.connection_limits.max_connections,
             });
             return;
         };
-        core.events().connection_opened();
+        handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
             // The lane has begun to close in between, and may not have seen the connection.
             drop(connection);
-            return handle.into_iter().for_each(|handle| self.retire_connection(core, handle));
+            return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }
-        self.strategy.serve_connection(self, core, &connection);
+        self.strategy.serve_connection(self, handler, &connection);
     }
 }

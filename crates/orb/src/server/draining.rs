@@ -24,12 +24,12 @@ use corelane_sys::slab::RetireResult;
 use corelane_wire::connection::ProtocolFault;
 
 use super::connection::{CloseTerms, Connection, DrainProgress};
+use super::final_messages;
 use super::lane::{Lane, Task};
-use super::request;
 use crate::clock;
 use crate::event::Event;
 use crate::fault::Fault;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 
 type ConnectionHandle = (u32, u32);
 
@@ -156,9 +156,9 @@ impl Lane {
     /// Retires a connection whose peer sends nothing more. Earlier requests are answered all the
     /// same.
     #[cold]
-    pub(crate) fn handle_half_close(&self, core: &Arc<Core>, connection: &Connection) {
+    pub(crate) fn handle_half_close(&self, context: &OrbContext, connection: &Connection) {
         connection.record_half_close();
-        self.retire_connection(core, connection.handle);
+        self.retire_connection(context, connection.handle);
     }
 
     /// Ends a connection whose peer broke the protocol; `told` is its last message. The rest of a
@@ -167,24 +167,24 @@ impl Lane {
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
-        core: &Arc<Core>,
+        context: &OrbContext,
         connection: &Arc<Connection>,
         fault: Fault,
         told: &[u8],
     ) {
-        core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
+        context.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
         let rest = match fault {
             Fault::Protocol(ProtocolFault::TooLarge { size, .. }) => usize::try_from(size).unwrap_or(usize::MAX),
             _ => 0,
         };
         connection.queue_last_message_and_discard(told, rest, clock::now(), self.closing_time);
-        self.retire_connection(core, connection.handle);
+        self.retire_connection(context, connection.handle);
     }
 
     /// Retires a connection: no thread finds it any more, and it ends when the last thread leaves
     /// it.
     #[cold]
-    pub(crate) fn retire_connection(&self, core: &Arc<Core>, handle: ConnectionHandle) {
+    pub(crate) fn retire_connection(&self, context: &OrbContext, handle: ConnectionHandle) {
         let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
         let Some(connection) = found else { return };
         // Counted first: the last thread may leave before `retire` returns. Until the connection is
@@ -202,7 +202,7 @@ impl Lane {
         if !was_there {
             return;
         }
-        core.events().connection_closed();
+        context.events().connection_closed();
         // If its descriptor is not free yet, the last thread that leaves it retries accepting.
         drop(connection);
         self.accept_again();
@@ -214,7 +214,7 @@ impl Lane {
     #[cold]
     pub(super) fn finish_retire(&self, connection: Arc<Connection>) {
         if connection.is_closed_idle() && !connection.has_queued_last_message() {
-            connection.close_with_message(&request::close_connection());
+            connection.close_with_message(&final_messages::close_connection());
             return self.draining.remove(&connection);
         }
         connection.mark_vacated();
@@ -242,9 +242,9 @@ impl Lane {
     /// Goes on with the draining connection that was at `handle`, because something has happened to
     /// it.
     #[cold]
-    pub(super) fn poll_draining(&self, core: &Core, handle: ConnectionHandle) {
+    pub(super) fn poll_draining(&self, context: &OrbContext, handle: ConnectionHandle) {
         if let Some(connection) = self.draining.find(handle) {
-            let progress = self.advance_and_report(core, &connection, clock::now());
+            let progress = self.advance_and_report(context, &connection, clock::now());
             self.continue_discarding(&connection, progress);
             drop(connection);
             self.accept_again();
@@ -258,10 +258,10 @@ impl Lane {
         }
     }
 
-    fn advance_and_report(&self, core: &Core, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
+    fn advance_and_report(&self, context: &OrbContext, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
         let progress = self.advance_connection(connection, now);
         if progress == DrainProgress::WriteTimedOut {
-            core.events().replies_unread([connection.stream.peer().clone()]);
+            context.events().replies_unread([connection.stream.peer().clone()]);
         }
         progress
     }
@@ -271,7 +271,7 @@ impl Lane {
         self.flush_draining(connection);
         let closes = self.closing.load(Ordering::SeqCst);
         let terms = CloseTerms {
-            last_message: closes.then(request::close_connection),
+            last_message: closes.then(final_messages::close_connection),
             closing_time: self.closing_time,
             write_timeout: self.config.connection_limits.write_timeout,
         };
@@ -300,13 +300,13 @@ impl Lane {
 
     /// Goes on with all draining connections as far as possible now. Returns true if some are not
     /// over.
-    pub(crate) fn poll_all_draining(&self, core: &Core) -> bool {
+    pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
         // In this order: a connection is listed before it is no longer counted as retiring.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
         let now = clock::now();
         for connection in self.draining.snapshot() {
             connection.limit_close_time(now, self.closing_time);
-            self.advance_and_report(core, &connection, now);
+            self.advance_and_report(context, &connection, now);
         }
         retiring || self.draining.len() > 0
     }
@@ -320,28 +320,28 @@ impl Lane {
     }
 
     /// Goes on with all draining connections because time has passed.
-    pub(super) fn sweep_draining(&self, core: &Core, now: Monotonic) {
+    pub(super) fn sweep_draining(&self, context: &OrbContext, now: Monotonic) {
         for connection in self.draining.snapshot() {
             // Reported once: a connection that is shut down stays listed while a request of it
             // runs.
             if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout && connection.close() {
-                core.events().replies_unread([connection.stream.peer().clone()]);
+                context.events().replies_unread([connection.stream.peer().clone()]);
             }
-            self.advance_and_report(core, &connection, now);
+            self.advance_and_report(context, &connection, now);
         }
     }
 
     /// Closes the connection that has been draining longest, among those whose descriptor becomes
     /// free by that. Returns false if there is none.
     #[cold]
-    pub(super) fn evict_oldest_draining(&self, core: &Core) -> bool {
+    pub(super) fn evict_oldest_draining(&self, context: &OrbContext) -> bool {
         let Some((since, connection)) = self.draining.take_oldest(Connection::is_unused) else { return false };
         let octets = connection.memory_use().held_bytes();
         connection.close();
         connection.release_slot_if_unused();
         connection.memory_use().write_off();
         let (peer, after) = (connection.stream.peer().clone(), clock::now().since(since));
-        core.events().report(&Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after });
+        context.events().report(&Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after });
         true
     }
 }

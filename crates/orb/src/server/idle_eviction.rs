@@ -14,10 +14,11 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::slab::RetireResult;
 
 use super::connection::Connection;
+use super::handler::RequestHandler;
 use super::lane::Lane;
 use crate::clock;
 use crate::event::Event;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 
 /// Instead of a time: no message has come yet.
 pub(crate) const NO_MESSAGE: u32 = 0;
@@ -96,24 +97,24 @@ impl Lane {
     /// Closes the connection that has been idle longest. If none has been idle long enough, evicts
     /// the oldest draining connection. Returns false if there is none of either.
     #[cold]
-    pub(super) fn evict_for_new_connection(&self, core: &Arc<Core>) -> bool {
-        self.evict_candidate(core)
+    pub(super) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
+        self.evict_candidate(context)
             || {
                 let candidates = self.find_candidates();
                 *self.idle_tracker.candidates.lock() = candidates;
-                self.evict_candidate(core)
+                self.evict_candidate(context)
             }
-            || self.evict_oldest_draining(core)
+            || self.evict_oldest_draining(context)
     }
 
     /// Closes the first candidate that may still be evicted.
-    fn evict_candidate(&self, core: &Arc<Core>) -> bool {
+    fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
             if let Some(connection) = found
                 && connection.eviction_rank(self.idle_tracker.now()) == Some(eviction_rank)
                 && !connection.has_unread_input()
-                && self.close_idle(core, &connection, true)
+                && self.close_idle(context, &connection, true)
             {
                 return true;
             }
@@ -124,8 +125,9 @@ impl Lane {
     /// Like [`evict_for_new_connection`](Self::evict_for_new_connection), for want of descriptors:
     /// also looks at the other lanes.
     #[cold]
-    pub(super) fn evict_for_descriptor(&self, core: &Arc<Core>) -> bool {
-        self.evict_for_new_connection(core) || core.all_lanes().iter().any(|lane| lane.evict_for_new_connection(core))
+    pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
+        self.evict_for_new_connection(handler.context())
+            || handler.lanes().iter().any(|lane| lane.evict_for_new_connection(handler.context()))
     }
 
     fn next_candidate(&self) -> Option<(EvictionRank, (u32, u32))> {
@@ -161,7 +163,7 @@ impl Lane {
 
     /// Closes an idle connection. Returns false if it is no longer idle.
     #[cold]
-    pub(super) fn close_idle(&self, core: &Arc<Core>, connection: &Connection, evicted: bool) -> bool {
+    pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
         // Before the slab gives it up: a thread that does not find it any more asks whether its
         // peer was told.
         if !connection.begin_idle_close() {
@@ -178,10 +180,10 @@ impl Lane {
             self.finish_retire(ended);
             self.retiring.fetch_sub(1, Ordering::AcqRel);
         }
-        core.events().connection_closed();
+        context.events().connection_closed();
         let idle = connection.idle_for(self.idle_tracker.now(), clock::now());
         let peer = connection.stream.peer().clone();
-        core.events().report(&Event::IdleConnectionClosed { peer, idle, evicted });
+        context.events().report(&Event::IdleConnectionClosed { peer, idle, evicted });
         self.accept_again();
         true
     }

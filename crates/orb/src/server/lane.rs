@@ -17,7 +17,7 @@ use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::pending_lock::PendingLockGuard;
 use corelane_sys::slab::{GenerationalSlab, SlabGuard};
-use corelane_sys::thread::JoinHandle;
+use corelane_sys::thread::{JoinHandle, Scheduling};
 use corelane_sys::wake_flag::WakeFlag;
 
 use super::acceptor::Delegation;
@@ -25,8 +25,11 @@ use super::admission;
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadState, WaitingRequest};
 use super::draining::DrainingConnections;
+use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
+use super::lane_role::LaneRole;
 use super::memory_budget::MemoryBudget;
+use super::parked_request::ResumeOn;
 use super::ready_list::ReadyList;
 pub(crate) use super::ready_list::Task;
 use super::strategy::overload::OverloadThread;
@@ -34,10 +37,9 @@ use super::strategy::{Placement, Strategy};
 use super::worker::{Message, ReadResult, Worker};
 use crate::clock;
 use crate::event::Event as OrbEvent;
-use crate::orb::Core;
-use crate::poa::ResumeOn;
-use crate::rt::Protocol;
-use crate::rt::pool::LaneRole;
+use crate::orb_context::OrbContext;
+use crate::rt::protocol::Protocol;
+use crate::thread_context::{DEFAULT_POOL, LaneIdentity};
 
 /// Token of the wake-up descriptor.
 const WAKE: u64 = u64::MAX;
@@ -248,24 +250,32 @@ impl Lane {
     }
 
     /// The loop of a thread that takes its turn at leading.
-    pub(crate) fn run(self: &Arc<Self>, core: &Arc<Core>) {
+    pub(crate) fn run<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>) {
         let mut worker = Worker::new();
-        super::nested_wait::enter(self, core);
+        super::nested_wait::enter(self, handler);
         while !self.stop.load(Ordering::Acquire) {
-            let stepped = self.step(core, &mut worker, None);
-            if let Err(error) = stepped.and_then(|()| self.strategy.after_task(self, core, &mut worker)) {
-                core.events().report(&OrbEvent::ThreadFailed { message: format!("{}: {error}", self.config.name) });
+            let stepped = self.step(handler, &mut worker, None);
+            if let Err(error) = stepped.and_then(|()| self.strategy.after_task(self, handler, &mut worker)) {
+                handler
+                    .context()
+                    .events()
+                    .report(&OrbEvent::ThreadFailed { message: format!("{}: {error}", self.config.name) });
                 break;
             }
         }
-        super::nested_wait::leave();
+        crate::nested_wait::uninstall();
         // Each thread that stops wakes the next one.
         self.wake.notify();
     }
 
     /// Does one piece of work, and waits for it until `timeout` has passed.
     #[inline]
-    pub(crate) fn step(&self, core: &Arc<Core>, worker: &mut Worker, timeout: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn step<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
         let mut timeout = timeout;
         if self.has_ready() {
             // Listed and reported work take turns: connections that always have more to read do not
@@ -274,14 +284,14 @@ impl Lane {
                 && let Some(work) = self.next_ready()
             {
                 worker.ran_listed_task = true;
-                self.run_task(core, worker, work);
+                self.run_task(handler, worker, work);
                 return Ok(());
             }
             timeout = Some(Duration::ZERO);
         }
         worker.ran_listed_task = false;
         if let Some(event) = self.next_event(timeout)? {
-            self.handle_event(core, worker, event);
+            self.handle_event(handler, worker, event);
         }
         Ok(())
     }
@@ -294,11 +304,11 @@ impl Lane {
     }
 
     #[inline]
-    pub(super) fn handle_event(&self, core: &Arc<Core>, worker: &mut Worker, event: EpollEvent) {
+    pub(super) fn handle_event<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, event: EpollEvent) {
         match event.token() {
             // The descriptor is edge-triggered: its counter is never read.
             WAKE => self.wake_pending.clear(),
-            token if token & LISTENER != 0 => self.accept_reported(core, token),
+            token if token & LISTENER != 0 => self.accept_reported(handler, token),
             token => {
                 let handle = handle_of(token);
                 let over = event.is_hung_up() || event.is_error();
@@ -306,30 +316,30 @@ impl Lane {
                     connection.record_hang_up();
                 }
                 if event.is_writable() || over {
-                    self.flush(core, handle);
+                    self.flush(handler.context(), handle);
                 }
                 if event.is_readable() || over {
-                    self.read(core, worker, handle, ReadCause::Readiness);
+                    self.read(handler, worker, handle, ReadCause::Readiness);
                 }
             }
         }
     }
 
     #[cold]
-    pub(super) fn run_task(&self, core: &Arc<Core>, worker: &mut Worker, work: Task) {
+    pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: Task) {
         match work {
-            Task::ReadSocket(handle) => self.read(core, worker, handle, ReadCause::Readiness),
-            Task::ReadBuffered(handle) => self.read(core, worker, handle, ReadCause::Buffered),
+            Task::ReadSocket(handle) => self.read(handler, worker, handle, ReadCause::Readiness),
+            Task::ReadBuffered(handle) => self.read(handler, worker, handle, ReadCause::Buffered),
             Task::PollStream(connection) => {
                 connection.clear_report();
-                self.flush(core, connection.handle);
-                self.read(core, worker, connection.handle, ReadCause::Readiness);
+                self.flush(handler.context(), connection.handle);
+                self.read(handler, worker, connection.handle, ReadCause::Readiness);
             }
-            Task::ShedMemory => self.shed_memory(core),
+            Task::ShedMemory => self.shed_memory(handler.context()),
             Task::Dispatch(waiting, message) | Task::DispatchBuffered { waiting, message, .. } => {
                 // The request may have come in at another lane, which owns its connection.
                 if let Some(lane) = waiting.lane.upgrade() {
-                    lane.run_waiting(core, worker, waiting, message);
+                    lane.run_waiting(handler, worker, waiting, message);
                 }
             }
             Task::RunLocal(held) => (held.resume)(ResumeOn::CurrentThread),
@@ -343,13 +353,19 @@ impl Lane {
     }
 
     /// Runs a message that had to wait.
-    pub(crate) fn run_waiting(&self, core: &Arc<Core>, worker: &mut Worker, waiting: WaitingRequest, message: Message) {
+    pub(crate) fn run_waiting<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        waiting: WaitingRequest,
+        message: Message,
+    ) {
         let Some(started) = self.begin_waiting_request(waiting, message) else { return };
         let StartedRequest { guard, connection, message, waited } = started;
-        let goes_on = worker.dispatch(core, &connection, message, Wait::Now, waited);
+        let goes_on = worker.dispatch(handler, &connection, message, Wait::Now, waited);
         drop(guard);
         if !goes_on {
-            self.retire_connection(core, connection.handle);
+            self.retire_connection(handler.context(), connection.handle);
         }
     }
 
@@ -416,6 +432,20 @@ impl Lane {
         listed
     }
 
+    /// Returns the lane's identity for the threads that serve it in the ORB with this stamp.
+    pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
+        match &self.role {
+            Some(role) => LaneIdentity {
+                stamp,
+                pool: role.pool,
+                lane: role.index,
+                priority: role.priority.get(),
+                has_fixed_priority: role.is_lane,
+            },
+            None => LaneIdentity { stamp, pool: DEFAULT_POOL, lane: 0, priority: -1, has_fixed_priority: false },
+        }
+    }
+
     /// The overload thread, if the lane has one.
     pub(crate) fn overload(&self) -> Option<&OverloadThread> {
         self.strategy.overload_thread()
@@ -455,10 +485,10 @@ impl Lane {
     /// Reads messages of a connection, runs them or leaves them to another thread, as the strategy
     /// says. Reading ends before the upcall, so another thread may read the next message.
     #[inline]
-    fn read(&self, core: &Arc<Core>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) {
+    fn read<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) {
         let mut cause = cause;
         let mut read = 0;
-        while self.read_message(core, worker, handle, cause) {
+        while self.read_message(handler, worker, handle, cause) {
             cause = ReadCause::Buffered;
             read += 1;
             if read == self.strategy.max_reads() {
@@ -470,28 +500,36 @@ impl Lane {
     /// Reads one message, and runs it or leaves it to another thread. Returns true if the calling
     /// thread is to read the connection's next message.
     #[inline]
-    fn read_message(&self, core: &Arc<Core>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) -> bool {
+    fn read_message<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        handle: (u32, u32),
+        cause: ReadCause,
+    ) -> bool {
         let Some(connection) = self.connections.get(handle.0, handle.1) else {
-            self.poll_draining(core, handle);
+            self.poll_draining(handler.context(), handle);
             return false;
         };
         if cause == ReadCause::Readiness && connection.is_congested() {
             // Some transports report room to write as they report input.
-            self.flush(core, handle);
+            self.flush(handler.context(), handle);
         }
         let mut detached = None;
-        let Some(more) = self.receive_message(core, worker, &connection, cause, &mut detached) else { return false };
+        let Some(more) = self.receive_message(handler.context(), worker, &connection, cause, &mut detached) else {
+            return false;
+        };
         connection.record_message(self.idle_tracker.now());
-        let reads_on = match self.strategy.place_message(self, core, worker, &connection, &mut detached, more) {
+        let reads_on = match self.strategy.place_message(self, handler, worker, &connection, &mut detached, more) {
             Placement::Here { reads_on } => reads_on,
             Placement::Elsewhere { reads_on } => return reads_on,
         };
         let goes_on = match detached {
-            None => worker.dispatch_in_place(core, &connection, Wait::Now),
-            Some(message) => worker.dispatch(core, &connection, message, Wait::Now, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, &connection, Wait::Now),
+            Some(message) => worker.dispatch(handler, &connection, message, Wait::Now, Duration::ZERO),
         };
         if !goes_on {
-            self.retire_connection(core, handle);
+            self.retire_connection(handler.context(), handle);
             return false;
         }
         reads_on
@@ -504,7 +542,7 @@ impl Lane {
     #[inline(always)]
     fn receive_message(
         &self,
-        core: &Arc<Core>,
+        context: &OrbContext,
         worker: &mut Worker,
         connection: &Arc<Connection>,
         cause: ReadCause,
@@ -525,7 +563,7 @@ impl Lane {
                 }
                 continue;
             }
-            let more = match turn.with(|reading| worker.read_now(reading, connection, core)) {
+            let more = match turn.with(|reading| worker.read_now(reading, connection, context)) {
                 ReadResult::InPlace { more } => more,
                 ReadResult::Message { message, more } => {
                     *detached = Some(message);
@@ -540,12 +578,12 @@ impl Lane {
                 },
                 ReadResult::EndOfStream => {
                     drop(turn);
-                    self.handle_half_close(core, connection);
+                    self.handle_half_close(context, connection);
                     return None;
                 }
                 ReadResult::Fault(fault, told) => {
                     drop(turn);
-                    self.handle_protocol_fault(core, connection, fault, &told);
+                    self.handle_protocol_fault(context, connection, fault, &told);
                     return None;
                 }
             };
@@ -560,9 +598,9 @@ impl Lane {
     }
 
     #[cold]
-    fn flush(&self, core: &Arc<Core>, handle: (u32, u32)) {
+    fn flush(&self, context: &OrbContext, handle: (u32, u32)) {
         let Some(connection) = self.connections.get(handle.0, handle.1) else {
-            return self.poll_draining(core, handle);
+            return self.poll_draining(context, handle);
         };
         if !connection.is_congested() {
             return;
@@ -575,7 +613,7 @@ impl Lane {
                 self.push(Task::ReadSocket(handle));
             }
             Ok(false) => {}
-            Err(_) => self.retire_connection(core, handle),
+            Err(_) => self.retire_connection(context, handle),
         }
     }
 
@@ -586,11 +624,11 @@ impl Lane {
     }
 
     /// Sets the code point of the lane's priority on the packets of a connection.
-    pub(super) fn set_dscp(&self, core: &Core, stream: &dyn Stream) {
+    pub(super) fn set_dscp(&self, context: &OrbContext, stream: &dyn Stream) {
         if let Some(role) = &self.role
             && self.allows_dscp(stream)
         {
-            core.set_code_point(stream, role.priority);
+            context.set_code_point(stream, role.priority);
         }
     }
 
@@ -603,9 +641,9 @@ impl Lane {
     }
 
     /// Has the lane's shared threads serve a connection.
-    pub(crate) fn watch_connection(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
+    pub(crate) fn watch_connection(&self, context: &OrbContext, connection: &Arc<Connection>) {
         if connection.stream.readiness().is_none() {
-            return self.watch_without_descriptor(core, connection);
+            return self.watch_without_descriptor(context, connection);
         }
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
@@ -618,14 +656,14 @@ impl Lane {
             // No edge reports what has been read already.
             self.push(Task::ReadSocket(connection.handle));
         } else {
-            self.retire_connection(core, connection.handle);
+            self.retire_connection(context, connection.handle);
         }
     }
 
     /// Like [`watch_connection`](Self::watch_connection), for a stream without a descriptor, which
     /// reports by a callback.
     #[cold]
-    fn watch_without_descriptor(&self, core: &Arc<Core>, connection: &Arc<Connection>) {
+    fn watch_without_descriptor(&self, context: &OrbContext, connection: &Arc<Connection>) {
         let (lane, reported) = (self.weak_self.clone(), Arc::downgrade(connection));
         let report = move || {
             if let (Some(lane), Some(connection)) = (lane.upgrade(), reported.upgrade())
@@ -635,7 +673,7 @@ impl Lane {
             }
         };
         if !connection.stream.set_readiness_callback(Arc::new(report)) {
-            self.retire_connection(core, connection.handle);
+            self.retire_connection(context, connection.handle);
         }
     }
 
@@ -654,18 +692,18 @@ impl Lane {
 
     /// Accepts nothing more, and retires every connection: those with running requests close when
     /// these are done.
-    pub(crate) fn close(&self, core: &Arc<Core>) {
+    pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
         // Connections in the kernel's backlog are accepted and told too: closing the listener would
         // reset them.
         for index in 0..self.endpoints.len() {
-            let _ = (0..MAX_BACKLOG / MAX_ACCEPTS).take_while(|_| self.accept(core, index)).count();
+            let _ = (0..MAX_BACKLOG / MAX_ACCEPTS).take_while(|_| self.accept(handler, index)).count();
         }
         self.closing.store(true, Ordering::SeqCst);
         self.listeners.lock().clear();
         for connection in self.connections.iter() {
             let handle = connection.handle;
             drop(connection);
-            self.retire_connection(core, handle);
+            self.retire_connection(handler.context(), handle);
         }
     }
 
@@ -697,16 +735,16 @@ impl Lane {
 
     /// Does the periodic work: closes connections whose messages have stalled or whose peers read
     /// no replies, and goes on with draining ones.
-    pub(crate) fn run_maintenance(&self, core: &Arc<Core>) {
+    pub(crate) fn run_maintenance(&self, context: &OrbContext) {
         let now = clock::now();
-        self.sweep_draining(core, now);
+        self.sweep_draining(context, now);
         self.idle_tracker.advance_clock(now);
         self.accept_again();
         for connection in self.connections.iter() {
             if self.exceeds_first_request_timeout(&connection, now) {
                 let found = Arc::clone(&connection);
                 drop(connection);
-                self.close_idle(core, &found, false);
+                self.close_idle(context, &found, false);
                 continue;
             }
             let peer = || connection.stream.peer().clone();
@@ -719,17 +757,17 @@ impl Lane {
             };
             let found = Arc::clone(&connection);
             drop(connection);
-            core.events().report(&event);
+            context.events().report(&event);
             found.close();
-            self.close_now(core, &found);
+            self.close_now(context, &found);
         }
     }
 
     /// Retires a connection whose stream is shut down.
     #[cold]
-    fn close_now(&self, core: &Arc<Core>, connection: &Connection) {
-        self.retire_connection(core, connection.handle);
-        self.poll_draining(core, connection.handle);
+    fn close_now(&self, context: &OrbContext, connection: &Connection) {
+        self.retire_connection(context, connection.handle);
+        self.poll_draining(context, connection.handle);
     }
 
     /// Returns true if running requests take much memory, or have done so since the last call.
@@ -737,14 +775,19 @@ impl Lane {
         self.memory_budget.was_used()
     }
 
+    /// Returns the native scheduling of the lane's threads, if they have one of their own.
+    pub(super) fn scheduling(&self) -> Option<Scheduling> {
+        self.role.as_ref().and_then(|role| role.scheduling)
+    }
+
     /// Returns true if the lane's threads have a native priority of their own.
     pub(crate) fn is_real_time(&self) -> bool {
-        self.role.as_ref().is_some_and(|role| role.scheduling.is_some())
+        self.scheduling().is_some()
     }
 
     /// Closes the connections that hold most, until all together hold no more than they may.
     #[cold]
-    fn shed_memory(&self, core: &Arc<Core>) {
+    fn shed_memory(&self, context: &OrbContext) {
         self.memory_budget.begin_shedding();
         while self.memory_budget.is_exceeded() {
             let served = self.connections.iter().map(|connection| Arc::clone(&connection));
@@ -756,10 +799,11 @@ impl Lane {
             // Written off at once, although it ends only when its requests have run: no other
             // connection is closed for it, nor it twice.
             let Some(octets) = connection.memory_use().write_off() else { continue };
-            core.events()
+            context
+                .events()
                 .report(&OrbEvent::MemoryBudgetExceeded { peer: connection.stream.peer().clone(), bytes: octets });
             connection.close();
-            self.close_now(core, &connection);
+            self.close_now(context, &connection);
         }
     }
 }

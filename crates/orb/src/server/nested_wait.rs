@@ -1,24 +1,20 @@
-//! Waiting in a nested call: what a lane's thread does while a call made by its servant waits for
-//! the reply. It blocks, or it serves its own lane, never another one.
+//! The nested-wait hooks of a lane's threads: a thread blocks, or it serves its own lane, never
+//! another one.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_sys::clock::Monotonic;
-use corelane_sys::poll;
-
 use super::config::NestedWait;
 use super::connection::Connection;
+use super::handler::RequestHandler;
 use super::lane::Lane;
 use super::worker::Worker;
-use crate::cancel::Canceller;
-use crate::orb::Core;
-use crate::rt::ChargePause;
-use crate::rt::thread_context::PriorityBoost;
+use crate::cpu_charge::ChargePause;
+use crate::nested_wait::{self, AwaitedReply, NestedWaitHook};
+use crate::thread_context::PriorityBoost;
 
 /// Maximum number of upcalls nested in the first one of a thread: the room that `Current` has.
 const MAX_NESTED_UPCALLS: u8 = 31;
@@ -26,153 +22,74 @@ const MAX_NESTED_UPCALLS: u8 = 31;
 /// Serving while waiting, to any depth.
 pub(super) const SERVE_WHILE_WAITING: NestedWait = NestedWait::Serve { max_depth: MAX_NESTED_UPCALLS };
 
-struct ServingThread {
+/// The hook of a thread that serves its lane while it waits.
+struct ServingThread<H> {
     lane: Arc<Lane>,
-    core: Arc<Core>,
+    handler: Arc<H>,
     max_depth: u8,
     depth: Cell<u8>,
     /// Buffers for upcalls inside upcalls, reused.
     workers: RefCell<Vec<Worker>>,
 }
 
-/// A thread of its own that a connection has.
-struct DedicatedThread {
+/// The hook of a thread that alone reads a connection.
+struct DedicatedThread<H> {
     lane: Arc<Lane>,
-    core: Arc<Core>,
+    handler: Arc<H>,
     connection: Arc<Connection>,
 }
 
-thread_local! {
-    /// Present until the connection is released to the shared threads.
-    static DEDICATED: RefCell<Option<DedicatedThread>> = const { RefCell::new(None) };
-    static IS_DEDICATED: Cell<bool> = const { Cell::new(false) };
-    static SERVING: RefCell<Option<Rc<ServingThread>>> = const { RefCell::new(None) };
-    static IS_SERVING: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Records that the calling thread alone reads `connection`.
-pub(crate) fn set_dedicated(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
-    let own = DedicatedThread { lane: Arc::clone(lane), core: Arc::clone(core), connection: Arc::clone(connection) };
-    DEDICATED.set(Some(own));
-    IS_DEDICATED.set(true);
-}
-
-/// Releases the connection that the calling thread alone reads, if any, to the shared threads.
-/// Called before the thread waits inside an upcall: what it waits for may depend on a request on
-/// that very connection (a nested callback of a client that multiplexes).
-#[inline]
-pub(crate) fn release_dedicated_connection() {
-    if IS_DEDICATED.get() {
-        release_dedicated();
-    }
-}
-
-#[cold]
-fn release_dedicated() {
-    IS_DEDICATED.set(false);
-    if let Some(own) = DEDICATED.take() {
-        own.lane.watch_connection(&own.core, &own.connection);
-    }
-}
-
-/// Returns true if the calling thread alone reads its connection.
-pub(crate) fn is_dedicated() -> bool {
-    IS_DEDICATED.get()
-}
-
-/// Returns true if the calling thread serves its lane while it waits.
-#[inline]
-pub(crate) fn dispatches_while_waiting() -> bool {
-    IS_SERVING.get()
+pub(crate) fn set_dedicated<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>, connection: &Arc<Connection>) {
+    nested_wait::install_dedicated(Rc::new(DedicatedThread {
+        lane: Arc::clone(lane),
+        handler: Arc::clone(handler),
+        connection: Arc::clone(connection),
+    }));
 }
 
 /// Records that the calling thread serves `lane`, if the lane's threads serve while they wait.
-pub(crate) fn enter(lane: &Arc<Lane>, core: &Arc<Core>) {
+pub(crate) fn enter<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>) {
     let nested_wait = lane.config.nested_wait.unwrap_or_else(|| lane.strategy.default_nested_wait());
-    if let NestedWait::Serve { max_depth: depth } = nested_wait {
-        let serving = ServingThread {
+    if let NestedWait::Serve { max_depth } = nested_wait {
+        nested_wait::install_serving(Rc::new(ServingThread {
             lane: Arc::clone(lane),
-            core: Arc::clone(core),
-            max_depth: depth,
+            handler: Arc::clone(handler),
+            max_depth,
             depth: Cell::new(0),
             workers: RefCell::new(Vec::new()),
-        };
-        SERVING.set(Some(Rc::new(serving)));
-        IS_SERVING.set(true);
+        }));
     }
 }
 
-/// Forgets the calling thread's lane and connection, because it ends.
-pub(crate) fn leave() {
-    IS_SERVING.set(false);
-    SERVING.set(None);
-    IS_DEDICATED.set(false);
-    DEDICATED.set(None);
-}
-
-/// Serves the thread's lane until `reply` can be read, `canceller` is cancelled, or `deadline` has
-/// passed. Returns false if the thread serves no lane, or is too deep in upcalls: it has to block.
-#[inline]
-pub(crate) fn wait_or_dispatch(
-    reply: BorrowedFd<'_>,
-    deadline: Option<Monotonic>,
-    canceller: Option<&Canceller>,
-) -> io::Result<bool> {
-    let serving = SERVING.with_borrow(Option::clone);
-    serving.map_or(Ok(false), |serving| serving.wait_or_dispatch(&AwaitedReply { reply, deadline, canceller }))
-}
-
-/// The reply that a serving thread waits for.
-pub(super) struct AwaitedReply<'a> {
-    reply: BorrowedFd<'a>,
-    deadline: Option<Monotonic>,
-    canceller: Option<&'a Canceller>,
-}
-
-impl AwaitedReply<'_> {
-    /// Waits for the reply or for `work`. Returns whether the reply has come, and whether there is
-    /// work; after a signal neither is certain.
-    pub(super) fn wait_or_work(&self, work: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
-        let (come, work) = match self.canceller {
-            None => poll::wait_either(self.reply, work, self.deadline)?,
-            Some(canceller) => {
-                let [reply, work, cancelled] = poll::wait_any([self.reply, work, canceller.as_fd()], self.deadline)?;
-                (reply || cancelled, work)
-            }
-        };
-        Ok((come || self.is_past_deadline(), work))
-    }
-
-    /// Returns true if the reply has come.
-    pub(super) fn has_arrived(&self) -> io::Result<bool> {
-        let now = Some(Monotonic::now());
-        Ok(poll::wait_readable(self.reply, now)?
-            || self.canceller.is_some_and(Canceller::is_cancelled)
-            || self.is_past_deadline())
-    }
-
-    fn is_past_deadline(&self) -> bool {
-        self.deadline.is_some_and(Monotonic::is_past)
-    }
-
-    /// Takes part in the work of `lane` until the reply has come.
-    pub(super) fn wait_stepping_lane(&self, lane: &Lane, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
-        loop {
-            // A listed task may have no wake-up left that would report it, and a step may do
-            // reported work instead.
-            let (come, work) =
-                if lane.has_ready() { (self.has_arrived()?, true) } else { self.wait_or_work(lane.readiness())? };
-            if come {
-                return Ok(());
-            }
-            if work {
-                lane.step(core, worker, Some(Duration::ZERO))?;
-            }
+/// Takes part in the work of `lane` until `awaited` has come.
+pub(super) fn wait_stepping_lane<H: RequestHandler>(
+    lane: &Lane,
+    handler: &Arc<H>,
+    worker: &mut Worker,
+    awaited: &AwaitedReply<'_>,
+) -> io::Result<()> {
+    loop {
+        // A listed task may have no wake-up left that would report it, and a step may do reported
+        // work instead.
+        let (come, work) =
+            if lane.has_ready() { (awaited.has_arrived()?, true) } else { awaited.wait_or_work(lane.readiness())? };
+        if come {
+            return Ok(());
+        }
+        if work {
+            lane.step(handler, worker, Some(Duration::ZERO))?;
         }
     }
 }
 
-impl ServingThread {
+impl<H: RequestHandler> NestedWaitHook for DedicatedThread<H> {
+    fn release_connection(&self) {
+        self.lane.watch_connection(self.handler.context(), &self.connection);
+    }
+}
+
+impl<H: RequestHandler> NestedWaitHook for ServingThread<H> {
     #[cold]
     fn wait_or_dispatch(&self, awaited: &AwaitedReply<'_>) -> io::Result<bool> {
         if self.depth.get() >= self.max_depth {
@@ -181,10 +98,10 @@ impl ServingThread {
         self.depth.set(self.depth.get() + 1);
         // The requests that it serves are not late, although its own may be: it serves them at the
         // lane's priority, which it has had already.
-        let own = self.lane.role.as_ref().and_then(|role| role.scheduling);
+        let own = self.lane.scheduling();
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
-        let waited = self.lane.strategy.wait_nested(&self.lane, &self.core, &mut worker, awaited);
+        let waited = self.lane.strategy.wait_nested(&self.lane, &self.handler, &mut worker, awaited);
         // A nested worker never joins a burst, so it keeps no role in one.
         worker.burst_role.reset();
         self.workers.borrow_mut().push(worker);
@@ -198,12 +115,15 @@ mod tests {
     use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use corelane_sys::clock::Monotonic;
     use corelane_sys::eventfd::EventFd;
 
     use super::*;
     use crate::Orb;
-    use crate::poa::ParkedRequest;
+    use crate::cancel::Canceller;
+    use crate::nested_wait::{uninstall, wait_or_dispatch};
     use crate::server::config::{Dispatch, PoolConfig};
+    use crate::server::parked_request::ParkedRequest;
     use crate::server::ready_list::Task;
 
     #[test]
@@ -219,7 +139,7 @@ mod tests {
             let helper = std::thread::spawn(move || other.cancel());
             assert!(wait_or_dispatch(reply.as_fd(), None, Some(&canceller)).unwrap(), "{dispatch:?}");
             helper.join().unwrap();
-            leave();
+            uninstall();
         }
     }
 
@@ -248,6 +168,6 @@ mod tests {
             assert!(wait_or_dispatch(reply.as_fd(), Some(late), None).unwrap());
             assert_eq!(done.load(Ordering::Relaxed), count);
         }
-        leave();
+        uninstall();
     }
 }

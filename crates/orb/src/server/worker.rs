@@ -10,10 +10,11 @@ use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{Endian, Limits, Scratch, Version};
 
 use super::connection::{Connection, ReadState};
-use super::request;
+use super::final_messages;
+use super::handler::RequestHandler;
 use super::strategy::burst::BurstRole;
 use crate::fault::Fault;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 /// Maximum number of spare receive buffers that a thread keeps.
@@ -125,8 +126,13 @@ impl Worker {
 
     /// Reads what is there now, until one message is whole.
     #[inline(never)]
-    pub(crate) fn read_now(&mut self, reading: &mut ReadState, connection: &Connection, core: &Core) -> ReadResult {
-        self.read(reading, connection, core, Wait::Now)
+    pub(crate) fn read_now(
+        &mut self,
+        reading: &mut ReadState,
+        connection: &Connection,
+        context: &OrbContext,
+    ) -> ReadResult {
+        self.read(reading, connection, context, Wait::Now)
     }
 
     /// Reads until one message is whole, or nothing more is there, or the wait is over. Always
@@ -137,10 +143,10 @@ impl Worker {
         &mut self,
         reading: &mut ReadState,
         connection: &Connection,
-        core: &Core,
+        context: &OrbContext,
         wait: Wait,
     ) -> ReadResult {
-        let limits = &core.config().limits;
+        let limits = &context.config().limits;
         let mut received = false;
         if reading.over {
             return ReadResult::AlreadyEnded;
@@ -172,7 +178,7 @@ impl Worker {
             if wait == Wait::Block && !buffer.is_empty() {
                 record_fragments(&reading.framer, buffer, connection);
             }
-            let room = buffer.room(wanted, core.spares());
+            let room = buffer.room(wanted, context.spares());
             let size = room.len();
             match connection.stream.recv(room, wait) {
                 Ok(0) => return self.end_input(reading),
@@ -235,7 +241,8 @@ impl Worker {
                     ReadResult::Message { message: Message::Assembled(header, message, breaks), more }
                 }
                 Err(fault) => {
-                    let told = request::fault_reply(fault, reading.framer.faulty_message(buffer.unread()), limits);
+                    let told =
+                        final_messages::fault_reply(fault, reading.framer.faulty_message(buffer.unread()), limits);
                     self.discard_input();
                     reading.over = true;
                     ReadResult::Fault(fault.into(), told)
@@ -376,19 +383,28 @@ impl Worker {
 
     /// Rejects a message for want of room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
     #[cold]
-    pub(crate) fn reject_overloaded(&mut self, core: &Core, connection: &Connection, message: &Message) {
+    pub(crate) fn reject_overloaded<H: RequestHandler>(
+        &mut self,
+        handler: &Arc<H>,
+        connection: &Connection,
+        message: &Message,
+    ) {
         let (header, octets) = message.parts();
-        request::reject_overloaded(core, connection, header, octets, &mut self.memory);
+        handler.reject_overloaded(connection, header, octets, &mut self.memory);
     }
 
     /// Does what the message [in place](ReadResult::InPlace) asks for. Returns false when the
     /// connection is over.
     #[inline]
-    pub(crate) fn dispatch_in_place(&mut self, core: &Arc<Core>, connection: &Arc<Connection>, wait: Wait) -> bool {
+    pub(crate) fn dispatch_in_place<H: RequestHandler>(
+        &mut self,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+        wait: Wait,
+    ) -> bool {
         let length = self.in_place_header.total_len();
         let octets = &self.buffer.unread()[..length];
-        let goes_on = request::handle_message(
-            core,
+        let goes_on = handler.handle_message(
             connection,
             &self.in_place_header,
             (octets, &[]),
@@ -404,9 +420,9 @@ impl Worker {
     /// Does what a message asks for, which has `waited` since it was read. Returns false when the
     /// connection is over.
     #[inline(never)]
-    pub(crate) fn dispatch(
+    pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         connection: &Arc<Connection>,
         message: Message,
         wait: Wait,
@@ -416,12 +432,12 @@ impl Worker {
             Message::Buffered(header, length, buffer) => {
                 let octets = &buffer.unread()[..length];
                 let goes_on =
-                    request::handle_message(core, connection, &header, (octets, &[]), &mut self.memory, wait, waited);
+                    handler.handle_message(connection, &header, (octets, &[]), &mut self.memory, wait, waited);
                 self.give_back(buffer);
                 goes_on
             }
             Message::Assembled(header, octets, breaks) => {
-                request::handle_message(core, connection, &header, (&octets, &breaks), &mut self.memory, wait, waited)
+                handler.handle_message(connection, &header, (&octets, &breaks), &mut self.memory, wait, waited)
             }
         };
         self.trim_buffers();

@@ -40,7 +40,7 @@ pub(super) fn clients(network: &SimulatedNetwork) -> Vec<ClientProcess> {
             };
             (version, random.percent(40).then(|| 64 + 8 * random.between(0, 20) as usize))
         };
-        ClientProcess { core: Arc::new(server::core(network, Vec::new(), version, fragment_size)) }
+        ClientProcess { core: server::core(network, Vec::new(), version, fragment_size) }
     };
     (0..CLIENTS).map(client).collect()
 }
@@ -81,7 +81,7 @@ pub(super) fn plans(
             places
                 .into_iter()
                 .map(|(servers, id)| {
-                    ObjectRef::new(Arc::clone(&client.core), server::reference(&runs[0].key(id), &servers))
+                    ObjectRef::new(Arc::clone(client.core.client()), server::reference(&runs[0].key(id), &servers))
                 })
                 .collect()
         })
@@ -197,7 +197,7 @@ impl<'w> World<'w> {
         caller.next += 1;
         caller.links.clear();
         self.network.state().say(format_args!("caller {number} calls {} of {}", plan.number, plan.name));
-        let mut call = match SimulatedCall::new(&plan.object, &WORK, plan.response, &*plan.arguments) {
+        let mut call = match SimulatedCall::new(plan.object.callee(), &WORK, plan.response, &*plan.arguments) {
             Ok(call) => call,
             Err(exception) => return self.over(number, Err(exception)),
         };

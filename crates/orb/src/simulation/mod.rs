@@ -27,6 +27,7 @@ mod server;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::client::hangup_monitor::Maintained as _;
 use crate::invocation::driver::simulated::BlockedOn;
 use crate::server::lane::Lane;
 use caller::{CallPlan, Caller};

@@ -10,10 +10,11 @@ use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Encoder, Limits, Version};
 
 use super::network::{AgendaEvent, SimulatedNetwork};
+use crate::config::Config;
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
-use crate::orb::{Config, Core};
+use crate::orb::Core;
 use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
     ServantManager, ServantManagerError, ServantResult,
@@ -60,9 +61,9 @@ pub(super) fn core(
     publish: Vec<Endpoint>,
     version: Version,
     fragment_size: Option<usize>,
-) -> Core {
+) -> Arc<Core> {
     let config = Config {
-        client_policies: crate::rt::client::ClientPolicies::default(),
+        client_policies: crate::rt::client_policies::ClientPolicies::default(),
         limits: Limits { max_outstanding_requests: 6, ..Limits::DEFAULT },
         call_policies: CallPolicies::NONE,
         connections_per_server: 2,
@@ -159,7 +160,7 @@ impl<'l> ServerRun<'l> {
                 slowest = 30_000_000;
             }
         }
-        let core = Arc::new(core(network, vec![address(server)], Version::GIOP_1_2, fragment_size));
+        let core = core(network, vec![address(server)], Version::GIOP_1_2, fragment_size);
         Poa::root(Arc::downgrade(&core), core.poa_table());
         core.start(Vec::new()).expect("nothing to start");
         let policies = PoaPolicies {
@@ -325,7 +326,7 @@ impl ServantActivator for ForwardingActivator {
         let there = poa.create_reference_with_id(&ObjectId::from(&*further), TYPE).expect("a reference");
         let key = there.ior().known_profiles().next().expect("a profile").object_key.to_vec();
         let core = poa.core().orb_handle().upgrade().expect("an ORB");
-        Err(ServantManagerError::Forward(ObjectRef::new(core, reference(&key, &[self.next]))))
+        Err(ServantManagerError::Forward(ObjectRef::new(Arc::clone(core.client()), reference(&key, &[self.next]))))
     }
 
     fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}

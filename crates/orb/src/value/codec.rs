@@ -10,7 +10,7 @@ use super::factories::{ValueFactories, ValueFactory};
 use super::object::{ValueBase, ValueInfo, ValueKind};
 use super::region::ValueRegion;
 use super::{RegionLink, ValueRef};
-use crate::orb::Core;
+use crate::client::context::ClientContext;
 
 /// For generated code: writes a value, or null.
 ///
@@ -38,7 +38,7 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
         return Ok(());
     };
     #[cfg(feature = "any")]
-    crate::any::record_value_type(info.repository_id(), info.type_code);
+    crate::written_any::record_value_type(info.repository_id(), info.type_code);
     object.encode(e)?;
     e.end_value(written)
 }
@@ -166,8 +166,8 @@ fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
 }
 
 fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
-    match env.downcast_ref::<Arc<Core>>() {
-        Some(core) => Some(core.value_factories()),
+    match env.downcast_ref::<Arc<ClientContext>>() {
+        Some(client) => client.value_factories(),
         None => env.downcast_ref(),
     }
 }
@@ -264,7 +264,7 @@ mod tests {
     fn what_came_to_an_orb_that_knows_the_custom_values_in_it_goes_on_in_any_form() {
         let orb = crate::Orb::new().unwrap();
         orb.value_factories().register::<Stamp>();
-        let list = received(orb.core());
+        let list = received(orb.core().client());
         let nested = Any::new(&list[1]).unwrap();
         for (endian, code_sets, version) in [
             (message().1, CodeSets::UTF8_UTF16, Version::GIOP_1_2),
@@ -280,7 +280,7 @@ mod tests {
             }
             let (octets, space) = (e.to_vec(), value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
-            let mut d = d.with_values(&space).with_env(orb.core());
+            let mut d = d.with_values(&space).with_env(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());
             for any in [first, second, nested.extract::<Any>().unwrap()] {
                 let stamp = any.extract::<Option<ValueRef<Stamp>>>().unwrap().unwrap();

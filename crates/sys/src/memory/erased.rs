@@ -4,6 +4,7 @@
 //! with another box.
 
 use std::any::{Any, TypeId};
+use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -91,6 +92,12 @@ impl ErasedArc {
     #[must_use]
     pub fn get<T: ?Sized + 'static>(&self) -> Option<&T> {
         self.value.get()
+    }
+}
+
+impl fmt::Debug for ErasedArc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErasedArc").finish_non_exhaustive()
     }
 }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use corelane_wire::AnyValue;
 
 use crate::any::{Any, Kind, TypeCode, Typed, Value};
+use crate::client::context::ClientContext;
 use crate::exception::SystemException;
-use crate::orb::Core;
 use parts::{DynPart, PartContent, PartTable};
 
 /// A value of any type that can be taken apart and assembled, part by part.
@@ -48,7 +48,7 @@ pub struct DynAny {
     /// Number of components that are lent, nested in each other.
     borrow_depth: u32,
     /// The ORB of the contained references.
-    core: Option<Arc<Core>>,
+    client: Option<Arc<ClientContext>>,
 }
 
 /// The reason why an operation on a `DynAny` failed.
@@ -166,7 +166,7 @@ impl DynAny {
     /// apart.
     pub fn new(any: &Any) -> Result<DynAny, DynAnyError> {
         let made = DynAny::from_value(any.type_code(), any.value()?)?;
-        Ok(DynAny { core: any.core().cloned(), ..made })
+        Ok(DynAny { client: any.client().cloned(), ..made })
     }
 
     /// Creates a `DynAny` from an `any` that was not truncated
@@ -191,7 +191,7 @@ impl DynAny {
     fn from_value(type_code: &TypeCode, value: Value) -> Result<DynAny, DynAnyError> {
         let mut parts = PartTable::new();
         let top = parts.add_value(type_code, value, &mut HashMap::new())?;
-        Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, core: None })
+        Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, client: None })
     }
 
     /// Returns the type. For a value of IDL `valuetype` it is the value's own, which may inherit
@@ -220,7 +220,7 @@ impl DynAny {
 
     /// Returns a part as a separate value.
     fn part_at(&self, top: u32) -> DynAny {
-        DynAny { parts: Arc::clone(&self.parts), top, borrow_depth: 0, core: self.core.clone() }
+        DynAny { parts: Arc::clone(&self.parts), top, borrow_depth: 0, client: self.client.clone() }
     }
 
     fn components(&self) -> impl Iterator<Item = DynAny> {
@@ -260,7 +260,7 @@ impl DynAny {
     }
 
     fn replace(&mut self, other: &DynAny) -> Result<(), DynAnyError> {
-        self.core = self.core.take().or_else(|| other.core.clone());
+        self.client = self.client.take().or_else(|| other.client.clone());
         let top = self.top;
         self.table().copy_part_to(top, &other.parts, other.top);
         self.rewind();
@@ -281,7 +281,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::System`] for text that cannot be marshalled.
     pub fn to_any(&self) -> Result<Any, DynAnyError> {
-        Ok(Any::from_wire(AnyValue::from_value(self.type_code(), &self.value()?)?, self.core.clone()))
+        Ok(Any::from_wire(AnyValue::from_value(self.type_code(), &self.value()?)?, self.client.clone()))
     }
 
     fn value(&self) -> Result<Value, DynAnyError> {

@@ -3,10 +3,10 @@
 use corelane_wire::giop::ResponseExpected;
 
 use super::*;
-use crate::client::connection::ExchangeError;
+use crate::exchange::ExchangeError;
 use crate::invocation::Operation;
 use crate::invocation::call::{ArgumentWriter, AttemptResult, RequestSpec};
-use crate::object::ObjectRef;
+use crate::invocation::callee::Callee;
 
 /// The event that a call waits for.
 pub(crate) enum BlockedOn<'c> {
@@ -42,13 +42,13 @@ pub(crate) struct SimulatedCall<'c, 'a> {
 
 impl<'c, 'a> SimulatedCall<'c, 'a> {
     pub(crate) fn new(
-        object: &'c ObjectRef,
+        callee: &'c Callee,
         operation: &'c Operation<'c>,
         response: ResponseExpected,
         arguments: ArgumentWriter<'c, 'a>,
     ) -> Result<Self, SystemException> {
-        object.core().check_usable()?;
-        let call = Invocation::new(object.core(), object, RequestSpec::Call { operation, response, arguments });
+        callee.context().check_usable()?;
+        let call = Invocation::new(callee.context(), callee, RequestSpec::Call { operation, response, arguments });
         let driver = Driver::new(call);
         let start = clock::now();
         Ok(SimulatedCall {
@@ -163,7 +163,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
                 if std::mem::take(&mut self.queued) {
                     self.until = self.driver.connect_deadline_from(clock::now());
                 }
-                pool.ensure_connected(checkout, self.driver.call.core, self.until, self.driver.min_connection_id)
+                pool.ensure_connected(checkout, self.driver.call.context, self.until, self.driver.min_connection_id)
                     .map(CallConnection::Exclusive)
             }
             None if self.deadline.is_some_and(|deadline| clock::now() >= deadline) => Err(AcquireError::AllBusy),
@@ -198,11 +198,11 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         };
         let route = Route { target: &target, profile, addressing: self.driver.addressing };
         loop {
-            if let Some(header) = connection.plain_reply(id, &self.driver.call.core.config().limits) {
-                self.driver.call.object.binding().record_bound(&target, self.driver.profile);
+            if let Some(header) = connection.plain_reply(id, &self.driver.call.context.config().limits) {
+                self.driver.call.callee.binding().record_bound(&target, self.driver.profile);
                 return BlockedOn::Finished(self.driver.call.deliver(route, connection, header, None));
             }
-            let broken = match connection.next_message(&self.driver.call.core.config().limits) {
+            let broken = match connection.next_message(&self.driver.call.context.config().limits) {
                 Ok(Ok(received)) => {
                     connection = match self.driver.call.on_message(route, connection, id, received) {
                         Ok(outcome) => return self.on_result(outcome),

@@ -31,8 +31,8 @@ use super::idle_eviction::{self, EvictionRank};
 use super::lane::{Lane, Task};
 use super::memory_budget::{MemoryBudget, MemoryUse};
 use super::strategy::half_sync::fair_queue::NO_LIST;
-use crate::orb::Core;
-use crate::rt::ceiling::Ceiling;
+use crate::ceiling::Ceiling;
+use crate::orb_context::OrbContext;
 pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
 use output::OutputLock;
 pub(crate) use output::{SendError, SendResult};
@@ -166,9 +166,9 @@ impl Connection {
     /// Sets the code point of `priority` on the packets sent from now on; no system call if they
     /// carry it already.
     #[cold]
-    pub(crate) fn set_dscp(&self, core: &Core, priority: Priority) {
+    pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
-            core.set_code_point(&*self.stream, priority);
+            context.set_code_point(&*self.stream, priority);
         }
     }
 

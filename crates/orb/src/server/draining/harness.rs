@@ -11,6 +11,7 @@ use corelane_net::{Peer, ReadinessCallback, ShutdownMode, Stream, Wait};
 use corelane_sys::lock::{Mutex, Scope};
 
 use super::*;
+use crate::orb::Core;
 use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
 use crate::server::connection::{SendResult, WaitingRequest};
 use crate::server::lane::ConnectionGuard;
@@ -259,7 +260,7 @@ impl<'l> DrainHarness<'l> {
         let (answers, rest) = wire.received.split_at(self.answers.len());
         assert_eq!(answers, self.answers);
         if self.closed {
-            assert!(rest.is_empty() || rest == request::close_connection(), "{rest:?}");
+            assert!(rest.is_empty() || rest == final_messages::close_connection(), "{rest:?}");
             assert!(self.begun == requests || !rest.is_empty(), "who was not answered was not told either");
         } else {
             assert_eq!((self.begun, rest), (requests, &[][..]));

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use corelane_sys::burst::{BurstRoles, NO_BURST};
 
-use crate::orb::Core;
 use crate::server::connection::Connection;
+use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, Task, handle_of, token_of};
 use crate::server::worker::Worker;
 
@@ -190,7 +190,7 @@ impl BurstMode {
     /// Runs the burst that began in the calling thread's last task, or waits while another thread
     /// runs one.
     #[cold]
-    pub(super) fn join(&self, lane: &Lane, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
+    pub(super) fn join<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, worker: &mut Worker) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
                 // The runner may be in an upcall with messages of the connection behind it.
@@ -206,14 +206,14 @@ impl BurstMode {
         while self.roles.is_burst_for(token) && !lane.is_stopping() {
             // Listed and reported work take turns here too.
             if let Some(work) = lane.next_task() {
-                lane.run_task(core, worker, work);
+                lane.run_task(handler, worker, work);
             }
             let timeout = lane.has_ready().then_some(Duration::ZERO);
             self.is_runner_idle.store(timeout.is_none(), Ordering::Release);
             let event = lane.next_event(timeout);
             self.is_runner_idle.store(false, Ordering::Release);
             if let Some(event) = event? {
-                lane.handle_event(core, worker, event);
+                lane.handle_event(handler, worker, event);
             }
         }
         worker.burst_role.reset();

@@ -7,8 +7,8 @@ use corelane_sys::thread::JoinHandle;
 
 use super::burst::BurstMode;
 use super::{Architecture, Placement, ThreadStarter};
-use crate::orb::Core;
 use crate::server::connection::Connection;
+use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
 use crate::server::worker::{Message, Worker};
 
@@ -27,15 +27,15 @@ impl LeaderFollowers {
 }
 
 impl Architecture for LeaderFollowers {
-    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
-        threads.spawn('l', self.threads.max(1), |lane, core| lane.run(core))
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
+        threads.spawn('l', self.threads.max(1), |lane, handler| lane.run(handler))
     }
 
     #[inline]
-    fn place_message(
+    fn place_message<H: RequestHandler>(
         &self,
         lane: &Lane,
-        _: &Arc<Core>,
+        _: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
         _: &mut Option<Message>,
@@ -60,10 +60,10 @@ impl Architecture for LeaderFollowers {
     }
 
     #[inline]
-    fn after_task(&self, lane: &Lane, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
+    fn after_task<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, worker: &mut Worker) -> io::Result<()> {
         let Some(burst_mode) = &self.burst_mode else { return Ok(()) };
         if burst_mode.is_active() {
-            return burst_mode.join(lane, core, worker);
+            return burst_mode.join(lane, handler, worker);
         }
         worker.burst_role.reset();
         Ok(())

@@ -21,10 +21,11 @@ use super::Run;
 use super::config::{Dispatch, NestedWait, PoolConfig};
 use super::connection::{Connection, WaitingRequest};
 use super::lane::{Lane, Task};
-use super::nested_wait::AwaitedReply;
+use super::lane_role::LaneRole;
+use super::nested_wait::wait_stepping_lane;
 use super::worker::{Message, Worker};
-use crate::orb::Core;
-use crate::rt::pool::LaneRole;
+use crate::nested_wait::AwaitedReply;
+use crate::server::handler::RequestHandler;
 use half_sync::HalfSync;
 use leader_followers::LeaderFollowers;
 use overload::OverloadThread;
@@ -65,11 +66,11 @@ pub(super) enum Placement {
 /// without a burst mode.
 trait Architecture {
     /// Starts the lane's threads.
-    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()>;
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()>;
 
     /// Gives an accepted connection to the threads that will serve it.
-    fn serve_connection(&self, lane: &Lane, core: &Arc<Core>, connection: &Arc<Connection>) {
-        lane.watch_connection(core, connection);
+    fn serve_connection<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, connection: &Arc<Connection>) {
+        lane.watch_connection(handler.context(), connection);
     }
 
     /// Returns the number of requests that one connection may have in the lane's queue.
@@ -81,10 +82,10 @@ trait Architecture {
     /// `detached`, or in the worker's own buffer. `more` says that the next message of the
     /// connection may be there.
     #[inline]
-    fn place_message(
+    fn place_message<H: RequestHandler>(
         &self,
         lane: &Lane,
-        _core: &Arc<Core>,
+        _handler: &Arc<H>,
         _worker: &mut Worker,
         connection: &Arc<Connection>,
         _detached: &mut Option<Message>,
@@ -109,7 +110,7 @@ trait Architecture {
 
     /// Is called by each thread of the lane's loop after each task.
     #[inline]
-    fn after_task(&self, _lane: &Lane, _core: &Arc<Core>, _worker: &mut Worker) -> io::Result<()> {
+    fn after_task<H: RequestHandler>(&self, _lane: &Lane, _handler: &Arc<H>, _worker: &mut Worker) -> io::Result<()> {
         Ok(())
     }
 
@@ -127,14 +128,14 @@ trait Architecture {
     }
 
     /// Runs other work of the lane until `awaited` has come.
-    fn wait_nested(
+    fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        awaited.wait_stepping_lane(lane, core, worker)
+        wait_stepping_lane(lane, handler, worker, awaited)
     }
 
     /// Wakes the threads that wait elsewhere than in the lane's epoll, because the lane stops.
@@ -200,13 +201,18 @@ impl Strategy {
     }
 
     /// Starts the lane's threads.
-    pub(super) fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
+    pub(super) fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
         delegate!(self, architecture => architecture.start(threads))
     }
 
     /// Gives an accepted connection to the threads that will serve it.
-    pub(super) fn serve_connection(&self, lane: &Lane, core: &Arc<Core>, connection: &Arc<Connection>) {
-        delegate!(self, architecture => architecture.serve_connection(lane, core, connection));
+    pub(super) fn serve_connection<H: RequestHandler>(
+        &self,
+        lane: &Lane,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+    ) {
+        delegate!(self, architecture => architecture.serve_connection(lane, handler, connection));
     }
 
     /// Returns the number of requests that one connection may have in the lane's queue.
@@ -216,16 +222,16 @@ impl Strategy {
 
     /// Decides which thread runs a message that the calling thread has read.
     #[inline]
-    pub(super) fn place_message(
+    pub(super) fn place_message<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
         more: bool,
     ) -> Placement {
-        delegate!(self, architecture => architecture.place_message(lane, core, worker, connection, detached, more))
+        delegate!(self, architecture => architecture.place_message(lane, handler, worker, connection, detached, more))
     }
 
     /// Returns the number of messages of one connection that a thread reads in a row.
@@ -242,8 +248,13 @@ impl Strategy {
 
     /// Is called by each thread of the lane's loop after each task.
     #[inline]
-    pub(super) fn after_task(&self, lane: &Lane, core: &Arc<Core>, worker: &mut Worker) -> io::Result<()> {
-        delegate!(self, architecture => architecture.after_task(lane, core, worker))
+    pub(super) fn after_task<H: RequestHandler>(
+        &self,
+        lane: &Lane,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+    ) -> io::Result<()> {
+        delegate!(self, architecture => architecture.after_task(lane, handler, worker))
     }
 
     /// Returns true if the lane has one thread only.
@@ -259,14 +270,14 @@ impl Strategy {
     }
 
     /// Runs other work of the lane until `awaited` has come.
-    pub(super) fn wait_nested(
+    pub(super) fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        delegate!(self, architecture => architecture.wait_nested(lane, core, worker, awaited))
+        delegate!(self, architecture => architecture.wait_nested(lane, handler, worker, awaited))
     }
 
     /// Wakes the lane's threads for its end. Returns threads to join besides those of
@@ -277,18 +288,18 @@ impl Strategy {
 }
 
 /// Starts threads of one lane and collects them.
-pub(super) struct ThreadStarter<'a> {
+pub(super) struct ThreadStarter<'a, H> {
     pub(super) lane: &'a Arc<Lane>,
-    pub(super) core: &'a Arc<Core>,
+    pub(super) handler: &'a Arc<H>,
     pub(super) threads: &'a mut Vec<JoinHandle<()>>,
 }
 
-impl ThreadStarter<'_> {
+impl<H: RequestHandler> ThreadStarter<'_, H> {
     /// Starts `count` threads that are named by `role` and run `run`.
-    fn spawn(&mut self, role: char, count: usize, run: Run) -> io::Result<()> {
+    fn spawn(&mut self, role: char, count: usize, run: Run<H>) -> io::Result<()> {
         for index in 0..count {
             let name = format!("{}/{role}{index}", self.lane.config.name);
-            self.threads.push(super::spawn(self.lane, self.core, name, run)?);
+            self.threads.push(super::spawn(self.lane, self.handler, name, run)?);
         }
         Ok(())
     }

@@ -24,14 +24,14 @@ use corelane_sys::thread::{self, JoinHandle, Tid};
 use super::{Architecture, Placement, ThreadStarter};
 use crate::clock;
 use crate::event::Event;
-use crate::orb::Core;
-use crate::rt::pool::LaneRole;
-use crate::rt::thread_context;
+use crate::orb_context::OrbContext;
 use crate::server::Run;
 use crate::server::connection::Connection;
+use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, Task};
-use crate::server::request;
+use crate::server::lane_role::LaneRole;
 use crate::server::worker::{Message, Worker};
+use crate::thread_context;
 
 /// How long the overload thread leaves the core to a lower thread that is about to mark itself
 /// idle.
@@ -58,12 +58,26 @@ pub(crate) struct OverloadThread {
     /// one.
     lower: OnceLock<Vec<Weak<Lane>>>,
     upper: OnceLock<Vec<Weak<Lane>>>,
-    /// The loops of the overload thread and of the lane's static threads, and the function that
-    /// admits a request. They are called only through these pointers, so that the linker drops them
-    /// from programs without RT thread pools.
-    run_overload: Run,
-    run_pool_thread: Run,
-    admit_request: fn(&Lane, &Arc<Core>, &mut Worker, &Arc<Connection>, Message),
+}
+
+/// The loops of the overload thread and of the lane's static threads, and the function that admits a
+/// request. They are called only through these pointers, which the handler has once a lane needs
+/// them, so that the linker drops them from programs without RT thread pools.
+#[derive(Debug)]
+pub(crate) struct OverloadFunctions<H> {
+    run_overload: Run<H>,
+    run_pool_thread: Run<H>,
+    admit_request: fn(&Lane, &Arc<H>, &mut Worker, &Arc<Connection>, Message),
+}
+
+impl<H: RequestHandler> OverloadFunctions<H> {
+    pub(crate) fn new() -> Self {
+        OverloadFunctions {
+            run_overload: |lane, handler| lane.run_overload(handler),
+            run_pool_thread: |lane, handler| lane.run_pool_thread(handler, false),
+            admit_request: Lane::admit_request,
+        }
+    }
 }
 
 /// A thread that waits where others can claim it.
@@ -88,9 +102,6 @@ impl OverloadThread {
             threads: Mutex::new("dynamic threads", Scope::Lane, Vec::new()),
             lower: OnceLock::new(),
             upper: OnceLock::new(),
-            run_overload: |lane, core| lane.run_overload(core),
-            run_pool_thread: |lane, core| lane.run_pool_thread(core, false),
-            admit_request: Lane::admit_request,
         })
     }
 
@@ -127,24 +138,26 @@ impl OverloadThread {
 }
 
 impl Architecture for OverloadThread {
-    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
         let static_threads = threads.lane.role.as_ref().map_or(1, |role| role.static_threads);
-        threads.spawn('k', 1, self.run_overload)?;
-        threads.spawn('l', usize::try_from(static_threads).unwrap_or(usize::MAX), self.run_pool_thread)
+        // The handler has the functions before it has the lane.
+        let Some(functions) = threads.handler.overload_functions().get() else { return Ok(()) };
+        threads.spawn('k', 1, functions.run_overload)?;
+        threads.spawn('l', usize::try_from(static_threads).unwrap_or(usize::MAX), functions.run_pool_thread)
     }
 
     #[inline]
-    fn place_message(
+    fn place_message<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
         more: bool,
     ) -> Placement {
         if worker.is_overload_thread {
-            return self.place_overload(lane, core, worker, connection, detached, more);
+            return self.place_overload(lane, handler, worker, connection, detached, more);
         }
         if more {
             lane.list_rest(connection.handle);
@@ -165,10 +178,10 @@ impl Architecture for OverloadThread {
 impl OverloadThread {
     /// Buffers or rejects a message that the overload thread has read.
     #[cold]
-    fn place_overload(
+    fn place_overload<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
@@ -179,7 +192,9 @@ impl OverloadThread {
             lane.push(Task::ReadBuffered(connection.handle));
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
-        (self.admit_request)(lane, core, worker, connection, message);
+        if let Some(functions) = handler.overload_functions().get() {
+            (functions.admit_request)(lane, handler, worker, connection, message);
+        }
         Placement::Elsewhere { reads_on: false }
     }
 }
@@ -187,7 +202,7 @@ impl OverloadThread {
 impl Lane {
     /// The loop of a thread of a lane that has an overload thread. A dynamic thread ends after its
     /// idle time.
-    fn run_pool_thread(self: &Arc<Self>, core: &Arc<Core>, dynamic: bool) {
+    fn run_pool_thread<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>, dynamic: bool) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let lendable = match EventFd::new() {
             Ok(wake) => Arc::new(LendableThread {
@@ -200,11 +215,11 @@ impl Lane {
                 // This thread never becomes idle: the lane must not wait for it while starting.
                 overload.started_static.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
                 overload.wake.notify();
-                return self.report_thread_failure(core, &error);
+                return self.report_thread_failure(handler.context(), &error);
             }
         };
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
-        crate::server::nested_wait::enter(self, core);
+        crate::server::nested_wait::enter(self, handler);
         // Known before another lane can raise the thread, so that it can take its own priority
         // back.
         let _ = thread_context::current_scheduling();
@@ -213,25 +228,25 @@ impl Lane {
         }
         let mut worker = Worker::new();
         while !self.is_stopping() {
-            match self.handle_next(core, &mut worker, overload, role, &lendable, dynamic) {
+            match self.handle_next(handler, &mut worker, overload, role, &lendable, dynamic) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    self.report_thread_failure(core, &error);
+                    self.report_thread_failure(handler.context(), &error);
                     break;
                 }
             }
         }
-        crate::server::nested_wait::leave();
+        crate::nested_wait::uninstall();
         overload.lendable_threads.lock().retain(|other| !Arc::ptr_eq(other, &lendable));
         // The next thread finds the flag too.
         self.wake();
     }
 
     /// Waits for one task and does it. Returns false when a dynamic thread has waited long enough.
-    fn handle_next(
+    fn handle_next<H: RequestHandler>(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         overload: &OverloadThread,
         role: &LaneRole,
@@ -239,7 +254,7 @@ impl Lane {
         dynamic: bool,
     ) -> io::Result<bool> {
         if self.has_ready() {
-            self.step(core, worker, Some(Duration::ZERO))?;
+            self.step(handler, worker, Some(Duration::ZERO))?;
             return Ok(true);
         }
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
@@ -264,12 +279,12 @@ impl Lane {
         match overload.idle_threads.mark_busy(&lendable.slot) {
             WakeResult::Busy => {}
             WakeResult::LastIdle => overload.wake.notify(),
-            WakeResult::Claimed => return self.run_loan(core, worker, lendable).map(|()| true),
+            WakeResult::Claimed => return self.run_loan(handler, worker, lendable).map(|()| true),
         }
         let event = waited?;
         let event = if is_lender { self.next_event(Some(Duration::ZERO))? } else { event };
         match event {
-            Some(event) => self.handle_event(core, worker, event),
+            Some(event) => self.handle_event(handler, worker, event),
             None if self.has_ready() => {}
             None => return Ok(!dynamic || until.is_none_or(|until| !until.is_past())),
         }
@@ -277,7 +292,12 @@ impl Lane {
     }
 
     /// Runs a request of the lane that has claimed the calling thread, at that lane's priority.
-    fn run_loan(&self, core: &Arc<Core>, worker: &mut Worker, lendable: &LendableThread) -> io::Result<()> {
+    fn run_loan<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        lendable: &LendableThread,
+    ) -> io::Result<()> {
         let (lane, work) = loop {
             if let Some(loan) = lendable.loan.lock().take() {
                 break loan;
@@ -292,9 +312,9 @@ impl Lane {
             lendable.wake.drain();
         };
         {
-            let _visit = thread_context::LaneVisit::begin(core.poa_table().stamp, &lane);
+            let _visit = thread_context::LaneVisit::begin(lane.identity(handler.context().stamp()), lane.scheduling());
             if let Some(work) = work {
-                lane.run_task(core, worker, work);
+                lane.run_task(handler, worker, work);
             }
         }
         lendable.slot.release();
@@ -302,7 +322,7 @@ impl Lane {
     }
 
     /// The overload thread's loop.
-    fn run_overload(self: &Arc<Self>, core: &Arc<Core>) {
+    fn run_overload<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let mut worker = Worker::for_overload_thread();
         while !self.is_stopping() {
@@ -319,16 +339,16 @@ impl Lane {
                 overload.wake.drain();
                 continue;
             }
-            if let Err(error) = self.handle_overload(core, &mut worker, overload, role) {
-                return self.report_thread_failure(core, &error);
+            if let Err(error) = self.handle_overload(handler, &mut worker, overload, role) {
+                return self.report_thread_failure(handler.context(), &error);
             }
         }
     }
 
     /// One step of the overload thread while no thread is idle.
-    fn handle_overload(
+    fn handle_overload<H: RequestHandler>(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         overload: &OverloadThread,
         role: &LaneRole,
@@ -336,11 +356,11 @@ impl Lane {
         let now = self.situation(overload);
         if self.ready.has_request() {
             match role.rules.decide(now, 0) {
-                OverloadAction::Spawn => return self.spawn_dynamic(core, overload),
+                OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
                         // A lower thread counts as idle and has not marked itself so yet: it needs
-                        // the core for that.
+                        // the handler for that.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
                         overload.wake.drain();
                     }
@@ -355,7 +375,7 @@ impl Lane {
             return Ok(());
         }
         if let Some(reading) = self.ready.take_read() {
-            self.run_task(core, worker, reading);
+            self.run_task(handler, worker, reading);
             return Ok(());
         }
         let (wake, work) = poll::wait_either(overload.wake.as_fd(), self.readiness(), None)?;
@@ -366,7 +386,7 @@ impl Lane {
             && !overload.idle_threads.has_idle()
             && let Some(event) = self.next_event(Some(Duration::ZERO))?
         {
-            self.handle_event(core, worker, event);
+            self.handle_event(handler, worker, event);
         }
         Ok(())
     }
@@ -382,31 +402,41 @@ impl Lane {
     }
 
     /// Buffers or rejects a request that the overload thread has read.
-    fn admit_request(&self, core: &Arc<Core>, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
+    fn admit_request<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        message: Message,
+    ) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let octets = message.parts().1.len() as u64;
         if role.rules.decide(self.situation(overload), octets) == OverloadAction::Refuse {
-            return worker.reject_overloaded(core, connection, &message);
+            return worker.reject_overloaded(handler, connection, &message);
         }
         // In a pool without lanes the request of the higher priority goes first.
         let priority = if role.is_lane {
             0
         } else {
-            request::effective_priority(core, connection, &message).unwrap_or(role.priority.get())
+            handler.effective_priority(connection, &message).unwrap_or(role.priority.get())
         };
         self.ready.buffer(priority, connection.add_waiting_request(Duration::ZERO), message, octets);
     }
 
     /// Starts a dynamic thread for the oldest request.
-    fn spawn_dynamic(self: &Arc<Self>, core: &Arc<Core>, overload: &OverloadThread) -> io::Result<()> {
+    fn spawn_dynamic<H: RequestHandler>(
+        self: &Arc<Self>,
+        handler: &Arc<H>,
+        overload: &OverloadThread,
+    ) -> io::Result<()> {
         let Some(work) = self.ready.take_request() else { return Ok(()) };
         let first = Arc::new(PiMutex::new("first request", Scope::Lane, Some(work)));
         let given = Arc::clone(&first);
-        let run = move |lane: &Arc<Lane>, core: &Arc<Core>| {
+        let run = move |lane: &Arc<Lane>, handler: &Arc<H>| {
             if let Some(work) = { given.lock().take() } {
-                lane.run_task(core, &mut Worker::new(), work);
+                lane.run_task(handler, &mut Worker::new(), work);
             }
-            lane.run_pool_thread(core, true);
+            lane.run_pool_thread(handler, true);
             if let Some(overload) = lane.overload() {
                 overload.dynamic_threads.fetch_sub(1, Ordering::AcqRel);
                 overload.wake.notify();
@@ -419,7 +449,7 @@ impl Lane {
         }
         overload.dynamic_threads.fetch_add(1, Ordering::AcqRel);
         let name = format!("{}/d{}", self.config.name, overload.dynamic_started.fetch_add(1, Ordering::Relaxed));
-        match crate::server::spawn(self, core, name, run) {
+        match crate::server::spawn(self, handler, name, run) {
             Ok(thread) => {
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
@@ -427,7 +457,10 @@ impl Lane {
             Err(error) => {
                 drop(threads);
                 overload.dynamic_threads.fetch_sub(1, Ordering::AcqRel);
-                core.events().report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
+                handler
+                    .context()
+                    .events()
+                    .report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
                 // The request waits for a thread that becomes idle.
                 let work = first.lock().take();
                 self.ready.push_front(work);
@@ -459,7 +492,7 @@ impl Lane {
         // A thread of this lane may have taken the request in between: then the borrowed thread
         // finds nothing to do.
         let work = self.ready.take_request();
-        if let Some(native) = self.role.as_ref().and_then(|role| role.scheduling) {
+        if let Some(native) = self.scheduling() {
             // Before the thread is woken: otherwise it may have to wait for the core. If the system
             // refuses, the thread runs as it is.
             let _ = thread::set_scheduling(Some(lendable.tid), native);
@@ -472,7 +505,7 @@ impl Lane {
         true
     }
 
-    fn report_thread_failure(&self, core: &Core, error: &io::Error) {
-        core.events().report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
+    fn report_thread_failure(&self, context: &OrbContext, error: &io::Error) {
+        context.events().report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
     }
 }

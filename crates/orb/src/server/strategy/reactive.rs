@@ -4,6 +4,7 @@ use std::io;
 
 use super::{Architecture, ThreadStarter};
 use crate::server::config::NestedWait;
+use crate::server::handler::RequestHandler;
 use crate::server::nested_wait::SERVE_WHILE_WAITING;
 
 /// The reactive architecture.
@@ -11,8 +12,8 @@ use crate::server::nested_wait::SERVE_WHILE_WAITING;
 pub(crate) struct Reactive;
 
 impl Architecture for Reactive {
-    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
-        threads.spawn('l', 1, |lane, core| lane.run(core))
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
+        threads.spawn('l', 1, |lane, handler| lane.run(handler))
     }
 
     #[inline]

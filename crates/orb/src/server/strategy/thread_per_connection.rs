@@ -10,13 +10,14 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle};
 
 use super::{Architecture, ThreadStarter};
-use crate::orb::Core;
-use crate::rt::thread_context;
+use crate::nested_wait;
 use crate::server::config::NestedWait;
 use crate::server::connection::Connection;
+use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
-use crate::server::nested_wait::{self, SERVE_WHILE_WAITING};
+use crate::server::nested_wait::{SERVE_WHILE_WAITING, set_dedicated};
 use crate::server::worker::{ReadResult, Worker};
+use crate::thread_context;
 
 /// Shared threads of a lane: they accept, and serve connections without a thread of their own.
 const SHARED_THREADS: usize = 4;
@@ -36,7 +37,7 @@ impl ThreadPerConnection {
 
     /// Gives a connection a thread of its own. Returns false if there are too many, or none can be
     /// started.
-    fn spawn_thread(&self, lane: &Lane, core: &Arc<Core>, connection: &Arc<Connection>) -> bool {
+    fn spawn_thread<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, connection: &Arc<Connection>) -> bool {
         let mut threads = self.threads.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = lane.weak_self.upgrade() else { return false };
@@ -52,11 +53,11 @@ impl ThreadPerConnection {
         let builder = Builder::new()
             .name(format!("{}/c{}", lane.config.name, connection.handle.0))
             .stack_size(lane.config.thread_stack_size)
-            .prefault(core.config().locks_memory);
-        let (core, connection) = (Arc::clone(core), Arc::clone(connection));
+            .prefault(handler.context().config().locks_memory);
+        let (handler, connection) = (Arc::clone(handler), Arc::clone(connection));
         let run = move || {
-            thread_context::enter_lane(core.poa_table().stamp, &lane, None);
-            run(&lane, &core, &connection);
+            thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
+            run(&lane, &handler, &connection);
             // The descriptor is free only now.
             drop(connection);
             lane.accept_again();
@@ -70,13 +71,13 @@ impl ThreadPerConnection {
 }
 
 impl Architecture for ThreadPerConnection {
-    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
-        threads.spawn('l', SHARED_THREADS, |lane, core| lane.run(core))
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
+        threads.spawn('l', SHARED_THREADS, |lane, handler| lane.run(handler))
     }
 
-    fn serve_connection(&self, lane: &Lane, core: &Arc<Core>, connection: &Arc<Connection>) {
-        if !self.spawn_thread(lane, core, connection) {
-            lane.watch_connection(core, connection);
+    fn serve_connection<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, connection: &Arc<Connection>) {
+        if !self.spawn_thread(lane, handler, connection) {
+            lane.watch_connection(handler.context(), connection);
         }
     }
 
@@ -100,14 +101,14 @@ impl Architecture for ThreadPerConnection {
 }
 
 /// Serves one connection until it ends or moves.
-fn run(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
-    crate::current::set_owner(core.poa_table().stamp);
-    nested_wait::set_dedicated(lane, core, connection);
-    serve(lane, core, connection);
-    nested_wait::leave();
+fn run<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>, connection: &Arc<Connection>) {
+    thread_context::set_owner(handler.context().stamp());
+    set_dedicated(lane, handler, connection);
+    serve(lane, handler, connection);
+    nested_wait::uninstall();
 }
 
-fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
+fn serve<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>, connection: &Arc<Connection>) {
     let mut worker = Worker::new();
     loop {
         if connection.is_read_paused() {
@@ -115,20 +116,21 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
             return nested_wait::release_dedicated_connection();
         }
         let Some(mut turn) = connection.read_state.try_enter() else { return };
-        let (message, more) = match turn.with(|reading| worker.read(reading, connection, core, Wait::Block)) {
-            ReadResult::InPlace { more } => (None, more),
-            ReadResult::Message { message, more } => (Some(message), more),
-            ReadResult::Incomplete => continue,
-            ReadResult::AlreadyEnded => return,
-            ReadResult::EndOfStream => {
-                drop(turn);
-                return lane.handle_half_close(core, connection);
-            }
-            ReadResult::Fault(fault, told) => {
-                drop(turn);
-                return lane.handle_protocol_fault(core, connection, fault, &told);
-            }
-        };
+        let (message, more) =
+            match turn.with(|reading| worker.read(reading, connection, handler.context(), Wait::Block)) {
+                ReadResult::InPlace { more } => (None, more),
+                ReadResult::Message { message, more } => (Some(message), more),
+                ReadResult::Incomplete => continue,
+                ReadResult::AlreadyEnded => return,
+                ReadResult::EndOfStream => {
+                    drop(turn);
+                    return lane.handle_half_close(handler.context(), connection);
+                }
+                ReadResult::Fault(fault, told) => {
+                    drop(turn);
+                    return lane.handle_protocol_fault(handler.context(), connection, fault, &told);
+                }
+            };
         drop(turn);
         connection.record_message(lane.idle_tracker.now());
         let Some(held) = lane.guard_connection(connection) else { return };
@@ -142,12 +144,12 @@ fn serve(lane: &Arc<Lane>, core: &Arc<Core>, connection: &Arc<Connection>) {
         // while it waits for the peer.
         let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
         let goes_on = match message {
-            None => worker.dispatch_in_place(core, connection, wait),
-            Some(message) => worker.dispatch(core, connection, message, wait, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, connection, wait),
+            Some(message) => worker.dispatch(handler, connection, message, wait, Duration::ZERO),
         };
         drop(held);
         if !goes_on {
-            return lane.retire_connection(core, connection.handle);
+            return lane.retire_connection(handler.context(), connection.handle);
         }
         if !nested_wait::is_dedicated() || lane.is_closing() {
             return;

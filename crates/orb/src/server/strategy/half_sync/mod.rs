@@ -10,10 +10,11 @@ use std::sync::Arc;
 use corelane_sys::thread::JoinHandle;
 
 use super::{Architecture, Placement, Strategy, ThreadStarter};
-use crate::orb::Core;
+use crate::nested_wait::AwaitedReply;
 use crate::server::connection::{Connection, WaitingRequest};
+use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
-use crate::server::nested_wait::{self, AwaitedReply};
+use crate::server::nested_wait;
 use crate::server::worker::{Message, Worker};
 use request_queue::{QueuedRequest, RequestQueue};
 
@@ -40,27 +41,34 @@ impl HalfSync {
     }
 
     /// Puts a message into the queue, or rejects it with TRANSIENT.
-    fn enqueue(&self, lane: &Lane, core: &Core, worker: &mut Worker, connection: &Arc<Connection>, message: Message) {
+    fn enqueue<H: RequestHandler>(
+        &self,
+        lane: &Lane,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        message: Message,
+    ) {
         let mut displaced = Vec::new();
         if let Err(message) = self.queue.push(connection, message, &mut displaced) {
-            worker.reject_overloaded(core, connection, &message);
+            worker.reject_overloaded(handler, connection, &message);
         }
         if !displaced.is_empty() {
-            reject_displaced(lane, core, worker, displaced);
+            reject_displaced(lane, handler, worker, displaced);
         }
     }
 
-    fn run_until_arrival(
+    fn run_until_arrival<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         // A reply that is there goes before another request: requests may come without end.
         while !awaited.has_arrived()? {
             match self.queue.try_pop() {
-                Some((waiting, message)) => lane.run_waiting(core, worker, waiting, message),
+                Some((waiting, message)) => lane.run_waiting(handler, worker, waiting, message),
                 None => {
                     awaited.wait_or_work(self.queue.readiness())?;
                 }
@@ -72,29 +80,34 @@ impl HalfSync {
 
 /// Rejects requests that had to make room in the queue.
 #[cold]
-fn reject_displaced(lane: &Lane, core: &Core, worker: &mut Worker, displaced: Vec<QueuedRequest>) {
+fn reject_displaced<H: RequestHandler>(
+    lane: &Lane,
+    handler: &Arc<H>,
+    worker: &mut Worker,
+    displaced: Vec<QueuedRequest>,
+) {
     for (waiting, message) in displaced {
         // The connection stays open until it has its answer.
         if let Some(_guard) = lane.guard_connection(&waiting) {
-            worker.reject_overloaded(core, &waiting, &message);
+            worker.reject_overloaded(handler, &waiting, &message);
         }
     }
 }
 
 /// The loop of a thread that runs queued requests.
-fn run_queue_thread(lane: &Arc<Lane>, core: &Arc<Core>) {
+fn run_queue_thread<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>) {
     let Strategy::HalfSync(HalfSync { queue, .. }) = &lane.strategy else { return };
     let mut worker = Worker::new();
-    nested_wait::enter(lane, core);
+    nested_wait::enter(lane, handler);
     while let Some((waiting, message)) = queue.pop() {
-        lane.run_waiting(core, &mut worker, waiting, message);
+        lane.run_waiting(handler, &mut worker, waiting, message);
     }
-    nested_wait::leave();
+    crate::nested_wait::uninstall();
 }
 
 impl Architecture for HalfSync {
-    fn start(&self, threads: &mut ThreadStarter<'_>) -> io::Result<()> {
-        threads.spawn('l', 1, |lane, core| lane.run(core))?;
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
+        threads.spawn('l', 1, |lane, handler| lane.run(handler))?;
         threads.spawn('w', self.threads.max(1), run_queue_thread)
     }
 
@@ -104,17 +117,17 @@ impl Architecture for HalfSync {
 
     /// Queues the message. Not inlined: lanes without a queue do not run it.
     #[inline(never)]
-    fn place_message(
+    fn place_message<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
         more: bool,
     ) -> Placement {
         let message = detached.take().unwrap_or_else(|| worker.detach());
-        self.enqueue(lane, core, worker, connection, message);
+        self.enqueue(lane, handler, worker, connection, message);
         Placement::Elsewhere { reads_on: more }
     }
 
@@ -128,15 +141,15 @@ impl Architecture for HalfSync {
     }
 
     /// Runs requests of the queue; another thread reads.
-    fn wait_nested(
+    fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane,
-        core: &Arc<Core>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         self.queue.add_listener();
-        let waited = self.run_until_arrival(lane, core, worker, awaited);
+        let waited = self.run_until_arrival(lane, handler, worker, awaited);
         self.queue.remove_listener();
         waited
     }

@@ -8,9 +8,21 @@ use std::io;
 
 use corelane_sys::thread::{self, Scheduling};
 
-use super::pool::ThreadpoolId;
-use crate::server::connection::Connection;
-use crate::server::lane::Lane;
+/// Identifies a thread pool of an ORB (`RTCORBA::ThreadpoolId`). Never reused after the pool's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadpoolId(u32);
+
+impl ThreadpoolId {
+    pub(crate) fn from_number(number: u32) -> Self {
+        ThreadpoolId(number)
+    }
+
+    /// Returns the number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// Pool number of an application's thread.
 const NO_POOL: u32 = u32::MAX;
@@ -21,14 +33,14 @@ pub(crate) const DEFAULT_POOL: u32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneIdentity {
     /// Identifies the ORB.
-    stamp: u64,
+    pub(crate) stamp: u64,
     pub(crate) pool: u32,
     /// Index of the lane in its pool.
     pub(crate) lane: u32,
     /// CORBA priority of the lane, or the default one of a pool without lanes; negative for none.
-    priority: i16,
+    pub(crate) priority: i16,
     /// True for a lane's thread, whose priority never changes.
-    has_fixed_priority: bool,
+    pub(crate) has_fixed_priority: bool,
 }
 
 const OUTSIDE_LANES: LaneIdentity =
@@ -42,6 +54,8 @@ struct CurrentRequest {
 }
 
 thread_local! {
+    /// Stamp of the ORB that started the thread; 0 for none, which is never a stamp.
+    static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     /// Number of writes to `SCHEDULING`, wrapping. Comparing it is cheaper than comparing
@@ -52,20 +66,20 @@ thread_local! {
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, handed_over: false }) };
 }
 
+/// Marks the calling thread as started by the ORB with this stamp.
+pub(crate) fn set_owner(stamp: u64) {
+    OWNER.set(stamp);
+}
+
+/// Returns true if the ORB with this stamp started the calling thread.
+pub(crate) fn is_owned_by(stamp: u64) -> bool {
+    OWNER.get() == stamp
+}
+
 /// Records that the calling thread serves `lane`, scheduled like `native` (`None`: as it was
 /// started).
-pub(crate) fn enter_lane(stamp: u64, lane: &Lane, native: Option<Scheduling>) {
-    let station = match &lane.role {
-        Some(role) => LaneIdentity {
-            stamp,
-            pool: role.pool,
-            lane: role.index,
-            priority: role.priority.get(),
-            has_fixed_priority: role.is_lane,
-        },
-        None => LaneIdentity { stamp, pool: DEFAULT_POOL, lane: 0, priority: -1, has_fixed_priority: false },
-    };
-    SERVED_LANE.set(station);
+pub(crate) fn enter_lane(lane: LaneIdentity, native: Option<Scheduling>) {
+    SERVED_LANE.set(lane);
     record_scheduling(native);
 }
 
@@ -107,10 +121,12 @@ impl LaneIdentity {
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {
-    pub(crate) fn begin(stamp: u64, lane: &Lane) -> Self {
+    /// Begins a visit to `lane`, whose threads are scheduled like `native` (`None`: the thread keeps
+    /// its own scheduling).
+    pub(crate) fn begin(lane: LaneIdentity, native: Option<Scheduling>) -> Self {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
-        enter_lane(stamp, lane, SCHEDULING.get());
-        if let Some(native) = lane.role.as_ref().and_then(|role| role.scheduling) {
+        enter_lane(lane, SCHEDULING.get());
+        if let Some(native) = native {
             // The borrowing lane has already set this scheduling; this call records it. If the
             // kernel refuses, the thread runs as it is.
             let _ = set_scheduling(native);
@@ -148,8 +164,14 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns true if a thread scheduled like `now` can be lowered to `to` for a time. A reservation
+/// bounds its thread anyway and, once given up, might not be granted again; it is kept.
+pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
+    !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
+}
+
 /// Records that the CPU budget monitor has lowered the calling thread.
-pub(super) fn record_lowered(to: Scheduling) {
+pub(crate) fn record_lowered(to: Scheduling) {
     record_scheduling(Some(to));
 }
 
@@ -216,11 +238,13 @@ impl Drop for PriorityBoost {
 pub(crate) struct RequestScope(CurrentRequest);
 
 impl RequestScope {
+    /// Begins a request of the connection with number `connection`, which came in at the lane
+    /// `arrived_at` (numbers of pool and lane).
     #[inline]
-    pub(crate) fn begin(connection: &Connection) -> Self {
+    pub(crate) fn begin(connection: u64, arrived_at: (u32, u32)) -> Self {
         let station = SERVED_LANE.get();
-        let handed_over = connection.origin.station != (station.pool, station.lane);
-        RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection: connection.origin.id, handed_over }))
+        let handed_over = arrived_at != (station.pool, station.lane);
+        RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection, handed_over }))
     }
 }
 

@@ -1,0 +1,62 @@
+//! The answer to a LocateRequest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_net::Wait;
+use corelane_wire::giop::{self, Header, LocateStatus};
+use corelane_wire::{Cdr, Encoder};
+
+use super::reply::send_slow;
+use super::request::{object_key, park_message};
+use crate::fault::Fault;
+use crate::orb::Core;
+use crate::poa::LocateResult;
+use crate::server::connection::Connection;
+use crate::server::worker::{Message, RequestMemory};
+
+#[cold]
+pub(super) fn locate(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    header: &Header,
+    octets: &[u8],
+    memory: &mut RequestMemory,
+    wait: Wait,
+) -> Result<(), Fault> {
+    let request = giop::LocateRequest::parse(octets, header, &core.config().limits)?;
+    let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+    let mut located = object_key(&request.target, &core.config().limits)
+        .map_or(LocateResult::UnknownObject, |key| core.poa_table().locate(key));
+    if let LocateResult::MustWait(until) = &located {
+        let message = Message::Assembled(*header, octets.to_vec(), Vec::new());
+        match park_message(core, connection, until, message, Duration::ZERO) {
+            Ok(()) => {
+                memory.reply = reply.into_buffer();
+                return Ok(());
+            }
+            Err(exception) => located = LocateResult::Exception(exception),
+        }
+    }
+    let status = match &located {
+        LocateResult::ObjectHere | LocateResult::MustWait(_) => LocateStatus::ObjectHere,
+        LocateResult::Forward(_) => LocateStatus::ObjectForward,
+        LocateResult::Exception(_) if header.version == corelane_wire::Version::GIOP_1_2 => {
+            LocateStatus::SystemException
+        }
+        // Earlier versions cannot give the reason.
+        LocateResult::UnknownObject | LocateResult::Exception(_) => LocateStatus::UnknownObject,
+    };
+    giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
+    match (status, located) {
+        (LocateStatus::ObjectForward, LocateResult::Forward(reference)) => {
+            // A reference that was encoded once is encoded again.
+            let _ = reference.ior().encode(&mut reply);
+        }
+        (LocateStatus::SystemException, LocateResult::Exception(exception)) => exception.encode(&mut reply),
+        _ => {}
+    }
+    send_slow(core, connection, &mut reply, request.request_id, wait);
+    memory.reply = reply.into_buffer();
+    Ok(())
+}

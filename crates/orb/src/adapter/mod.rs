@@ -1,0 +1,65 @@
+//! The object adapter's side of dispatch: requests in GIOP, from the message to the reply.
+//!
+//! * `request` reads a request, has the POAs look up its target, and answers it.
+//! * `contexts` reads its service contexts, `upcall` calls the servant, `reply` sends the reply.
+//! * `locate` answers LocateRequests.
+
+mod contexts;
+mod locate;
+mod reply;
+mod request;
+pub(crate) mod upcall;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use corelane_net::Wait;
+use corelane_wire::giop::Header;
+
+use crate::orb::Core;
+use crate::orb_context::OrbContext;
+use crate::server::connection::Connection;
+use crate::server::handler::RequestHandler;
+use crate::server::lane::Lane;
+use crate::server::strategy::overload::OverloadFunctions;
+use crate::server::worker::{Message, RequestMemory};
+
+impl RequestHandler for Core {
+    #[inline]
+    fn context(&self) -> &OrbContext {
+        self
+    }
+
+    #[inline]
+    fn handle_message(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        header: &Header,
+        message: (&[u8], &[usize]),
+        memory: &mut RequestMemory,
+        wait: Wait,
+        waited: Duration,
+    ) -> bool {
+        request::handle_message(self, connection, header, message, memory, wait, waited)
+    }
+
+    fn reject_overloaded(&self, connection: &Connection, header: &Header, octets: &[u8], memory: &mut RequestMemory) {
+        request::reject_overloaded(self, connection, header, octets, memory);
+    }
+
+    fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16> {
+        request::effective_priority(self, connection, message)
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.rt().is_in_use()
+    }
+
+    fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.all_lanes()
+    }
+
+    fn overload_functions(&self) -> &OnceLock<OverloadFunctions<Self>> {
+        self.rt().overload_functions()
+    }
+}

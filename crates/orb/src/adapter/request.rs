@@ -1,0 +1,360 @@
+//! The handling of a message from a client: its contexts, the lookup of its target, the upcall and
+//! the reply.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_net::Wait;
+use corelane_sched::{Priority, PriorityBand};
+use corelane_sys::buffer::MAX_HEAP_BYTES;
+use corelane_sys::probe;
+use corelane_wire::cdr::Meter;
+use corelane_wire::cdr::PathRecorder as _;
+use corelane_wire::exception::minor;
+use corelane_wire::giop::{
+    self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
+};
+use corelane_wire::{CdrError, Decoder, Encoder, Limits};
+
+use super::contexts::{BIND_BAND, RequestContexts, read_contexts};
+use super::locate::locate;
+use super::reply::{encode_non_result, send, send_slow};
+use super::upcall::{DispatchOutcome, ExpiredDeadline, dispatch_to_target};
+use crate::clock;
+use crate::event::Event;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::fault::Fault;
+use crate::memory::over_budget;
+use crate::orb::Core;
+use crate::poa::{ClientPriority, Lookup, LookupResult, ParkResult, WaitFor};
+use crate::servant::ServerCall;
+use crate::server::connection::Connection;
+use crate::server::final_messages::message_error;
+use crate::server::lane::Task;
+use crate::server::memory_budget::RunningRequest;
+use crate::server::parked_request::{ParkedRequest, ResumeOn};
+use crate::server::worker::{Message, RequestMemory, Worker};
+use crate::text;
+use crate::thread_context::RequestScope;
+
+/// Does what one message asks for, which has `waited` since it was read. Its bytes come with the
+/// places where GIOP 1.1 fragments begin. Returns false when the connection is over.
+#[inline]
+pub(super) fn handle_message(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    header: &Header,
+    (octets, breaks): (&[u8], &[usize]),
+    memory: &mut RequestMemory,
+    wait: Wait,
+    waited: Duration,
+) -> bool {
+    let served = match header.kind {
+        MessageKind::Request => handle_request(core, connection, header, (octets, breaks), memory, wait, waited),
+        MessageKind::LocateRequest => locate(core, connection, header, octets, memory, wait),
+        // A hint: a running request goes on, and the client skips its reply.
+        MessageKind::CancelRequest => Ok(()),
+        MessageKind::CloseConnection | MessageKind::MessageError => return false,
+        MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => Err(Fault::Unexpected(header.kind)),
+    };
+    match served {
+        Ok(()) => !connection.is_closed(),
+        Err(fault) => {
+            reject_message(core, connection, fault);
+            false
+        }
+    }
+}
+
+/// Sends MessageError and ends the connection.
+#[cold]
+fn reject_message(core: &Core, connection: &Connection, fault: Fault) {
+    core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
+    connection.queue_last_message(&message_error(), clock::now(), core.config().closing_time);
+}
+
+#[inline]
+fn handle_request(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    header: &Header,
+    (octets, breaks): (&[u8], &[usize]),
+    memory: &mut RequestMemory,
+    wait: Wait,
+    waited: Duration,
+) -> Result<(), Fault> {
+    let limits = &core.config().limits;
+    let mut request = Request::unparsed(octets, header);
+    request.parse_header(limits)?;
+    probe!("request parsed", request.request_id.into());
+    let contexts = if request.contexts.is_empty() {
+        RequestContexts::default()
+    } else {
+        read_contexts(core, connection, &request)?
+    };
+    let _request = RequestScope::begin(connection.origin.id, connection.origin.station);
+    let expired = contexts.remaining.and_then(|remaining| ExpiredDeadline::after(waited, remaining));
+    let code_sets = connection.code_sets(header.version);
+    memory.scratch.reset();
+    let account = RunningRequest::new(connection.memory_use());
+    let meter = Meter::new(&account);
+    let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
+    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_read_state(), core.client());
+    let arguments = Decoder::new(octets, header.endian)
+        .at(request.body_at)
+        .with_version(header.version)
+        .with_code_sets(code_sets)
+        .with_limits(limits)
+        .with_scratch(&memory.scratch)
+        .with_values(&values)
+        .with_meter(&meter)
+        .with_env(env);
+    let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+    reply.set_version(header.version);
+    reply.set_code_sets(code_sets);
+    let wanted = request.response;
+    let head = Some((header.version, request.request_id));
+    let mut call = ServerCall::new(arguments, reply, head, contexts.echo);
+    call.arguments().set_fragment_starts(breaks);
+    call.begin(ReplyStatus::NoException);
+    if wanted == ResponseExpected::Server {
+        // The client waits only until the request has arrived.
+        send_slow(core, connection, call.reply(), request.request_id, wait);
+        call.restart(ReplyStatus::NoException);
+    }
+    let mut outcome = match (contexts.refused, contexts.band, object_key(&request.target, limits)) {
+        _ if !fits => DispatchOutcome::Exception(CdrError::MemoryBudgetExceeded.into()),
+        (Some(exception), ..) => {
+            report_refused(core, connection, request.operation, &exception);
+            DispatchOutcome::Exception(exception)
+        }
+        (None, _, None) => DispatchOutcome::Exception(crate::poa::no_such_object()),
+        (None, Some(band), Some(key)) => {
+            bind_band(core, connection, key, band).map_or_else(DispatchOutcome::Exception, |()| DispatchOutcome::Done)
+        }
+        (None, None, Some(key)) => {
+            let band = contexts.priority.and_then(|_| connection.bound_band());
+            let priority = ClientPriority::Propagated(contexts.priority);
+            let (operation, origin) = (request.operation, Some(&connection.origin));
+            let wanted = Lookup { key, operation, priority, band, origin };
+            core.poa_table().look_up(wanted, |found| {
+                if let LookupResult::PriorityRefused(exception) = &found {
+                    report_refused(core, connection, operation, exception);
+                }
+                dispatch_to_target(core, found, operation, &mut call, expired)
+            })
+        }
+    };
+    if let DispatchOutcome::Exception(exception) = &mut outcome {
+        report_unreadable(core, connection, (request.operation, call.arguments()), exception, &meter);
+    }
+    if let DispatchOutcome::Held(until) = &outcome {
+        let message = Message::Assembled(*header, octets.to_vec(), breaks.to_vec());
+        match park(core, connection, until, message, wanted, waited) {
+            Ok(()) => {
+                memory.reply = call.reply().take_buffer();
+                return Ok(());
+            }
+            Err(exception) => outcome = DispatchOutcome::Exception(exception),
+        }
+    }
+    if wanted == ResponseExpected::Target {
+        if !matches!(outcome, DispatchOutcome::Done) {
+            encode_non_result(outcome, &mut call);
+        }
+        send(core, connection, call.reply(), request.request_id, wait);
+    }
+    memory.reply = call.reply().take_buffer();
+    Ok(())
+}
+
+/// Reports a request whose arguments could not be read. If memory was lacking, the exception says
+/// how much the request needed.
+#[cold]
+fn report_unreadable(
+    core: &Core,
+    connection: &Connection,
+    (operation, arguments): (&[u8], &Decoder<'_>),
+    exception: &mut SystemException,
+    meter: &Meter<'_>,
+) {
+    let explain = |too_large_reply| {
+        over_budget(
+            "the request does not fit",
+            too_large_reply,
+            "ConnectionLimits::max_buffered_bytes",
+            exception.completed(),
+        )
+    };
+    // Otherwise the servant has raised an exception of its own.
+    if let Some(explained) = meter.refusal().map(explain).filter(|explained| explained == exception) {
+        report_refused(core, connection, operation, &explained);
+        *exception = explained;
+    } else if arguments.value_path().is_some() {
+        report_refused(core, connection, operation, exception);
+    }
+}
+
+/// Parks a request, which has `waited` since it was read, until the event in `until`.
+#[cold]
+fn park(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    until: &WaitFor,
+    mut message: Message,
+    wanted: ResponseExpected,
+    waited: Duration,
+) -> Result<(), SystemException> {
+    if wanted == ResponseExpected::Server
+        && let Message::Assembled(_, octets, _) = &mut message
+        && let Some(flags) = octets.get_mut(RESPONSE_FLAGS)
+    {
+        // The client has its reply already.
+        *flags = 0;
+    }
+    park_message(core, connection, until, message, waited)
+}
+
+/// Offset of the response flags of a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2): after the
+/// header and the request id.
+const RESPONSE_FLAGS: usize = 16;
+
+/// Returns the object key of a request's target.
+#[inline]
+pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
+    match target {
+        giop::Target::Key(key) => Some(key),
+        other => crate::address::key_in_profile(other, limits),
+    }
+}
+
+/// Returns the priority at which a detached request is ordered. The client's own counts where it
+/// will have a say in it; a request that will be refused comes after all others. `None` means the
+/// pool's priority.
+#[cold]
+pub(super) fn effective_priority(core: &Core, connection: &Connection, message: &Message) -> Option<i16> {
+    const LAST: i16 = -1;
+    let limits = &core.config().limits;
+    let (header, octets) = message.parts();
+    let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, limits).ok())??;
+    let contexts =
+        request.contexts.find(context_id::RT_CORBA_PRIORITY).map(|data| RequestContexts::parse(connection, data));
+    let contexts = contexts.unwrap_or_default();
+    if contexts.refused.is_some() {
+        return Some(LAST);
+    }
+    let key = object_key(&request.target, limits)?;
+    core.poa_table().effective_priority(core, key, contexts.priority, connection.origin.ceiling).map(Priority::get)
+}
+
+/// Rejects a request for want of room.
+#[cold]
+pub(super) fn reject_overloaded(
+    core: &Core,
+    connection: &Connection,
+    header: &Header,
+    octets: &[u8],
+    memory: &mut RequestMemory,
+) {
+    let exception = SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
+    if header.kind == MessageKind::LocateRequest {
+        let Ok(request) = giop::LocateRequest::parse(octets, header, &core.config().limits) else { return };
+        let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+        if header.version == corelane_wire::Version::GIOP_1_2 {
+            let status = LocateStatus::SystemException;
+            giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
+            exception.encode(&mut reply);
+        } else {
+            // Earlier versions cannot say that; the call itself will be rejected.
+            giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
+        }
+        send_slow(core, connection, &mut reply, request.request_id, Wait::Now);
+        memory.reply = reply.into_buffer();
+        return;
+    }
+    if header.kind != MessageKind::Request {
+        return;
+    }
+    let Ok(request) = Request::parse(octets, header, &core.config().limits) else { return };
+    if !request.response.is_expected() {
+        return;
+    }
+    let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
+    let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)), None);
+    exception.encode(call.restart(ReplyStatus::SystemException));
+    send_slow(core, connection, call.reply(), request.request_id, Wait::Now);
+    memory.reply = call.reply().take_buffer();
+}
+
+/// Parks a message, which has `waited` since it was read, until the event in `until`.
+#[cold]
+pub(super) fn park_message(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    until: &WaitFor,
+    message: Message,
+    waited: Duration,
+) -> Result<(), SystemException> {
+    let waiting = connection.add_waiting_request(waited);
+    if let WaitFor::Lane(lane) = until {
+        connection.record_hand_over();
+        // The only hand-off of a request that came in at another lane than the one that runs it.
+        core.events().handed_over();
+        let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
+        let handed_over = lane.hand_over(Task::Dispatch(waiting, message));
+        return if handed_over { Ok(()) } else { Err(full()) };
+    }
+    let octets = if let Message::Assembled(_, octets, _) = &message { octets.len() } else { 0 };
+    let (core, lane) = (Arc::downgrade(core), connection.lane.clone());
+    let resume = move |thread| match thread {
+        ResumeOn::ConnectionThread => {
+            if let Some(lane) = lane.upgrade() {
+                lane.push(Task::Dispatch(waiting, message));
+            }
+        }
+        ResumeOn::CurrentThread => {
+            if let (Some(core), Some(lane)) = (core.upgrade(), lane.upgrade()) {
+                lane.run_waiting(&core, &mut Worker::new(), waiting, message);
+            }
+        }
+    };
+    match until.park(ParkedRequest { bytes: octets, resume: Box::new(resume) }) {
+        ParkResult::Parked => Ok(()),
+        // The event has occurred in between: the request goes on now.
+        ParkResult::AlreadySignalled(held) => {
+            held.release();
+            Ok(())
+        }
+        ParkResult::Full => Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No)),
+    }
+}
+
+/// Binds a connection to a band, if requests of that band can reach this object: the POA has a lane
+/// in the band, or takes any priority.
+#[cold]
+fn bind_band(core: &Core, connection: &Connection, key: &[u8], (low, high): (i16, i16)) -> Result<(), SystemException> {
+    let refused = |kind, minor, why: String| {
+        let exception = SystemException::new(kind, minor, Completion::No).because(why);
+        report_refused(core, connection, BIND_BAND, &exception);
+        exception
+    };
+    let Ok(band) = PriorityBand::new(low, high) else {
+        return Err(refused(Kind::BadParam, 0, format!("{low} to {high} is no band of priorities")));
+    };
+    let poa = core.poa_table().poa_of(key).ok_or_else(crate::poa::no_such_object)?;
+    if !poa.can_carry_band(band).ok_or_else(SystemException::bad_operation)? {
+        let why = format!("no lane or band is within {low} to {high}");
+        return Err(refused(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, why));
+    }
+    connection.set_band(band);
+    Ok(())
+}
+
+/// Reports a request that is refused for its priority, band or deadline, or for want of memory.
+#[cold]
+fn report_refused(core: &Core, connection: &Connection, operation: &[u8], exception: &SystemException) {
+    let peer = connection.stream.peer().clone();
+    let operation = text::shown(operation);
+    core.events().report(&Event::RequestRefused { peer, operation, exception: exception.clone() });
+}

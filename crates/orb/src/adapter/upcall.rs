@@ -1,0 +1,200 @@
+//! The upcall: the call of the servant that the object adapter found, and its outcome.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use corelane_sched::Priority;
+use corelane_sys::probe;
+use corelane_wire::exception::minor;
+
+use crate::current::UpcallScope;
+use crate::event::Event;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::object::ObjectRef;
+use crate::orb_context::OrbContext;
+use crate::poa::{LookupResult, OnPanic, UpcallTarget, WaitFor};
+use crate::rt::{ExpiredRequestAction, UpcallPriority};
+use crate::servant::ServerCall;
+use crate::text;
+
+/// The outcome of dispatching a request.
+pub(crate) enum DispatchOutcome {
+    /// The call holds the results, or a user exception.
+    Done,
+    /// The object is at another address.
+    Forward(ObjectRef),
+    /// The request has to wait.
+    Held(WaitFor),
+    /// The request raised a system exception.
+    Exception(SystemException),
+}
+
+/// A request whose deadline has passed: its client no longer waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpiredDeadline {
+    waited: Duration,
+    remaining: Duration,
+}
+
+impl ExpiredDeadline {
+    #[inline]
+    pub(super) fn after(waited: Duration, remaining: Duration) -> Option<Self> {
+        (waited >= remaining).then_some(ExpiredDeadline { waited, remaining })
+    }
+
+    /// Reports the request, whose upcall would begin now, and returns the highest CORBA priority
+    /// that it may run at.
+    ///
+    /// # Errors
+    /// TIMEOUT if it does not run.
+    #[cold]
+    fn begin(self, orb: &OrbContext, operation: &[u8]) -> Result<Option<Priority>, SystemException> {
+        let ExpiredDeadline { waited, remaining } = self;
+        let operation = text::shown(operation);
+        orb.events().report(&Event::DeadlinePassed { operation, waited, remaining });
+        match orb.config().rt.expired_requests {
+            ExpiredRequestAction::Run => Ok(None),
+            ExpiredRequestAction::Reject => {
+                let exception = SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No);
+                Err(exception.because("the request's deadline passed before it could run"))
+            }
+            ExpiredRequestAction::LowerPriority(priority) => Ok(Priority::new(priority)),
+        }
+    }
+}
+
+/// Dispatches a request to what the object adapter found.
+#[inline]
+pub(crate) fn dispatch_to_target(
+    orb: &OrbContext,
+    found: LookupResult<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    expired: Option<ExpiredDeadline>,
+) -> DispatchOutcome {
+    match found {
+        LookupResult::Servant(target) => {
+            probe!("servant found");
+            let outcome = upcall(orb, target, operation, call, expired);
+            probe!("results marshalled");
+            outcome.map_or_else(DispatchOutcome::Exception, |()| DispatchOutcome::Done)
+        }
+        LookupResult::Forward(reference) => DispatchOutcome::Forward(reference),
+        LookupResult::MustWait(hold) => DispatchOutcome::Held(hold),
+        LookupResult::Missing(exception) => answer_missing(operation, call, exception),
+        LookupResult::Refused(exception) | LookupResult::PriorityRefused(exception) => {
+            DispatchOutcome::Exception(exception)
+        }
+    }
+}
+
+/// Answers for an object that does not exist. To `_non_existent` that is a result: some clients
+/// (GlassFish's) pass OBJECT_NOT_EXIST on to their caller, where others take it for "true".
+#[cold]
+fn answer_missing(operation: &[u8], call: &mut ServerCall<'_>, exception: SystemException) -> DispatchOutcome {
+    if !asks_for_existence(operation) {
+        return DispatchOutcome::Exception(exception);
+    }
+    call.reply().write_bool(true);
+    DispatchOutcome::Done
+}
+
+/// Returns true for `_non_existent`, and for its name in CORBA 2.2 and before.
+fn asks_for_existence(operation: &[u8]) -> bool {
+    matches!(operation, b"_non_existent" | b"_not_existent")
+}
+
+/// Calls the servant. A panic of the servant is UNKNOWN to the caller, and not the server's end.
+#[inline]
+fn upcall(
+    orb: &OrbContext,
+    target: &UpcallTarget<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    expired: Option<ExpiredDeadline>,
+) -> Result<(), SystemException> {
+    let Some(_frame) = UpcallScope::enter(target) else {
+        // A servant that a locator provided goes back to it.
+        let _ = target.finish(operation);
+        return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
+    };
+    let max_priority = match expired.map(|expired| expired.begin(orb, operation)).transpose() {
+        Ok(max_priority) => max_priority.flatten(),
+        Err(exception) => return target.finish(operation).and(Err(exception)),
+    };
+    let running = UpcallPriority::begin();
+    if let Err(exception) = running.apply(orb, target.priority, max_priority) {
+        return target.finish(operation).and(Err(exception));
+    }
+    let skeleton = target.servant.skeleton();
+    let result = match catch_unwind(AssertUnwindSafe(|| skeleton.dispatch(operation, call))) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(exception)) if exception.is_unknown_operation() => dispatch_implicit(target, operation, call, exception),
+        Ok(Err(exception)) => Err(exception),
+        Err(panic) => Err(panicked(orb, target, operation, &*panic)),
+    };
+    target.finish(operation).and(result)
+}
+
+/// Runs an operation that every object has (section 15.4.2, "operation"). Any other one keeps the
+/// exception: the servant itself may have raised it, with a minor code of its own.
+#[cold]
+fn dispatch_implicit(
+    target: &UpcallTarget<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    exception: SystemException,
+) -> Result<(), SystemException> {
+    match operation {
+        b"_is_a" => {
+            let id = call.arguments().read_string()?;
+            call.reply().write_bool(target.servant.is_a(&id));
+        }
+        _ if asks_for_existence(operation) => call.reply().write_bool(false),
+        b"_repository_id" => call.reply().write_str(target.servant.repository_id())?,
+        // There are no components.
+        b"_component" => crate::object::write_reference::<ObjectRef>(call.reply(), None)?,
+        b"_interface" => return Err(not_implemented("there is no interface repository")),
+        b"_domain_managers" => return Err(not_implemented("there are no domains")),
+        // A locator's servant is for this one operation: that it has no such operation is the
+        // locator's fault.
+        _ if target.is_from_locator() => {
+            let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
+            let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);
+            return Err(wrong.because("the servant locator returned a servant of another interface"));
+        }
+        _ => return Err(exception),
+    }
+    Ok(())
+}
+
+#[cold]
+fn not_implemented(why: &'static str) -> SystemException {
+    SystemException::new(Kind::NoImplement, 0, Completion::No).because(why)
+}
+
+#[cold]
+pub(crate) fn panicked(
+    orb: &OrbContext,
+    target: &UpcallTarget<'_>,
+    operation: &[u8],
+    panic: &(dyn Any + Send),
+) -> SystemException {
+    report_panic(orb, target.servant.repository_id(), operation, panic);
+    if target.poa.policies().on_panic == OnPanic::Deactivate {
+        target.deactivate();
+    }
+    SystemException::new(Kind::Unknown, 0, Completion::Maybe)
+}
+
+/// Reports a panic in the application's code.
+#[cold]
+pub(crate) fn report_panic(orb: &OrbContext, interface: &'static str, operation: &[u8], panic: &(dyn Any + Send)) {
+    let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        (None, None) => "something that is no text".to_owned(),
+    };
+    orb.events().report(&Event::ServantPanicked { interface, operation: text::shown(operation), message });
+}

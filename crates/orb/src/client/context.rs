@@ -1,0 +1,251 @@
+//! What the client side of an ORB owns: the connections to servers, and what all calls share.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Stream};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::erased::ErasedArc;
+use corelane_sys::lock::{PiMutex, Scope};
+use corelane_wire::ior::Ior;
+
+use super::backoff::EndpointBackoff;
+use super::connection::PoolSlot;
+use super::hangup_monitor::{HangupHandler, HangupMonitor, Maintained, MonitoredStream};
+use super::oneway_batch::PendingBatches;
+use super::reply_reader::ReplyReaders;
+use super::server_pools::ServerPools;
+use crate::memory::ByteBudget;
+use crate::orb_context::OrbContext;
+use crate::rt::protocol::SocketSettings;
+
+/// Number of known servers above which those that no reference uses are dropped.
+const PRUNE_THRESHOLD: usize = 256;
+
+/// The key of a server: the addresses of a profile, and the socket settings of its connections.
+type ServerKey = (Vec<Endpoint>, SocketSettings);
+
+/// The layers of the ORB above the client, for what the client seldom needs of them.
+pub(crate) trait UpperLayers: Send + Sync {
+    /// Runs the periodic maintenance of what these layers own.
+    fn run_maintenance(&self);
+
+    /// Returns the object key of `ior` if it may denote an object of this ORB.
+    fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>>;
+}
+
+/// The context of an ORB's calls: the ORB's own, and the connections to servers.
+pub(crate) struct ClientContext {
+    orb: OrbContext,
+    hangup_monitor: HangupMonitor,
+    reply_readers: ReplyReaders,
+    backoff: EndpointBackoff,
+    oneway_batches: PendingBatches,
+    /// Servers that references lead to. Callers of all priorities and the maintenance thread take
+    /// this lock.
+    server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
+    /// Connections that belong to one reference only.
+    private_pools: PiMutex<Vec<Weak<ServerPools>>>,
+    reply_memory: Arc<ByteBudget>,
+    /// The object adapter of the ORB, for calls within the process.
+    adapter: OnceLock<ErasedArc>,
+    /// The factories of the values that arrive.
+    #[cfg(feature = "valuetype")]
+    value_factories: OnceLock<ErasedArc>,
+    upper_layers: OnceLock<Box<dyn UpperLayers>>,
+}
+
+impl ClientContext {
+    pub(crate) fn new(orb: OrbContext) -> io::Result<Self> {
+        let config = orb.config();
+        Ok(ClientContext {
+            hangup_monitor: HangupMonitor::new(1 << 20, orb.stamp(), orb.cores())?,
+            reply_readers: ReplyReaders::new(config.limits.clone()),
+            backoff: EndpointBackoff::new(),
+            oneway_batches: PendingBatches::new(config.oneway_batch.delay),
+            server_pools: PiMutex::new("servers", Scope::Orb, HashMap::new()),
+            private_pools: PiMutex::new("private connections", Scope::Orb, Vec::new()),
+            reply_memory: Arc::new(ByteBudget::new(config.max_reply_memory)),
+            adapter: OnceLock::new(),
+            #[cfg(feature = "valuetype")]
+            value_factories: OnceLock::new(),
+            upper_layers: OnceLock::new(),
+            orb,
+        })
+    }
+
+    /// Introduces the layers above the client, once, before the ORB is handed out.
+    pub(crate) fn set_upper_layers(&self, layers: Box<dyn UpperLayers>) {
+        // Set once: an ORB is made once.
+        let _ = self.upper_layers.set(layers);
+    }
+
+    /// Sets the object adapter, once.
+    pub(crate) fn set_adapter(&self, adapter: ErasedArc) {
+        // Set once: an ORB is made once.
+        let _ = self.adapter.set(adapter);
+    }
+
+    /// Returns the object adapter, which has the type `T`.
+    #[inline]
+    pub(crate) fn adapter<T: 'static>(&self) -> Option<&T> {
+        self.adapter.get()?.get()
+    }
+
+    /// Sets the value factories, once.
+    #[cfg(feature = "valuetype")]
+    pub(crate) fn set_value_factories(&self, factories: ErasedArc) {
+        // Set once: an ORB is made once.
+        let _ = self.value_factories.set(factories);
+    }
+
+    /// Returns the value factories, which have the type `T`.
+    #[cfg(feature = "valuetype")]
+    pub(crate) fn value_factories<T: 'static>(&self) -> Option<&T> {
+        self.value_factories.get()?.get()
+    }
+
+    /// Returns the object key of `ior` if it may denote an object of this ORB.
+    #[cold]
+    pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
+        self.upper_layers.get()?.local_key(ior)
+    }
+
+    pub(crate) fn hangup_monitor(&self) -> &HangupMonitor {
+        &self.hangup_monitor
+    }
+
+    pub(super) fn reply_readers(&self) -> &ReplyReaders {
+        &self.reply_readers
+    }
+
+    pub(crate) fn backoff(&self) -> &EndpointBackoff {
+        &self.backoff
+    }
+
+    /// Returns the memory that all replies may use together.
+    #[inline]
+    pub(crate) fn reply_memory(&self) -> &Arc<ByteBudget> {
+        &self.reply_memory
+    }
+
+    pub(super) fn monitor(
+        &self,
+        stream: Box<dyn Stream>,
+        pool: Weak<dyn HangupHandler>,
+        always: bool,
+    ) -> io::Result<MonitoredStream> {
+        self.hangup_monitor.monitor(stream, pool, always)
+    }
+
+    /// Has the hang-up monitor's thread maintain the ORB every `period`, once it runs.
+    pub(crate) fn set_maintenance(self: &Arc<Self>, period: Duration) {
+        let maintained: Weak<Self> = Arc::downgrade(self);
+        self.hangup_monitor.set_maintenance(maintained, period);
+    }
+
+    /// Registers a connection that now holds oneways.
+    #[cold]
+    pub(super) fn list_batch(&self, slot: Weak<PoolSlot>) {
+        if self.oneway_batches.add(slot) {
+            self.hangup_monitor.wake();
+        }
+    }
+
+    /// Sends the oneways whose delay has passed, or `all`. Returns when to call it again.
+    #[cold]
+    pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
+        self.oneway_batches.flush(Monotonic::now(), all, self.events())
+    }
+
+    pub(crate) fn has_transport(&self, endpoint: &Endpoint) -> bool {
+        self.transports().find(endpoint).is_some()
+    }
+
+    /// Returns the connections to these endpoints: a reference's own if `private`, else shared by
+    /// every reference that leads there.
+    pub(crate) fn pools_for(
+        &self,
+        endpoints: Vec<Endpoint>,
+        sockets: SocketSettings,
+        private: bool,
+    ) -> Arc<ServerPools> {
+        let pools = ServerPools::new(&endpoints, sockets, self.config().connections_per_server);
+        if !private {
+            let mut servers = self.server_pools.lock();
+            if servers.len() >= PRUNE_THRESHOLD {
+                // Drop the servers that no reference is bound to any more.
+                servers.retain(|_, server| Arc::strong_count(server) > 1);
+            }
+            return Arc::clone(servers.entry((endpoints, sockets)).or_insert_with(|| Arc::new(pools)));
+        }
+        let pools = Arc::new(pools);
+        let mut known = self.private_pools.lock();
+        if known.len() == known.capacity() {
+            // Only when full; otherwise each new private connection would scan all others.
+            known.retain(|pools| pools.strong_count() > 0);
+            let room = known.len().max(16);
+            known.reserve(room);
+        }
+        known.push(Arc::downgrade(&pools));
+        pools
+    }
+
+    /// Closes the idle connections and forgets the servers; for the end of the ORB.
+    pub(crate) fn close_connections(&self) {
+        let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().drain().map(|(_, server)| server).collect();
+        servers.extend(self.private_pools.lock().drain(..).filter_map(|server| server.upgrade()));
+        for server in servers {
+            server.pools().for_each(|pool| pool.close_idle());
+        }
+        self.reply_readers.stop();
+        self.hangup_monitor.stop();
+    }
+}
+
+impl Deref for ClientContext {
+    type Target = OrbContext;
+
+    #[inline]
+    fn deref(&self) -> &OrbContext {
+        &self.orb
+    }
+}
+
+impl Maintained for ClientContext {
+    fn orb(&self) -> &OrbContext {
+        &self.orb
+    }
+
+    fn send_batches(&self) -> Option<Monotonic> {
+        ClientContext::send_batches(self, false)
+    }
+
+    /// Runs the periodic maintenance, also while connections are draining.
+    fn run_maintenance(&self) {
+        if let Some(layers) = self.upper_layers.get() {
+            layers.run_maintenance();
+        }
+        if self.has_ended() {
+            return;
+        }
+        // Collected first: closing a connection is a system call, which must not run under the
+        // lock.
+        let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
+        servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
+        let now = Monotonic::now();
+        for pool in servers.iter().flat_map(|server| server.pools()) {
+            pool.run_maintenance(&self.orb, now, self.config().idle_time);
+        }
+    }
+}
+
+impl fmt::Debug for ClientContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientContext").field("orb", &self.orb).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! The configuration of an ORB, as its builder hands it on.
+
+use std::time::Duration;
+
+use corelane_net::Endpoint;
+use corelane_wire::{CharSet, Limits, Version};
+
+use crate::policy::{CallPolicies, PoolExhausted};
+use crate::rt::RtConfig;
+use crate::rt::client_policies::ClientPolicies;
+
+/// The configuration of an ORB; it never changes after the ORB is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) limits: Limits,
+    pub(crate) call_policies: CallPolicies,
+    /// Maximum number of connections to one server at one priority.
+    pub(crate) connections_per_server: usize,
+    pub(crate) oneway_batch: OnewayBatch,
+    /// The reaction of a call when every connection that may be made to its server is in use.
+    pub(crate) all_busy: PoolExhausted,
+    /// Time for which a connection to a server may be idle before it is closed.
+    pub(crate) idle_time: Duration,
+    /// Time for which a graceful close waits for a peer that does not answer.
+    pub(crate) closing_time: Duration,
+    /// Addresses that references carry. Empty: the addresses at which the ORB listens.
+    pub(crate) publish: Vec<Endpoint>,
+    /// The highest GIOP version used and published.
+    pub(crate) version: Version,
+    /// The native code set of char and string that references name.
+    pub(crate) native_char_set: CharSet,
+    pub(crate) fragment_size: Option<usize>,
+    /// Maximum memory in bytes that replies may use together.
+    pub(crate) max_reply_memory: usize,
+    pub(crate) rt: RtConfig,
+    /// True if the process's memory is locked; threads then touch their stacks before they begin.
+    pub(crate) locks_memory: bool,
+    /// Client policies of references that set none.
+    pub(crate) client_policies: ClientPolicies,
+}
+
+/// The bounds on buffered oneways of [`SyncScope::None`](crate::SyncScope::None) on a connection.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use corelane::{Orb, OnewayBatch};
+/// let orb = Orb::builder().oneway_batch(OnewayBatch { octets: 4 * 1024, delay: Duration::from_micros(200) }).build()?;
+/// # Ok::<(), corelane::OrbError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnewayBatch {
+    /// Maximum number of bytes of whole messages that a connection buffers; 0 disables buffering. A
+    /// message that does not fit is sent with the buffered ones. Default: 16 KiB.
+    pub octets: usize,
+    /// Maximum time for which a message is buffered, plus the time that threads at ordinary
+    /// priority wait for a core. Default: 1 ms.
+    pub delay: Duration,
+}
+
+impl Default for OnewayBatch {
+    fn default() -> Self {
+        OnewayBatch { octets: 16 * 1024, delay: Duration::from_millis(1) }
+    }
+}

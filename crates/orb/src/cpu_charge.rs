@@ -1,0 +1,150 @@
+//! The processor time that the calling thread's measured operations are charged for.
+//!
+//! An operation that declares its maximum processor time (`@wcet`) is charged for the thread's time,
+//! except for requests that the thread serves while the operation waits. A budget has the kernel
+//! lower the thread when the declared time is used (`sys::cpu_budget`).
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use corelane_sys::cpu_budget::{BudgetLeft, CpuBudget, CpuBudgetMonitor};
+use corelane_sys::thread::Scheduling;
+use corelane_sys::usage::thread_time;
+
+use crate::thread_context::{self, SavedScheduling, can_lower};
+
+thread_local! {
+    /// Number of nested operations of the calling thread that are measured.
+    static MONITORED_OPERATIONS: Cell<u32> = const { Cell::new(0) };
+    /// Processor time that the calling thread has spent on other requests while measured operations
+    /// waited.
+    static UNCHARGED_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+thread_local! {
+    /// The calling thread's timer, for the ORB with this stamp.
+    static CPU_BUDGET: RefCell<Option<(u64, CpuBudget)>> = const { RefCell::new(None) };
+}
+
+/// Stops the calling thread's budget and returns the rest of it.
+fn stop_budget() -> BudgetLeft {
+    let left = CPU_BUDGET
+        .with_borrow_mut(|own| own.as_mut().map_or(BudgetLeft::NotStarted, |(_, allowance)| allowance.stop()));
+    if let BudgetLeft::Exhausted(to) = left {
+        thread_context::record_lowered(to);
+    }
+    left
+}
+
+/// Restarts the budget with the time left after `used`.
+fn resume_budget(left: BudgetLeft, used: Duration) {
+    if let BudgetLeft::Unused(left, then) = left {
+        CPU_BUDGET.with_borrow_mut(|own| {
+            if let Some((_, allowance)) = own {
+                allowance.restart(left.saturating_sub(used), then);
+            }
+        });
+    }
+}
+
+/// A measured operation of the calling thread, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ChargedOperation {
+    started_at: Duration,
+    /// `UNCHARGED_TIME` of the thread when the operation began.
+    uncharged_before: Duration,
+}
+
+impl ChargedOperation {
+    /// Begins to charge an operation.
+    pub(crate) fn begin() -> Self {
+        MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() + 1);
+        ChargedOperation { started_at: thread_time(), uncharged_before: UNCHARGED_TIME.get() }
+    }
+
+    /// Returns the processor time that the operation has used.
+    pub(crate) fn used(&self) -> Duration {
+        let uncharged = UNCHARGED_TIME.get().saturating_sub(self.uncharged_before);
+        thread_time().saturating_sub(self.started_at).saturating_sub(uncharged)
+    }
+}
+
+impl Drop for ChargedOperation {
+    fn drop(&mut self) {
+        MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() - 1);
+    }
+}
+
+/// A budget for an operation, whose thread is lowered when it is used up.
+#[derive(Debug)]
+pub(crate) struct BudgetScope {
+    before: SavedScheduling,
+    started_at: Duration,
+    /// Budget that was left to the enclosing operation.
+    outer: BudgetLeft,
+}
+
+impl BudgetScope {
+    /// Starts a budget of `time` for `operation` on the calling thread, which is lowered to `to`
+    /// when it is used up. `monitor` belongs to the ORB with this stamp. Returns `None` if the
+    /// thread would not be lowered.
+    #[cold]
+    pub(crate) fn start(
+        (stamp, monitor): (u64, &CpuBudgetMonitor),
+        to: Scheduling,
+        time: Duration,
+        operation: &ChargedOperation,
+    ) -> Option<Self> {
+        // Stopped before the thread's scheduling is looked at, which the monitor changes.
+        let outer = stop_budget();
+        let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
+            && CPU_BUDGET.with_borrow_mut(|own| {
+                if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
+                    let Ok(made) = CpuBudget::for_current_thread(monitor) else { return false };
+                    *own = Some((stamp, made));
+                }
+                if let Some((_, budget)) = own {
+                    budget.restart(time, to);
+                }
+                true
+            });
+        if is_started {
+            Some(BudgetScope { before: SavedScheduling::capture(), started_at: operation.started_at, outer })
+        } else {
+            resume_budget(outer, Duration::ZERO);
+            None
+        }
+    }
+}
+
+impl Drop for BudgetScope {
+    fn drop(&mut self) {
+        stop_budget();
+        self.before.restore();
+        if self.outer != BudgetLeft::NotStarted {
+            resume_budget(self.outer, thread_time().saturating_sub(self.started_at));
+        }
+    }
+}
+
+/// Excludes the calling thread's time from the operations that it already runs, until this is
+/// dropped.
+pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetLeft)>);
+
+impl ChargePause {
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        ChargePause((MONITORED_OPERATIONS.get() > 0).then(|| (UNCHARGED_TIME.get(), thread_time(), stop_budget())))
+    }
+}
+
+impl Drop for ChargePause {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((before, begun, left)) = self.0 {
+            // Set, not added: nested pauses ended within this one and are part of its time.
+            UNCHARGED_TIME.set(before + thread_time().saturating_sub(begun));
+            resume_budget(left, Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The outcome of sending a request and receiving its reply on one connection.
+
+use std::io;
+
+use corelane_wire::cdr::MemoryRefusal;
+
+use crate::fault::Fault;
+
+/// The part of a request that the transport took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BytesSent {
+    /// No bytes.
+    None,
+    /// Some bytes, not all: the server cannot have run it.
+    Some,
+    /// All of it: the server may have run it.
+    All,
+}
+
+/// The reason why a request was not sent or no reply came.
+#[derive(Debug)]
+pub(crate) enum ExchangeError {
+    /// The transport failed or the peer closed.
+    Io(io::Error),
+    /// The peer broke the protocol, or sent CloseConnection or MessageError.
+    Fault(Fault),
+    TimedOut,
+    /// The caller's canceller was used.
+    Cancelled,
+    /// The ORB has no more memory for the reply.
+    OverBudget(MemoryRefusal),
+}
+
+impl From<io::Error> for ExchangeError {
+    #[cold]
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::TimedOut { ExchangeError::TimedOut } else { ExchangeError::Io(error) }
+    }
+}
+
+impl From<Fault> for ExchangeError {
+    fn from(fault: Fault) -> Self {
+        ExchangeError::Fault(fault)
+    }
+}

@@ -1,0 +1,77 @@
+//! The callee of an invocation: the object, and what a reference says about calls to it.
+
+use std::sync::Arc;
+
+use corelane_wire::ior::Ior;
+
+use super::target::Binding;
+use crate::cancel::Canceller;
+use crate::client::context::ClientContext;
+use crate::policy::{self, CallPolicies, Timeout};
+use crate::rt::client_policies::ClientPolicies;
+
+/// The object that calls go to, and how they are made. Clones share the binding.
+#[derive(Clone)]
+pub(crate) struct Callee {
+    context: Arc<ClientContext>,
+    binding: Arc<Binding>,
+    /// Policies of the reference itself.
+    own_policies: CallPolicies,
+    canceller: Option<Canceller>,
+}
+
+impl Callee {
+    pub(crate) fn new(context: Arc<ClientContext>, ior: Ior) -> Self {
+        let binding = Arc::new(Binding::new(ior, ClientPolicies::default(), &context.config().client_policies));
+        Callee { context, binding, own_policies: CallPolicies::NONE, canceller: None }
+    }
+
+    #[inline]
+    pub(crate) fn context(&self) -> &Arc<ClientContext> {
+        &self.context
+    }
+
+    #[inline]
+    pub(crate) fn binding(&self) -> &Arc<Binding> {
+        &self.binding
+    }
+
+    /// Returns true if calls stay in the process: the object may belong to this ORB, and is not
+    /// forwarded.
+    #[inline]
+    pub(crate) fn stays_in_process(&self) -> bool {
+        self.binding.may_be_local(&self.context) && self.binding.forwarded().is_none()
+    }
+
+    /// Returns the policies of the reference, the thread and the ORB; the nearest level wins.
+    #[inline]
+    pub(crate) fn policies(&self) -> CallPolicies {
+        self.own_policies.or(policy::thread_policies()).or(self.context.config().call_policies)
+    }
+
+    #[inline]
+    pub(crate) fn timeout(&self) -> Timeout {
+        let nearer = self.own_policies.timeout.or_else(|| policy::thread_policies().timeout);
+        nearer.or(self.context.config().call_policies.timeout).unwrap_or(Timeout::Never)
+    }
+
+    #[inline]
+    pub(crate) fn canceller(&self) -> Option<&Canceller> {
+        self.canceller.as_ref()
+    }
+
+    /// Returns a copy with these policies added to its own, which they override.
+    pub(crate) fn with_policies(&self, policies: CallPolicies) -> Self {
+        Callee { own_policies: policies.or(self.own_policies), ..self.clone() }
+    }
+
+    /// Returns a copy with the binding of the same object under other policies.
+    pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {
+        Callee { binding, ..self.clone() }
+    }
+
+    /// Returns a copy with calls that `canceller` can cancel.
+    pub(crate) fn with_canceller(&self, canceller: &Canceller) -> Self {
+        Callee { canceller: Some(canceller.clone()), ..self.clone() }
+    }
+}

@@ -1,0 +1,160 @@
+//! The selection of connections by priority, and of the priority in requests.
+//!
+//! The priority model, bands and lanes in a reference are read once. Choosing for a call takes no
+//! lock and allocates nothing.
+
+use std::sync::Arc;
+
+use corelane_sched::selection::{self, Unreachable};
+use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityTransform};
+use corelane_wire::exception::minor;
+
+use crate::client::pool::Pool;
+use crate::client::server_pools::ServerPools;
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::orb_context::OrbContext;
+use crate::rt::band::Band;
+use crate::rt::caller_priority;
+use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
+
+/// Selects the lane's connection pool for a call through one profile.
+#[derive(Debug)]
+pub(crate) struct LaneSelector {
+    model: Option<PriorityModel>,
+    /// The object's priority under the server-declared model, else the model's server priority.
+    server_priority: Option<Priority>,
+    bands: Result<Option<PriorityBands>, Unreachable>,
+    /// Pools, each with the priority that the reference gives its endpoint (-1: none).
+    endpoints: Vec<(i16, Arc<ServerPools>)>,
+}
+
+/// The connection pool and the priority for a call.
+#[derive(Debug)]
+pub(crate) struct Selection<'l> {
+    pub(crate) pool: &'l Arc<Pool>,
+    /// CORBA priority that the request carries; `None` sends none.
+    pub(crate) priority: Option<i16>,
+}
+
+impl LaneSelector {
+    /// Creates a selector from the policies of reference and client. `None` if neither concerns
+    /// priorities.
+    pub(crate) fn new(
+        said: &ProfilePolicies,
+        asked: &ClientPolicies,
+        endpoints: impl FnOnce() -> Vec<(i16, Arc<ServerPools>)>,
+    ) -> Option<Self> {
+        if said.model.is_none() && asked.bands.is_empty() {
+            return None;
+        }
+        let bands = selection::reconcile(&asked.bands, &said.bands).map(|bands| {
+            // Invalid bands in a reference are ignored.
+            PriorityBands::new(bands.iter().copied()).ok()
+        });
+        let server_priority = said.model.and_then(|(_, priority)| Priority::new(priority));
+        Some(LaneSelector { model: said.model.map(|(model, _)| model), server_priority, bands, endpoints: endpoints() })
+    }
+
+    /// Selects the pool and priority for a call of the calling thread.
+    ///
+    /// # Errors
+    /// INV_POLICY for a priority in no band, for bands without a model, and for bands that both
+    /// sides set; TRANSIENT 2 if no endpoint serves the priority; DATA_CONVERSION 2 if the ORB's
+    /// transform refuses it.
+    #[inline(never)]
+    pub(crate) fn select(&self, orb: &OrbContext) -> Result<Selection<'_>, SystemException> {
+        let thread = Band::for_current_thread();
+        if !self.is_propagated() {
+            return self.select_for(None, thread);
+        }
+        let (priority, is_implied) = caller_priority(orb).parts();
+        let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
+        // An implied priority is no reason to refuse the call: the server decides instead.
+        if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
+    }
+
+    /// Selects the pool for calls at `priority`, made by a thread that runs at it.
+    ///
+    /// # Errors
+    /// As for [`select`](Self::select).
+    pub(crate) fn select_at(&self, orb: &OrbContext, priority: Priority) -> Result<Selection<'_>, SystemException> {
+        self.select_for(Some(priority), Band::for_priority(&orb.config().rt, priority)?)
+    }
+
+    fn is_propagated(&self) -> bool {
+        self.model == Some(PriorityModel::ClientPropagated)
+    }
+
+    #[cold]
+    fn no_endpoint(&self, priority: Priority) -> SystemException {
+        let lanes = crate::text::join_numbers(self.endpoints.iter().map(|(endpoint, _)| *endpoint));
+        unreachable_with_detail(
+            Unreachable::NoEndpoint,
+            format!("{}: {priority}; its lanes are {lanes}", Unreachable::NoEndpoint),
+        )
+    }
+
+    fn select_for(&self, clients: Option<Priority>, thread: Band) -> Result<Selection<'_>, SystemException> {
+        let propagated = self.is_propagated();
+        let own = if propagated { clients } else { self.server_priority };
+        let bands = self.bands.as_ref().map_err(|conflict| unreachable_error(*conflict))?;
+        if bands.is_some() && self.model.is_none() {
+            return Err(unreachable_error(Unreachable::BandsWithoutModel));
+        }
+        let Some(priority) = own else {
+            // The thread has no priority, so the server decides.
+            let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(Unreachable::NoEndpoint))?;
+            return Ok(Selection { pool: server.pool(thread), priority: None });
+        };
+        let band = selection::band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
+        let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
+        let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, equal);
+        // Prefer the lane in which the server runs the request, else the first one within the band.
+        let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
+        let (_, server) = exact
+            .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
+            .ok_or_else(|| self.no_endpoint(priority))?;
+        let shared = band.map_or(thread, Band::for_range);
+        Ok(Selection { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
+    }
+}
+
+/// Returns the priority that a nested call carries. The ORB's transform, if any, is given the id of
+/// the object whose servant calls.
+fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
+    match (&orb.config().rt.transform, priority) {
+        (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
+        (_, priority) => Ok(priority),
+    }
+}
+
+#[cold]
+fn transform_outbound(
+    transform: &dyn PriorityTransform,
+    priority: Priority,
+) -> Result<Option<Priority>, SystemException> {
+    let innermost = crate::upcall_stack::innermost();
+    let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
+        // Outside of an upcall no priority came in that the transform could have changed.
+        return Ok(Some(priority));
+    };
+    transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)
+}
+
+#[cold]
+fn unreachable_error(why: Unreachable) -> SystemException {
+    unreachable_with_detail(why, why.to_string())
+}
+
+#[cold]
+fn unreachable_with_detail(why: Unreachable, detail: String) -> SystemException {
+    let exception = match why {
+        Unreachable::NoEndpoint => {
+            SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
+        }
+        Unreachable::Conflict | Unreachable::BandsWithoutModel | Unreachable::OutsideBands => {
+            SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
+        }
+    };
+    exception.because(detail)
+}

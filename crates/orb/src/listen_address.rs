@@ -1,0 +1,97 @@
+//! Addresses that the program names to listen at, and the endpoints that references publish for
+//! them.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+use corelane_net::Endpoint;
+
+/// The forms of an address, for error messages.
+pub(crate) const SYNTAX: &str = "write tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or shm:PATH";
+
+/// Parses `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, and TAO's `iiop://HOST:PORT`. `None` for any
+/// other text.
+pub(crate) fn parse(address: &str) -> Option<Endpoint> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return (!path.is_empty()).then(|| Endpoint::unix(path));
+    }
+    if let Some(path) = address.strip_prefix("shm:") {
+        return (!path.is_empty()).then(|| Endpoint::shared_memory(path));
+    }
+    let rest = address.strip_prefix("tcp:").or_else(|| address.strip_prefix("iiop://"))?;
+    let (host, port) = rest.rsplit_once(':')?;
+    let port = if port.is_empty() { 0 } else { port.parse().ok()? };
+    let host = match host.strip_prefix('[') {
+        Some(literal) => literal.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    Some(Endpoint::tcp(host, port))
+}
+
+/// Returns the endpoint that references carry for an address listened at: never an unspecified one.
+pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
+    match listening {
+        Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
+            Endpoint::tcp(own_address().to_string(), *port)
+        }
+        other => other.clone(),
+    }
+}
+
+/// Returns the address from which this machine would reach others. Asks the routing table; sends
+/// nothing.
+fn own_address() -> IpAddr {
+    let routed = || {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        // An address reserved for documentation (RFC 5737); any address that is not local would do.
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    };
+    routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Returns the published addresses, with port 0 replaced by the first TCP port listened at.
+pub(crate) fn fill_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
+    let first_port = listening.iter().find_map(|endpoint| match endpoint {
+        Endpoint::Tcp { port, .. } => Some(*port),
+        _ => None,
+    });
+    let fill = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Tcp { host, port: 0 } => Endpoint::tcp(host, first_port.unwrap_or(0)),
+        other => other.clone(),
+    };
+    publish.iter().map(fill).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_documented_addresses_are_parsed() {
+        assert_eq!(parse("tcp:127.0.0.1:80").unwrap(), Endpoint::tcp("127.0.0.1", 80));
+        assert_eq!(parse("tcp:[::1]:0").unwrap(), Endpoint::tcp("::1", 0));
+        assert_eq!(parse("iiop://host:2809").unwrap(), Endpoint::tcp("host", 2809));
+        assert_eq!(parse("tcp::2809").unwrap(), Endpoint::tcp("", 2809));
+        assert_eq!(parse("unix:/run/x").unwrap(), Endpoint::unix("/run/x"));
+        assert_eq!(parse("shm:/run/x").unwrap(), Endpoint::shared_memory("/run/x"));
+        for wrong in ["", "tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "shm:", "ftp:h:1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn unspecified_address_is_not_published() {
+        for unspecified in ["0.0.0.0", "::"] {
+            let Endpoint::Tcp { host, port } = publishable(&Endpoint::tcp(unspecified, 4000)) else { panic!() };
+            assert!(!host.parse::<IpAddr>().unwrap().is_unspecified());
+            assert_eq!(port, 4000);
+        }
+    }
+
+    #[test]
+    fn published_port_zero_is_replaced_by_the_listening_port() {
+        let published = fill_ports(&[Endpoint::tcp("gateway", 0)], &[Endpoint::tcp("10.0.0.1", 4321)]);
+        assert_eq!(published, [Endpoint::tcp("gateway", 4321)]);
+    }
+}

@@ -1,0 +1,323 @@
+//! Calls through references. A call to an object of the same ORB goes to the object adapter; any
+//! other is an [invocation](crate::invocation).
+
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use super::{OBJECT_REPOSITORY_ID, ObjectRef, read_reference};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::invocation::call::{self, ArgumentWriter, ResultReader};
+use crate::invocation::callee::Callee;
+use crate::invocation::thread_policies::{has_thread_policies, with_thread_policies};
+use crate::invocation::{Deferred, Operation, OwnedArgumentWriter, Reply};
+use crate::policy::SyncScope;
+
+/// The error of an operation that declares no exceptions.
+struct SystemOnly(SystemException);
+
+impl From<SystemException> for SystemOnly {
+    #[inline]
+    fn from(exception: SystemException) -> Self {
+        SystemOnly(exception)
+    }
+}
+
+impl From<Reply<'_>> for SystemOnly {
+    #[cold]
+    fn from(reply: Reply<'_>) -> Self {
+        SystemOnly(reply.unlisted_exception())
+    }
+}
+
+/// Makes a two-way call; the caller reads the results.
+fn invoke<'r, 'a>(
+    callee: &'r Callee,
+    operation: &Operation<'_>,
+    arguments: ArgumentWriter<'_, 'a>,
+) -> Result<Reply<'r>, SystemException> {
+    if callee.stays_in_process() {
+        return crate::poa::invoke_local(callee.context(), callee, operation, arguments);
+    }
+    call::invoke(callee, operation, arguments)
+}
+
+/// Makes a two-way call; `results` reads the results where they have arrived. Nearly every stub
+/// shares this code. Returns a reply that `results` has not read: a user exception, or one that
+/// took another path.
+#[inline(never)]
+fn call_and_read<'r, 'a>(
+    callee: &'r Callee,
+    operation: &Operation<'_>,
+    arguments: ArgumentWriter<'_, 'a>,
+    results: ResultReader<'_>,
+) -> Result<Option<Reply<'r>>, SystemException> {
+    if callee.stays_in_process() || has_thread_policies() {
+        return invoke(callee, operation, arguments).map(Some);
+    }
+    call::call(callee, operation, arguments, results)
+}
+
+/// Makes a call whose reply is collected later. One within the process runs now.
+fn send_deferred(
+    callee: &Callee,
+    operation: &str,
+    arguments: OwnedArgumentWriter,
+) -> Result<Deferred, SystemException> {
+    callee.context().check_usable()?;
+    let callee = with_thread_policies(callee);
+    if !callee.stays_in_process() {
+        return Deferred::send(callee, operation, arguments);
+    }
+    let reply = crate::poa::invoke_local(callee.context(), &callee, &Operation::new(operation), &*arguments);
+    let reply = reply.map(Reply::detach);
+    Ok(Deferred::completed(callee, operation, arguments, reply))
+}
+
+impl ObjectRef {
+    /// Returns true if the object has the interface `repository_id`. Asks the object unless the
+    /// reference states it.
+    ///
+    /// # Errors
+    /// The errors of a call.
+    pub fn is_a(&self, repository_id: &str) -> Result<bool, SystemException> {
+        static OPERATION: Operation = Operation::new("_is_a");
+        // An empty type id states no interface.
+        if repository_id == OBJECT_REPOSITORY_ID || (repository_id == self.type_id() && !repository_id.is_empty()) {
+            return Ok(true);
+        }
+        let mut reply = self.invoke(&OPERATION, &|encoder| encoder.write_latin1_str(repository_id))?;
+        reply.read(|decoder| decoder.read_bool())
+    }
+
+    /// Returns true if the object certainly does not exist, or no longer exists.
+    ///
+    /// # Errors
+    /// The errors of a call, except OBJECT_NOT_EXIST, which is the answer.
+    pub fn non_existent(&self) -> Result<bool, SystemException> {
+        static OPERATION: Operation = Operation::new("_non_existent");
+        let ask = || self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_bool());
+        let had_moved = self.binding().has_moved();
+        let mut answer = ask();
+        if had_moved && answer == Ok(true) {
+            // The object no longer exists where it was forwarded to. As after OBJECT_NOT_EXIST, ask
+            // at the addresses of the reference itself.
+            self.binding().set_forwarded(None);
+            answer = ask();
+        }
+        match answer {
+            Err(exception) if exception.kind() == Kind::ObjectNotExist => Ok(true),
+            answer => answer,
+        }
+    }
+
+    /// Returns the repository id of the object's most derived interface, as the object states it.
+    ///
+    /// # Errors
+    /// The errors of a call.
+    pub fn repository_id(&self) -> Result<String, SystemException> {
+        static OPERATION: Operation = Operation::new("_repository_id");
+        self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_string())
+    }
+
+    /// Returns the object's entry in the interface repository (`get_interface`): a reference to an
+    /// `InterfaceDef`, if it has one.
+    ///
+    /// # Errors
+    /// The errors of a call; NO_IMPLEMENT from servers without an interface repository, such as
+    /// Corelane's.
+    pub fn interface_definition(&self) -> Result<Option<ObjectRef>, SystemException> {
+        static OPERATION: Operation = Operation::new("_interface");
+        self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
+    }
+
+    /// Returns the component that the object is a part of (`get_component`), if any.
+    ///
+    /// # Errors
+    /// The errors of a call.
+    pub fn component(&self) -> Result<Option<ObjectRef>, SystemException> {
+        static OPERATION: Operation = Operation::new("_component");
+        self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
+    }
+
+    /// Makes sure that the object can be called. Connects, follows forwards, and asks the server
+    /// whether it has the object (CORBA 3.0.3, section 4.3.13).
+    ///
+    /// # Errors
+    /// The reason why the object cannot be called.
+    pub fn validate_connection(&self) -> Result<(), SystemException> {
+        if self.binding().may_be_local(self.client()) {
+            return crate::poa::locate_local(self.callee());
+        }
+        call::locate(self.callee())
+    }
+
+    /// Makes connections before the first call needs them: `each` at each of `priorities`, in the
+    /// lane or band that serves it. Existing connections count. Does nothing for an object within
+    /// the process.
+    ///
+    /// # Errors
+    /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to
+    /// one server; the errors of a call that finds no connection.
+    pub fn preconnect(&self, priorities: &[i16], each: usize) -> Result<(), SystemException> {
+        crate::invocation::establish::establish(self.callee(), priorities, each)
+    }
+
+    /// Calls `operation` with the arguments that `arguments` writes, and waits for the reply. A
+    /// user exception becomes UNKNOWN 1.
+    ///
+    /// # Errors
+    /// The system exception that the ORB or the object raised.
+    #[inline]
+    pub fn invoke<'a>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<Reply<'_>, SystemException> {
+        let reply = invoke(self.callee(), operation, arguments)?;
+        if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
+    }
+
+    /// Calls an operation that declares exceptions; otherwise like [`invoke`](Self::invoke).
+    /// [`Reply::exception`] tells which exception was raised.
+    ///
+    /// # Errors
+    /// The system exception that the ORB or the object raised.
+    #[inline]
+    pub fn invoke_raising<'a>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<Reply<'_>, SystemException> {
+        invoke(self.callee(), operation, arguments)
+    }
+
+    /// For generated code: calls `operation` with the arguments that `arguments` writes; `results`
+    /// reads the results.
+    ///
+    /// # Errors
+    /// The system exception that the ORB or the object raised. A user exception becomes UNKNOWN 1.
+    #[doc(hidden)]
+    #[inline]
+    pub fn call<'a, T>(
+        &self,
+        operation: &Operation<'_>,
+        results: impl Fn(&mut Decoder<'_>) -> Result<T, CdrError>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<T, SystemException> {
+        self.call_raising(operation, results, arguments).map_err(|SystemOnly(exception)| exception)
+    }
+
+    /// For generated code: [`call`](Self::call) for an operation without results.
+    ///
+    /// # Errors
+    /// The errors of [`call`](Self::call).
+    #[doc(hidden)]
+    #[inline]
+    pub fn run<'a>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<(), SystemException> {
+        self.call(operation, |_| Ok(()), arguments)
+    }
+
+    /// For generated code: [`call_raising`](Self::call_raising) for an operation without results.
+    ///
+    /// # Errors
+    /// The errors of [`call_raising`](Self::call_raising).
+    #[doc(hidden)]
+    #[inline]
+    pub fn run_raising<'a, E>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<(), E>
+    where
+        E: for<'r> From<Reply<'r>> + From<SystemException>,
+    {
+        self.call_raising(operation, |_| Ok(()), arguments)
+    }
+
+    /// For generated code: [`call`](Self::call) for an operation that declares exceptions.
+    ///
+    /// # Errors
+    /// The declared exceptions, and system exceptions.
+    #[doc(hidden)]
+    #[inline]
+    pub fn call_raising<'a, T, E>(
+        &self,
+        operation: &Operation<'_>,
+        results: impl Fn(&mut Decoder<'_>) -> Result<T, CdrError>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<T, E>
+    where
+        E: for<'r> From<Reply<'r>> + From<SystemException>,
+    {
+        let mut value = None;
+        let mut read = |decoder: &mut Decoder<'_>| {
+            value = Some(results(decoder)?);
+            Ok(())
+        };
+        match call_and_read(self.callee(), operation, arguments, &mut read)? {
+            None => {}
+            Some(reply) if reply.is_exception() => return Err(reply.into()),
+            Some(mut reply) => reply.read(read)?,
+        }
+        value.ok_or_else(|| SystemException::new(Kind::Internal, 0, Completion::Yes).into())
+    }
+
+    /// Calls `operation` without waiting for the reply, which [`Deferred::reply`] returns.
+    /// `arguments` runs again if the request has to be sent again.
+    ///
+    /// # Errors
+    /// The reason why the request could not be sent.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(object: corelane::ObjectRef) -> Result<(), corelane::SystemException> {
+    /// let mut square = object.send_deferred("square", |encoder| {
+    ///     encoder.write_i32(12);
+    ///     Ok(())
+    /// })?;
+    /// // Something else meanwhile.
+    /// let result = square.reply()?.read(|decoder| decoder.read_i32())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn send_deferred(
+        &self,
+        operation: &str,
+        arguments: impl Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync + 'static,
+    ) -> Result<Deferred, SystemException> {
+        send_deferred(self.callee(), operation, Box::new(arguments))
+    }
+
+    /// Calls a oneway operation. Waits as its [`SyncScope`] says; by default until the transport
+    /// has the request.
+    ///
+    /// # Errors
+    /// The reason why the request could not be sent, or the server's answer if the scope waits for
+    /// one.
+    pub fn send_oneway<'a>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<(), SystemException> {
+        let callee = self.callee();
+        if callee.stays_in_process() {
+            return crate::poa::send_local(callee, operation, arguments);
+        }
+        call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
+    }
+
+    /// For generated code: runs `call` on the servant itself if it lives in this ORB and implements
+    /// `I`; else returns `None`.
+    #[inline]
+    pub fn collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
+        &self,
+        operation: &'static Operation<'static>,
+        call: impl FnOnce(&I) -> Result<T, E>,
+    ) -> Option<Result<T, E>> {
+        let key = self.binding().local_key(self.client())?;
+        crate::poa::call_local(self, key, operation.name(), call)
+    }
+}

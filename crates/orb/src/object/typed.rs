@@ -1,0 +1,109 @@
+//! Typed references.
+
+use std::time::Duration;
+
+use corelane_wire::{CdrError, Decoder, Encoder};
+
+use super::{OBJECT_REPOSITORY_ID, ObjectRef};
+use crate::cancel::Canceller;
+use crate::context::Context;
+use crate::exception::SystemException;
+use crate::policy::{CallPolicies, Timeout};
+
+/// A typed reference such as `EchoRef`, made by the IDL compiler.
+///
+/// A reference type also has these methods as inherent ones, unless an operation of its interface
+/// has the name. Only generic code, and calls to a method hidden so, need to import this trait.
+pub trait Reference: Clone + Sized {
+    /// The repository id of the interface.
+    const REPOSITORY_ID: &'static str;
+
+    /// Converts an untyped reference without a check.
+    fn from_object(object: ObjectRef) -> Self;
+
+    /// Returns the untyped reference.
+    fn as_object(&self) -> &ObjectRef;
+
+    /// Returns true if both references denote one object, as far as they show it
+    /// ([`ObjectRef::is_equivalent`]). Asks no server.
+    fn is_equivalent(&self, other: &impl Reference) -> bool {
+        self.as_object().is_equivalent(other.as_object())
+    }
+
+    /// Returns a typed reference if the object has this interface. Asks the object unless its
+    /// reference states it.
+    ///
+    /// # Errors
+    /// The errors of a call.
+    fn narrow(object: &ObjectRef) -> Result<Option<Self>, SystemException> {
+        Ok(object.is_a(Self::REPOSITORY_ID)?.then(|| Self::from_object(object.clone())))
+    }
+
+    /// Returns a typed reference without a check. Operations that the object does not have raise
+    /// BAD_OPERATION.
+    #[must_use]
+    fn unchecked_narrow(object: &ObjectRef) -> Self {
+        Self::from_object(object.clone())
+    }
+
+    /// Returns a copy with the time-out `timeout`, from the call to the result.
+    #[must_use]
+    fn with_timeout(&self, timeout: impl Into<Timeout>) -> Self {
+        self.with_policies(CallPolicies { timeout: Some(timeout.into()), ..CallPolicies::NONE })
+    }
+
+    /// Returns a copy with the time-out `timeout` for connecting.
+    #[must_use]
+    fn with_connect_timeout(&self, timeout: Duration) -> Self {
+        self.with_policies(CallPolicies { connect_timeout: Some(timeout), ..CallPolicies::NONE })
+    }
+
+    /// Returns a copy with calls that `canceller` can cancel.
+    #[must_use]
+    fn with_canceller(&self, canceller: &Canceller) -> Self {
+        Self::from_object(self.as_object().with_canceller(canceller))
+    }
+
+    /// Returns a copy that sends these properties to operations that ask for them
+    /// ([`ObjectRef::with_context`]).
+    #[must_use]
+    fn with_context(&self, context: &Context) -> Self {
+        Self::from_object(self.as_object().with_context(context))
+    }
+
+    /// Returns a copy with these policies added to its own, which they override.
+    #[must_use]
+    fn with_policies(&self, policies: CallPolicies) -> Self {
+        Self::from_object(self.as_object().with_policies(policies))
+    }
+}
+
+crate::reference_methods! { ObjectRef: with_connect_timeout with_timeout }
+
+impl Reference for ObjectRef {
+    const REPOSITORY_ID: &'static str = OBJECT_REPOSITORY_ID;
+
+    fn from_object(object: ObjectRef) -> Self {
+        object
+    }
+
+    fn as_object(&self) -> &ObjectRef {
+        self
+    }
+}
+
+/// For generated code: writes a reference or nil.
+///
+/// # Errors
+/// None for references that this ORB made or received.
+pub fn write_reference<R: Reference>(encoder: &mut Encoder<'_>, reference: Option<&R>) -> Result<(), CdrError> {
+    ObjectRef::encode(reference.map(Reference::as_object), encoder)
+}
+
+/// For generated code: reads a reference or nil.
+///
+/// # Errors
+/// If the bytes are no reference.
+pub fn read_reference<R: Reference>(decoder: &mut Decoder<'_>) -> Result<Option<R>, CdrError> {
+    Ok(ObjectRef::decode(decoder)?.map(R::from_object))
+}

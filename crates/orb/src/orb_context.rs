@@ -1,0 +1,233 @@
+//! The state of an ORB that all of its layers share.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use corelane_net::{Endpoint, Stream, Transports};
+use corelane_sched::Priority;
+use corelane_sys::buffer::RegionCache;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::cpu_budget::CpuBudgetMonitor;
+use corelane_sys::event_count::EventCount;
+use corelane_sys::thread::{self, CpuSet};
+use corelane_wire::exception::minor;
+
+use crate::config::Config;
+use crate::event::{Event, Events};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::listen_address;
+
+const RUNNING: u8 = 0;
+const ENDING: u8 = 1;
+/// Every connection is closing.
+const CLOSED: u8 = 2;
+const ENDED: u8 = 3;
+
+/// The configuration and the running state of an ORB. Knows no connections and no objects.
+#[derive(Debug)]
+pub(crate) struct OrbContext {
+    config: Config,
+    transports: Transports,
+    events: Events,
+    /// Random number that identifies the ORB; part of every transient key.
+    stamp: u64,
+    /// Cores of the thread that made the ORB, if known.
+    cores: Option<CpuSet>,
+    listening: OnceLock<Vec<Endpoint>>,
+    published: OnceLock<Vec<Endpoint>>,
+    /// The id of the next connection, accepted or made. Incremented `Relaxed` by the thread that
+    /// accepts or connects.
+    next_connection_id: AtomicU64,
+    /// Keeps the memory of large messages for later ones.
+    spares: RegionCache,
+    /// One of the states above. Raised by the threads that shut the ORB down, with release.
+    state: AtomicU8,
+    /// Notified at [`CLOSED`]. Threads wait here if another thread began the shutdown.
+    closing: EventCount,
+    /// True once [`Event::ReferenceWithoutAddress`] has been reported. Swapped `Relaxed`, by the
+    /// thread that reports.
+    nowhere_reported: AtomicBool,
+    /// Lowers threads whose operations exceed their declared time; empty if not configured.
+    cpu_monitor: OnceLock<CpuBudgetMonitor>,
+    fork_generation: u64,
+}
+
+impl OrbContext {
+    pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> Self {
+        OrbContext {
+            config,
+            transports,
+            events,
+            stamp,
+            cores: thread::affinity(None).ok(),
+            listening: OnceLock::new(),
+            published: OnceLock::new(),
+            next_connection_id: AtomicU64::new(1),
+            spares: RegionCache::new(),
+            state: AtomicU8::new(RUNNING),
+            closing: EventCount::new("end of the ORB"),
+            nowhere_reported: AtomicBool::new(false),
+            cpu_monitor: OnceLock::new(),
+            fork_generation: corelane_sys::process::generation(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn transports(&self) -> &Transports {
+        &self.transports
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Returns the random number that identifies the ORB.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Returns the cores of the thread that made the ORB, if known. Threads run there by default.
+    pub(crate) fn cores(&self) -> Option<CpuSet> {
+        self.cores
+    }
+
+    /// Returns the memory kept for large messages.
+    #[inline]
+    pub(crate) fn spares(&self) -> &RegionCache {
+        &self.spares
+    }
+
+    pub(crate) fn cpu_monitor(&self) -> Option<&CpuBudgetMonitor> {
+        self.cpu_monitor.get()
+    }
+
+    pub(crate) fn set_cpu_monitor(&self, monitor: CpuBudgetMonitor) {
+        // Set once: an ORB starts once.
+        let _ = self.cpu_monitor.set(monitor);
+    }
+
+    /// Returns a new id for a connection that is being accepted or made.
+    pub(crate) fn allocate_connection_id(&self) -> u64 {
+        self.next_connection_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the id that the next connection will have.
+    #[inline]
+    pub(crate) fn peek_connection_id(&self) -> u64 {
+        self.next_connection_id.load(Ordering::Relaxed)
+    }
+
+    /// Records the endpoints at which the ORB listens, and from them the ones to publish.
+    pub(crate) fn set_listening(&self, listening: Vec<Endpoint>) {
+        let published = if self.config.publish.is_empty() {
+            listening.iter().map(listen_address::publishable).collect()
+        } else {
+            listen_address::fill_ports(&self.config.publish, &listening)
+        };
+        // Set once: an ORB starts once.
+        let _ = self.listening.set(listening);
+        let _ = self.published.set(published);
+    }
+
+    /// Returns the endpoints at which the ORB's own listeners listen.
+    pub(crate) fn listening(&self) -> &[Endpoint] {
+        self.listening.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the addresses that references carry for the ORB's own listeners.
+    pub(crate) fn published_endpoints(&self) -> &[Endpoint] {
+        self.published.get().map_or(&[][..], Vec::as_slice)
+    }
+
+    /// Returns the address that references carry for a lane's endpoint. Takes the host that the ORB
+    /// publishes, if it publishes one.
+    pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
+        let host = self.config.publish.iter().find_map(|published| match published {
+            Endpoint::Tcp { host, .. } => Some(host),
+            _ => None,
+        });
+        match (endpoint, host) {
+            (Endpoint::Tcp { port, .. }, Some(host)) => Endpoint::tcp(host, *port),
+            _ => listen_address::publishable(endpoint),
+        }
+    }
+
+    /// Reports, once, that a reference without an address was converted to text.
+    #[cold]
+    pub(crate) fn report_nowhere_reference(&self, type_id: &str) {
+        if !self.nowhere_reported.swap(true, Ordering::Relaxed) {
+            self.events.report(&Event::ReferenceWithoutAddress { type_id: type_id.to_owned() });
+        }
+    }
+
+    /// Sets the DSCP code point of a priority on a connection's packets, if the ORB maps the
+    /// priority to one.
+    #[cold]
+    pub(crate) fn set_code_point(&self, stream: &dyn Stream, priority: Priority) {
+        if let Some(dscp) = self.config.rt.network.as_ref().and_then(|network| network.to_dscp(priority))
+            && let Err(error) = stream.set_dscp(dscp)
+        {
+            // The connection works without a code point: its data still arrives.
+            let peer = stream.peer().clone();
+            self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
+        }
+    }
+
+    /// Fails with BAD_INV_ORDER 4 after shutdown, and with an explanation after a fork.
+    #[inline]
+    pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
+        if self.state.load(Ordering::Acquire) == RUNNING && !self.is_forked_copy() {
+            return Ok(());
+        }
+        self.unusable_error()
+    }
+
+    #[cold]
+    fn unusable_error(&self) -> Result<(), SystemException> {
+        if self.is_forked_copy() {
+            return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
+                .because("this process was forked from the one that made the ORB; make an ORB of its own here"));
+        }
+        Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
+            .because("the ORB has been shut down"))
+    }
+
+    /// Returns true in a process that was forked from the one that made the ORB. It has the
+    /// parent's connections and none of its threads.
+    #[inline]
+    pub(crate) fn is_forked_copy(&self) -> bool {
+        corelane_sys::process::generation() != self.fork_generation
+    }
+
+    /// Begins the shutdown. Returns false if another thread has begun it.
+    pub(crate) fn begin_shutdown(&self) -> bool {
+        self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Records that every connection is closing, and wakes the threads that wait for it.
+    pub(crate) fn set_closed(&self) {
+        // `fetch_max`: a thread that stopped waiting may already have reached `ENDED`.
+        self.state.fetch_max(CLOSED, Ordering::AcqRel);
+        self.closing.notify_all();
+    }
+
+    /// Waits until every connection is closing, or until `deadline`.
+    pub(crate) fn wait_until_closed(&self, deadline: Option<Monotonic>) {
+        let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
+        let _ = self.closing.wait(deadline, through);
+    }
+
+    /// Records that the ORB has ended.
+    pub(crate) fn set_ended(&self) {
+        self.state.store(ENDED, Ordering::Release);
+    }
+
+    /// Returns true if the ORB has ended: its threads are joined and its connections closed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ENDED
+    }
+}

@@ -1,0 +1,91 @@
+//! Bands: the sets of calls that may share connections.
+
+use corelane_sched::{NativePriority, Priority, PriorityBand, PriorityMapping};
+use corelane_sys::thread::{self, Scheduling};
+
+use super::config::RtConfig;
+use crate::exception::SystemException;
+
+/// A set of calls that may share connections. These are the calls of threads with one native
+/// priority, or, for a reference with priority bands, of one band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Band(u32);
+
+/// Marks a range of priorities. Its ends, of 15 bits each, are in the lower bits.
+const RANGE_FLAG: u32 = 1 << 31;
+
+impl Band {
+    /// Returns the band of calls that the calling thread makes.
+    #[inline]
+    pub(crate) fn for_current_thread() -> Self {
+        Band(thread::native_priority().into())
+    }
+
+    /// Returns the band of calls of threads at `priority`.
+    ///
+    /// # Errors
+    /// DATA_CONVERSION 2 for a priority that cannot be mapped.
+    pub(crate) fn for_priority(rt: &RtConfig, priority: Priority) -> Result<Self, SystemException> {
+        let native = rt.scheduling_for(priority)?;
+        Ok(native.map_or_else(Self::for_current_thread, |native| Band(native.priority().into())))
+    }
+
+    /// Returns the band of calls in a range of priorities. References with the same range share its
+    /// connections.
+    pub(crate) fn for_range(range: PriorityBand) -> Self {
+        let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
+        Band(RANGE_FLAG | number(range.low) << 15 | number(range.high))
+    }
+
+    /// Returns the priority that represents the band: the highest of a range, else that of the
+    /// threads. `None` without a fixed priority.
+    pub(crate) fn priority(self, mapping: &dyn PriorityMapping) -> Option<Priority> {
+        match self.range() {
+            Some((_, high)) => Priority::new(high),
+            None if self.0 == 0 => None,
+            None => mapping.to_corba(NativePriority::try_from(self.0).ok()?),
+        }
+    }
+
+    /// Returns the range of priorities, if the band is one.
+    pub(crate) fn range(self) -> Option<(i16, i16)> {
+        let end = |bits: u32| i16::try_from(bits & 0x7fff).ok();
+        if self.0 & RANGE_FLAG == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
+    }
+
+    /// Returns the scheduling of the band's highest callers; `None` for the ordinary class.
+    ///
+    /// # Errors
+    /// DATA_CONVERSION 2 for a range with an end that cannot be mapped.
+    pub(crate) fn scheduling(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
+        match (self.range(), u8::try_from(self.0)) {
+            (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),
+            // Callers of the deadline class precede all fixed priorities.
+            (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native.min(*Scheduling::PRIORITIES.end())))),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// Returns true if the band's callers may have a real-time priority.
+    pub(crate) fn is_real_time(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Returns a unique number, for names.
+    pub(crate) fn id(self) -> u32 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_differ_by_both_ends() {
+        let band = |low, high| Band::for_range(PriorityBand::new(low, high).unwrap());
+        assert_eq!((band(5, 15).range(), band(0, 32767).range()), (Some((5, 15)), Some((0, 32767))));
+        assert_ne!(band(5, 15), band(5, 16));
+        assert_eq!((Band(0).range(), Band(99).range()), (None, None));
+    }
+}

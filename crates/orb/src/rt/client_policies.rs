@@ -1,0 +1,86 @@
+//! The client's real-time policies: of the ORB, a thread or a reference, and in a reference's
+//! profile.
+
+use corelane_net::Endpoint;
+use corelane_sched::{PriorityBands, PriorityModel, selection};
+
+use super::protocol::{Protocol, SocketSettings};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+
+/// Real-time policies of a reference, set with
+/// [`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RtClientPolicies {
+    /// PriorityBandedConnectionPolicy (45), low and high ends. Calls of one band share connections;
+    /// calls of two bands never do.
+    pub priority_bands: Option<Vec<(i16, i16)>>,
+    /// PrivateConnectionPolicy (44): only this reference and its copies use its connections.
+    pub private_connection: bool,
+    /// ClientProtocolPolicy (43): permitted protocols, preferred first, with their socket
+    /// properties. If empty, the reference's list applies, else all protocols.
+    pub client_protocols: Vec<Protocol>,
+}
+
+/// The real-time policies in one profile of a reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProfilePolicies {
+    pub(crate) model: Option<(PriorityModel, i16)>,
+    pub(crate) bands: Vec<(i16, i16)>,
+    pub(crate) protocols: Vec<Protocol>,
+}
+
+/// Checked policies of a client.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientPolicies {
+    pub(crate) bands: Vec<(i16, i16)>,
+    pub(crate) private: bool,
+    pub(crate) protocols: Vec<Protocol>,
+}
+
+impl ClientPolicies {
+    /// Completes these policies with the ORB's where unset.
+    pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
+        let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
+        ClientPolicies {
+            bands: if self.bands.is_empty() { wider.bands.clone() } else { self.bands },
+            private: self.private || wider.private,
+            protocols: or(self.protocols, &wider.protocols),
+        }
+    }
+}
+
+impl RtClientPolicies {
+    /// Checks the policies.
+    ///
+    /// # Errors
+    /// BAD_PARAM for invalid bands and for negative sizes.
+    pub(crate) fn check(&self) -> Result<ClientPolicies, SystemException> {
+        let bands = self.priority_bands.clone();
+        if let Some(bands) = &bands {
+            PriorityBands::new(bands.iter().copied())
+                .map_err(|error| SystemException::new(Kind::BadParam, 0, Completion::No).because(error.to_string()))?;
+        }
+        if !self.client_protocols.iter().all(|protocol| protocol.is_valid()) {
+            let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
+            return Err(exception.because("the size of a buffer is not negative"));
+        }
+        let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
+        Ok(ClientPolicies { bands, private: self.private_connection, protocols })
+    }
+}
+
+/// Returns the protocols that a client may use, from the side that sets some. `None` if both sides
+/// do.
+pub(crate) fn usable_protocols<'p>(asked: &'p ClientPolicies, said: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
+    selection::reconcile(&asked.protocols, &said.protocols).ok()
+}
+
+/// Returns the rank of an endpoint's protocol among those permitted, and its socket settings.
+/// `None` if it is not permitted.
+pub(crate) fn protocol_rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, SocketSettings)> {
+    if protocols.is_empty() {
+        return Some((0, SocketSettings::default()));
+    }
+    let place = protocols.iter().position(|protocol| protocol.serves(endpoint))?;
+    protocols.get(place).map(|protocol| (place, protocol.socket_settings()))
+}

@@ -1,0 +1,156 @@
+//! The protocols of Real-time CORBA policies, and the socket settings that they stand for.
+
+use corelane_net::{ConnectionProperties, Endpoint};
+use corelane_wire::ior::profile_tag;
+use corelane_wire::rt::ProtocolValue;
+
+/// Properties of TCP sockets (`RTCORBA::TCPProtocolProperties`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpProperties {
+    /// Kernel's send buffer in bytes; 0 keeps the system's default.
+    pub send_buffer_size: i32,
+    /// Kernel's receive buffer in bytes; 0 keeps the system's default.
+    pub recv_buffer_size: i32,
+    /// Probes idle connections (`SO_KEEPALIVE`).
+    pub keep_alive: bool,
+    /// Restricts connections to hosts of directly attached networks (`SO_DONTROUTE`).
+    pub dont_route: bool,
+    /// Sends small messages at once (`TCP_NODELAY`).
+    pub no_delay: bool,
+    /// Marks packets with the code point of [`RtConfig::network`](super::RtConfig::network), if one
+    /// is configured.
+    pub enable_network_priority: bool,
+}
+
+impl Default for TcpProperties {
+    fn default() -> Self {
+        TcpProperties {
+            send_buffer_size: 0,
+            recv_buffer_size: 0,
+            keep_alive: true,
+            dont_route: false,
+            no_delay: true,
+            enable_network_priority: true,
+        }
+    }
+}
+
+/// Properties of Unix sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnixProperties {
+    /// Kernel's send buffer in bytes; 0 keeps the system's default.
+    pub send_buffer_size: i32,
+    /// Kernel's receive buffer in bytes; 0 keeps the system's default.
+    pub recv_buffer_size: i32,
+}
+
+/// A protocol of a ServerProtocol or ClientProtocol policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// GIOP over TCP.
+    Tcp(TcpProperties),
+    /// GIOP over Unix sockets.
+    Unix(UnixProperties),
+    /// GIOP over shared memory. The transport sets the size of the rings.
+    SharedMemory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SocketSettings {
+    pub(crate) properties: ConnectionProperties,
+    /// Packets carry the code point of their connection's priority.
+    pub(crate) network_priority: bool,
+}
+
+impl Default for SocketSettings {
+    fn default() -> Self {
+        SocketSettings { properties: ConnectionProperties::default(), network_priority: true }
+    }
+}
+
+impl Protocol {
+    /// Returns true if `endpoint` belongs to this protocol.
+    pub(crate) fn serves(self, endpoint: &Endpoint) -> bool {
+        match (self, endpoint) {
+            (Protocol::Tcp(_), Endpoint::Tcp { .. })
+            | (Protocol::Unix(_), Endpoint::Unix { .. })
+            | (Protocol::SharedMemory, Endpoint::SharedMemory { .. }) => true,
+            (Protocol::Tcp(_) | Protocol::Unix(_) | Protocol::SharedMemory, _) => false,
+        }
+    }
+
+    pub(crate) fn socket_settings(self) -> SocketSettings {
+        let octets = |size: i32| u32::try_from(size).ok().filter(|size| *size > 0);
+        match self {
+            Protocol::Tcp(tcp) => SocketSettings {
+                properties: ConnectionProperties {
+                    send_buffer_size: octets(tcp.send_buffer_size),
+                    receive_buffer_size: octets(tcp.recv_buffer_size),
+                    keep_alive: Some(tcp.keep_alive),
+                    dont_route: Some(tcp.dont_route),
+                    no_delay: Some(tcp.no_delay),
+                },
+                network_priority: tcp.enable_network_priority,
+            },
+            Protocol::Unix(unix) => SocketSettings {
+                properties: ConnectionProperties {
+                    send_buffer_size: octets(unix.send_buffer_size),
+                    receive_buffer_size: octets(unix.recv_buffer_size),
+                    ..ConnectionProperties::default()
+                },
+                network_priority: true,
+            },
+            Protocol::SharedMemory => SocketSettings::default(),
+        }
+    }
+
+    /// Returns true if no buffer size is negative.
+    pub(crate) fn is_valid(self) -> bool {
+        match self {
+            Protocol::Tcp(TcpProperties { send_buffer_size: send, recv_buffer_size: receive, .. })
+            | Protocol::Unix(UnixProperties { send_buffer_size: send, recv_buffer_size: receive }) => {
+                send >= 0 && receive >= 0
+            }
+            Protocol::SharedMemory => true,
+        }
+    }
+
+    /// Converts the protocol that a reference carries. Invalid sizes are ignored later.
+    pub(crate) fn from_value(value: ProtocolValue) -> Self {
+        match value {
+            ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {
+                Protocol::Tcp(TcpProperties {
+                    send_buffer_size: send_buffer,
+                    recv_buffer_size: receive_buffer,
+                    keep_alive,
+                    dont_route,
+                    no_delay,
+                    enable_network_priority: true,
+                })
+            }
+            ProtocolValue::Unix { send_buffer, receive_buffer, .. } => {
+                Protocol::Unix(UnixProperties { send_buffer_size: send_buffer, recv_buffer_size: receive_buffer })
+            }
+            ProtocolValue::SharedMemory => Protocol::SharedMemory,
+        }
+    }
+
+    pub(super) fn to_value(self) -> ProtocolValue {
+        match self {
+            Protocol::Tcp(tcp) => ProtocolValue::Tcp {
+                send_buffer: tcp.send_buffer_size,
+                receive_buffer: tcp.recv_buffer_size,
+                keep_alive: tcp.keep_alive,
+                dont_route: tcp.dont_route,
+                no_delay: tcp.no_delay,
+            },
+            Protocol::Unix(unix) => ProtocolValue::Unix {
+                tag: profile_tag::UNIX,
+                send_buffer: unix.send_buffer_size,
+                receive_buffer: unix.recv_buffer_size,
+            },
+            Protocol::SharedMemory => ProtocolValue::SharedMemory,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The messages that end a connection: CloseConnection, MessageError, and the reply to a request that
+//! is too large.
+
+use corelane_wire::connection::ProtocolFault;
+use corelane_wire::giop::{self, Header, MessageKind, ReplyStatus, Request};
+use corelane_wire::{Encoder, Limits};
+
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+
+/// Returns a CloseConnection message, which is the same in every version.
+pub(crate) fn close_connection() -> Vec<u8> {
+    let mut message = Encoder::new();
+    giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
+    message.into_buffer()
+}
+
+/// Returns the last messages to a peer that broke the protocol: MessageError, and before it the
+/// reply to a request that is too large. Without that reply the client would take the connection
+/// for broken, and might send the request again.
+#[cold]
+pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
+    let mut told = match fault {
+        ProtocolFault::TooLarge { .. } => too_large_reply(octets, limits).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    told.extend(message_error());
+    told
+}
+
+/// Returns the reply to a request that is too large, of which `octets` have come; `None` if they do
+/// not name the request or it wants no reply.
+fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
+    let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
+    let request = Request::parse(octets, &header, limits).ok().filter(|request| request.response.is_expected())?;
+    let mut reply = Encoder::new();
+    let status = ReplyStatus::SystemException;
+    giop::begin_reply(&mut reply, header.version, request.request_id, status, &[]).ok()?;
+    SystemException::new(Kind::ImpLimit, crate::minor::MESSAGE_TOO_LARGE, Completion::No).encode(&mut reply);
+    giop::finish(&mut reply).ok()?;
+    Some(reply.into_buffer())
+}
+
+/// Returns a MessageError of the highest version: the fault may well be the version.
+pub(crate) fn message_error() -> Vec<u8> {
+    let mut message = Encoder::new();
+    giop::write_message_error(&mut message, corelane_wire::Version::GIOP_1_2);
+    message.into_buffer()
+}

@@ -1,0 +1,34 @@
+//! The part of a lane in its real-time pool.
+
+use std::time::Duration;
+
+use corelane_sched::Priority;
+use corelane_sched::overload::OverloadRules;
+use corelane_sys::thread::{CpuSet, Scheduling};
+
+/// The part of a lane in its real-time pool: its numbers, its priority and its threads.
+#[derive(Clone, Debug)]
+pub(crate) struct LaneRole {
+    /// Number of the pool in its ORB.
+    pub(crate) pool: u32,
+    /// Index of the lane in its pool.
+    pub(crate) index: u32,
+    /// The lane's CORBA priority, or the default one of a pool without lanes.
+    pub(crate) priority: Priority,
+    /// Highest priority that a request arriving at this lane may ask for; `None` if not configured.
+    pub(crate) ceiling: Option<Priority>,
+    /// True in a pool with lanes, whose threads never change their priority.
+    pub(crate) is_lane: bool,
+    /// True if no lane of the pool has a higher priority.
+    pub(crate) is_highest: bool,
+    /// The kernel's scheduling of the lane's threads; `None` leaves the ordinary class.
+    pub(crate) scheduling: Option<Scheduling>,
+    /// Cores that the threads are bound to; `None` leaves all.
+    pub(crate) cores: Option<CpuSet>,
+    /// Number of threads that the lane starts with.
+    pub(crate) static_threads: u32,
+    /// Treatment of requests while all threads are busy.
+    pub(crate) rules: OverloadRules,
+    /// Time for which a dynamic thread waits for work before it ends.
+    pub(crate) idle_time: Duration,
+}

@@ -1,0 +1,31 @@
+//! A request that cannot run yet, and the thread that continues it.
+
+use std::fmt;
+
+/// The thread that continues a parked request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResumeOn {
+    /// A thread that serves the request's connection.
+    ConnectionThread,
+    CurrentThread,
+}
+
+/// A request that waits for a POA manager, an object, an activator or a thread.
+pub(crate) struct ParkedRequest {
+    /// Size of the request in bytes.
+    pub(crate) bytes: usize,
+    pub(crate) resume: Box<dyn FnOnce(ResumeOn) + Send>,
+}
+
+impl ParkedRequest {
+    /// Continues the request on its connection's threads.
+    pub(crate) fn release(self) {
+        (self.resume)(ResumeOn::ConnectionThread);
+    }
+}
+
+impl fmt::Debug for ParkedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParkedRequest").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}

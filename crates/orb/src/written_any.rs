@@ -1,0 +1,62 @@
+//! What is recorded while a value is written into an `any`: information that its bytes do not hold.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use corelane_wire::typecode::TypeCode;
+
+use crate::client::context::ClientContext;
+
+thread_local! {
+    /// Present while this thread writes a value into an `any`.
+    static WRITTEN_CONTEXT: RefCell<Option<WrittenContext>> = const { RefCell::new(None) };
+}
+
+/// Information about an `any` that its bytes do not hold.
+#[derive(Default)]
+pub(crate) struct WrittenContext {
+    /// The ORB of the last reference written.
+    pub(crate) client: Option<Arc<ClientContext>>,
+    /// The types of the values (IDL `valuetype`) written.
+    pub(crate) types: Vec<(Box<str>, TypeCode)>,
+}
+
+/// Runs `write`, which writes a value into an `any`, and returns what it recorded. The `any` may be
+/// written into another one, which then has the same ORB and types.
+pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
+    let outer = WRITTEN_CONTEXT.replace(Some(WrittenContext::default()));
+    let written = write();
+    let recorded = WRITTEN_CONTEXT.replace(outer).unwrap_or_default();
+    if let Some(client) = &recorded.client {
+        record_orb(client);
+    }
+    recorded.types.iter().for_each(record_type);
+    (written, recorded)
+}
+
+/// Records the ORB of a reference that is written. An `any` holds only the reference's bytes, and
+/// the program that extracts it will call it.
+pub(crate) fn record_orb(client: &Arc<ClientContext>) {
+    WRITTEN_CONTEXT.with_borrow_mut(|noted| {
+        if let Some(noted) = noted {
+            noted.client = Some(Arc::clone(client));
+        }
+    });
+}
+
+/// Records a value type with its repository id.
+pub(crate) fn record_type((id, type_code): &(Box<str>, TypeCode)) {
+    record_value_type(id, || type_code.clone());
+}
+
+/// Records the type of a value that is written: it may be derived from the type in the `any`'s
+/// TypeCode.
+pub(crate) fn record_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
+    WRITTEN_CONTEXT.with_borrow_mut(|noted| {
+        if let Some(noted) = noted
+            && !noted.types.iter().any(|(known, _)| **known == *id)
+        {
+            noted.types.push((id.into(), type_code()));
+        }
+    });
+}
