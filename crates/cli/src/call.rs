@@ -12,19 +12,19 @@ use corelane::{Any, Context, ObjectRef, Orb, TypeCode};
 use corelane_idl::ast::Direction;
 use corelane_idl::compile::Options;
 use corelane_wire::Limits;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::arguments::{self, Refusal, flag, option, positional};
 use crate::idl_types::{Types, compile};
-use crate::operations::{self, Signature};
-use crate::text::excerpt;
+use crate::operations::{self, Listed, Signature};
+use crate::text::{excerpt, json_text};
 use crate::{DONE, NOT_DONE, json, naming};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane call [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] [--timeout SECONDS]
                      [--context NAME=VALUE]... --idl FILE REFERENCE OPERATION [ARGUMENT]...
-       corelane call --list [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] --idl FILE [REFERENCE]
+       corelane call --list [--json] [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] --idl FILE [REFERENCE]
 
 Calls an operation of the object that REFERENCE names (IOR:, corbaloc: or corbaname:). FILE declares the operation; an
 attribute is called as _get_NAME or _set_NAME. ARGUMENTs are the in and inout parameters from left to right, in JSON; a word
@@ -50,6 +50,7 @@ With --list no operation is called: those of the reference's interface are print
   --interface NAME  the interface, if the reference does not name it and several have the operation
   --timeout SECONDS give up after this time (30)
   --list            print the operations and call none
+  --json            with --list: print JSON; results are JSON in any case
   --context NAME=VALUE
                     a property in the operation's `context` clause
 
@@ -67,6 +68,7 @@ struct Arguments {
     timeout: Option<f64>,
     context: Context,
     list: bool,
+    is_json: bool,
     words: Vec<String>,
 }
 
@@ -74,7 +76,7 @@ struct Arguments {
 pub(crate) fn command() -> Command {
     let command = arguments::command("call", USAGE)
         .args(arguments::idl_options())
-        .args([option("interface", "NAME"), option("timeout", "SECONDS"), flag("list")])
+        .args([option("interface", "NAME"), option("timeout", "SECONDS"), flag("list"), flag("json")])
         .args([option("context", "NAME=VALUE").action(ArgAction::Append), option("idl", "FILE")])
         .args([positional("REFERENCE"), positional("OPERATION"), arguments::words("ARGUMENT")]);
     arguments::described(command, USAGE)
@@ -89,6 +91,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     if arguments.list {
         let (status, text) = match list(&arguments) {
             Ok(text) => (DONE, text),
+            Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
             Err(error) => (NOT_DONE, format!("error: {error}\n")),
         };
         // Ignore errors: the reader may have closed the pipe.
@@ -130,7 +133,7 @@ fn refine(parsed: &ArgMatches) -> Result<Arguments, String> {
         };
         context = context.with(name, value).map_err(refused)?;
     }
-    let list = parsed.get_flag("list");
+    let (list, is_json) = (parsed.get_flag("list"), parsed.get_flag("json"));
     let idl = parsed.get_one::<OsString>("idl").ok_or("no IDL is given")?.into();
     match words.len() {
         0 | 1 if list => {}
@@ -140,7 +143,7 @@ fn refine(parsed: &ArgMatches) -> Result<Arguments, String> {
         _ => {}
     }
     let (options, interface) = (arguments::idl_options_of(parsed), arguments::text(parsed, "interface"));
-    Ok(Arguments { idl, options, interface, timeout: timeout.transpose()?, context, list, words })
+    Ok(Arguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
 /// The result of a call in JSON: the returned values, or the user exception that was raised.
@@ -157,11 +160,16 @@ fn list(arguments: &Arguments) -> Result<String, String> {
             object.map(|object| object.type_id().to_owned()).unwrap_or_default()
         }
     };
-    operations::list(&compilation, arguments.interface.as_deref(), &type_id)
+    let listed = operations::list(&compilation, arguments.interface.as_deref(), &type_id)?;
+    if arguments.is_json {
+        let interfaces: Vec<Json> = listed.iter().map(Listed::to_json).collect();
+        return Ok(json_text(&json!({ "schema": 1, "interfaces": interfaces })));
+    }
+    Ok(listed.iter().map(Listed::to_text).collect())
 }
 
 fn call(arguments: Arguments) -> Result<Outcome, String> {
-    let Arguments { idl, options, interface, timeout, context, list: _, words } = arguments;
+    let Arguments { idl, options, interface, timeout, context, words, .. } = arguments;
     let compilation = compile(&idl, &options)?;
     let (Some(reference), Some(operation)) = (words.first(), words.get(1)) else {
         return Err("no operation is given".to_owned());

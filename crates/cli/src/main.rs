@@ -7,15 +7,18 @@
 
 mod arguments;
 mod call;
+mod candidates;
 mod cores;
 mod doctor;
 mod dump;
 mod idl_types;
+mod input;
 mod ior;
 mod json;
 mod manual;
 mod naming;
 mod operations;
+mod ping;
 mod policies;
 mod text;
 mod trace;
@@ -41,11 +44,14 @@ usage: corelane COMMAND [ARGUMENT]...
   idl dump FILE     print what an IDL file declares, as JSON
   call ...          call an operation of an object, or list its operations, from its IDL
   ior TEXT          show the content of a reference: IOR:, corbaloc: or corbaname:
+  ior make ...      make a reference from its parts
+  ping REFERENCE    ask an object whether it is there, and how long its answers take
   naming ...        serve names, and work on any CORBA name server
   cores ...         analyse and simulate periodic tasks on cores
   bench ...         measure this ORB, its peers and bare sockets
   trace             write one request's path through client and server as a trace
   doctor            show which real-time guarantees hold on this machine, and what to change
+  doctor REFERENCE  show why an object cannot be called, and what to change
   completions SHELL print completions for bash, zsh and other shells
   man DIR           write manual pages
   version           print the version
@@ -71,7 +77,8 @@ struct Tool {
 const TOOLS: &[Tool] = &[
     Tool { name: "idl", command: idl_command, run: run_idl, help: idl_help },
     Tool { name: "call", command: call::command, run: call::run, help: || call::USAGE.to_owned() },
-    Tool { name: "ior", command: ior::command, run: ior::run, help: || ior::USAGE.to_owned() },
+    Tool { name: "ior", command: ior::command, run: ior::run, help: ior::help },
+    Tool { name: "ping", command: ping::command, run: ping::run, help: || ping::USAGE.to_owned() },
     Tool { name: "naming", command: naming::command, run: naming::run, help: || naming::USAGE.to_owned() },
     Tool { name: "cores", command: cores::command, run: cores::run, help: || cores::USAGE.to_owned() },
     Tool {

@@ -92,7 +92,18 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["trace", "--calls", "0"], "`--calls` takes a number from 1 to 300, not `0`"),
     (&["trace", "--cores", "1"], "`--cores` takes two cores as in 0,1, not `1`"),
     (&["trace", "--op", "oneway"], "a oneway has no reply to wait for; choose another operation"),
+    (&["ior", "make"], "no address is given"),
+    (&["ior", "make", "--what"], "there is no option `--what`"),
+    (&["ior", "make", "--address"], "`--address` needs a value"),
+    (&["ping"], "no reference is given"),
+    (&["ping", "--count", "0", "r"], "`--count` needs a number from 1 to 1000000, not `0`"),
+    (&["ping", "r", "s"], "there is no argument `s`"),
+    (&["completions"], "one shell is needed"),
+    (&["man"], "one folder is needed"),
     (&["doctor", "--what"], "there is no argument `--what`"),
+    (&["doctor", "r", "s"], "there is no argument `s`"),
+    (&["doctor", "--timeout", "x", "r"], "a time-out is a number of seconds"),
+    (&["doctor", "--timeout"], "`--timeout` needs a value"),
     (&["doctor", "--require"], "`--require` needs the name of a guarantee"),
 ];
 
@@ -113,7 +124,9 @@ fn help_is_the_same_wherever_it_is_asked_for() {
     for (help, forms) in [
         (&["help"][..], &[&["--help"][..], &["-h"], &["help", "help"], &["help", "version"]][..]),
         (&["help", "call"], &[&["call", "--help"], &["call", "-h"], &["call", "--list", "r", "--help"]]),
-        (&["help", "ior"], &[&["ior", "--help"], &["ior", "-h"]]),
+        (&["ior", "--help"], &[&["ior", "-h"]]),
+        (&["ior", "make", "--help"], &[&["ior", "make", "-h"]]),
+        (&["help", "ping"], &[&["ping", "--help"], &["ping", "-h"]]),
         (&["help", "naming"], &[&["naming", "help"], &["naming", "-h"], &["naming", "list", "--help"]]),
         (&["help", "cores"], &[&["cores", "help"], &["cores", "--help"], &["cores", "simulate", "-h"]]),
         (&["help", "bench"], &[&["bench", "help"], &["bench", "--help"], &["bench", "run", "-h"]]),
@@ -129,9 +142,10 @@ fn help_is_the_same_wherever_it_is_asked_for() {
             assert_eq!((status(&output), said(&output)), (0, said(&expected)), "{form:?}");
         }
     }
-    let both = said(&corelane(&["help", "idl"]));
-    let (compiler, dump) = (said(&corelane(&["idl", "--help"])), said(&corelane(&["idl", "dump", "--help"])));
-    assert_eq!(both, format!("{compiler}\n{dump}"));
+    for (command, second) in [("idl", "dump"), ("ior", "make")] {
+        let forms = [said(&corelane(&[command, "--help"])), said(&corelane(&[command, second, "--help"]))];
+        assert_eq!(said(&corelane(&["help", command])), forms.join("\n"));
+    }
     for form in ["version", "--version", "-V"] {
         assert_eq!(said(&corelane(&[form])), format!("corelane {}\n", env!("CARGO_PKG_VERSION")));
     }
