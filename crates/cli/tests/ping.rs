@@ -57,7 +57,7 @@ fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
 
 /// Answers nothing and keeps each connection.
 fn silent() -> SocketAddr {
-    hostile(|connection| std::mem::forget(connection))
+    hostile(std::mem::forget)
 }
 
 /// Closes each connection when something has arrived.
