@@ -3,26 +3,28 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::{ArgAction, ArgMatches, Command};
 use corelane::dynamic::{DynamicRequest, RequestError};
 use corelane::{Any, Context, ObjectRef, Orb, TypeCode};
 use corelane_idl::ast::Direction;
 use corelane_idl::compile::Options;
 use corelane_wire::Limits;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
+use crate::arguments::{self, Refusal, flag, option, positional};
 use crate::idl_types::{Types, compile};
-use crate::operations::{self, Signature};
-use crate::text::excerpt;
-use crate::{DONE, NOT_DONE, WRONG_USAGE, json};
+use crate::operations::{self, Listed, Signature};
+use crate::text::{excerpt, json_text};
+use crate::{DONE, NOT_DONE, json, naming};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane call [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] [--timeout SECONDS]
                      [--context NAME=VALUE]... --idl FILE REFERENCE OPERATION [ARGUMENT]...
-       corelane call --list [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] --idl FILE [REFERENCE]
+       corelane call --list [--json] [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] --idl FILE [REFERENCE]
 
 Calls an operation of the object that REFERENCE names (IOR:, corbaloc: or corbaname:). FILE declares the operation; an
 attribute is called as _get_NAME or _set_NAME. ARGUMENTs are the in and inout parameters from left to right, in JSON; a word
@@ -48,6 +50,7 @@ With --list no operation is called: those of the reference's interface are print
   --interface NAME  the interface, if the reference does not name it and several have the operation
   --timeout SECONDS give up after this time (30)
   --list            print the operations and call none
+  --json            with --list: print JSON; results are JSON in any case
   --context NAME=VALUE
                     a property in the operation's `context` clause
 
@@ -59,31 +62,36 @@ const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
 struct Arguments {
-    idl: Option<PathBuf>,
+    idl: PathBuf,
     options: Options,
     interface: Option<String>,
     timeout: Option<f64>,
     context: Context,
     list: bool,
+    is_json: bool,
     words: Vec<String>,
+}
+
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let command = arguments::command("call", USAGE)
+        .args(arguments::idl_options())
+        .args([option("interface", "NAME"), option("timeout", "SECONDS"), flag("list"), flag("json")])
+        .args([option("context", "NAME=VALUE").action(ArgAction::Append), option("idl", "FILE")])
+        .args([positional("REFERENCE"), positional("OPERATION"), arguments::words("ARGUMENT")]);
+    arguments::described(command, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane call`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
-        Ok(Some(arguments)) => arguments,
-        Ok(None) => {
-            let _ = out.write_all(USAGE.as_bytes());
-            return DONE;
-        }
-        Err(reason) => {
-            let _ = write!(out, "error: {reason}\n\n{USAGE}");
-            return WRONG_USAGE;
-        }
+        Ok(arguments) => arguments,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
     };
     if arguments.list {
         let (status, text) = match list(&arguments) {
             Ok(text) => (DONE, text),
+            Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
             Err(error) => (NOT_DONE, format!("error: {error}\n")),
         };
         // Ignore errors: the reader may have closed the pipe.
@@ -99,54 +107,43 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>, String> {
-    let mut parsed = Arguments::default();
-    while let Some(argument) = words.next() {
-        let word = argument.to_string_lossy().into_owned();
-        // After reference and operation every word is an argument, because numbers may be negative.
-        if parsed.words.len() >= 2 {
-            parsed.words.push(word);
-            continue;
-        }
-        if parsed.options.take(&argument, &mut words)? {
-            continue;
-        }
-        let mut value = || {
-            let value = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
-            Ok::<_, String>(value.to_string_lossy().into_owned())
+/// Takes the words apart. The error is the reason, or `None` if help is requested.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, Option<String>> {
+    let command = command();
+    // After reference and operation every word is an argument, because numbers may be negative.
+    let is_word = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
+    let words = arguments::words_last(&command, words, is_word);
+    let parsed = arguments::parse(command, words).map_err(Refusal::reason)?;
+    refine(&parsed).map_err(Some)
+}
+
+/// Converts the values of options, and checks which words there are.
+fn refine(parsed: &ArgMatches) -> Result<Arguments, String> {
+    let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
+    let timeout = arguments::text(parsed, "timeout").map(|text| {
+        let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
+        seconds.ok_or("a time-out is a number of seconds")
+    });
+    let mut context = Context::default();
+    for property in arguments::texts(parsed, "context") {
+        let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
+        let refused = |_| {
+            let property = excerpt(&property);
+            format!("`{property}` is not a property: NAME is a letter, then letters, digits, `_` and `.`")
         };
-        match word.as_str() {
-            "-h" | "--help" => return Ok(None),
-            "--list" => parsed.list = true,
-            "--idl" => parsed.idl = Some(value()?.into()),
-            "--interface" => parsed.interface = Some(value()?),
-            "--timeout" => {
-                let seconds = value()?.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
-                parsed.timeout = Some(seconds.ok_or("a time-out is a number of seconds")?);
-            }
-            "--context" => {
-                let property = value()?;
-                let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
-                let refused = |_| {
-                    format!(
-                        "`{}` is not a property: NAME is a letter, then letters, digits, `_` and `.`",
-                        excerpt(&property)
-                    )
-                };
-                parsed.context = std::mem::take(&mut parsed.context).with(name, value).map_err(refused)?;
-            }
-            option if option.starts_with('-') => return Err(format!("there is no option `{}`", excerpt(option))),
-            _ => parsed.words.push(word),
-        }
+        context = context.with(name, value).map_err(refused)?;
     }
-    match (&parsed.idl, parsed.words.len()) {
-        (None, _) => Err("no IDL is given".to_owned()),
-        (_, 0 | 1) if parsed.list => Ok(Some(parsed)),
-        _ if parsed.list => Err("--list takes no operation and no arguments".to_owned()),
-        (_, 0) => Err("no reference is given".to_owned()),
-        (_, 1) => Err("no operation is given: --list shows the operations".to_owned()),
-        _ => Ok(Some(parsed)),
+    let (list, is_json) = (parsed.get_flag("list"), parsed.get_flag("json"));
+    let idl = parsed.get_one::<OsString>("idl").ok_or("no IDL is given")?.into();
+    match words.len() {
+        0 | 1 if list => {}
+        _ if list => return Err("--list takes no operation and no arguments".to_owned()),
+        0 => return Err("no reference is given".to_owned()),
+        1 => return Err("no operation is given: --list shows the operations".to_owned()),
+        _ => {}
     }
+    let (options, interface) = (arguments::idl_options_of(parsed), arguments::text(parsed, "interface"));
+    Ok(Arguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
 /// The result of a call in JSON: the returned values, or the user exception that was raised.
@@ -154,27 +151,31 @@ type Outcome = Result<Json, Json>;
 
 /// Returns the list of operations that `--list` prints.
 fn list(arguments: &Arguments) -> Result<String, String> {
-    let compilation = compile(arguments.idl.as_deref().unwrap_or(Path::new("")), &arguments.options)?;
+    let compilation = compile(&arguments.idl, &arguments.options)?;
     let type_id = match arguments.words.first() {
         None => String::new(),
         Some(reference) => {
             let orb = Orb::new().map_err(|error| error.to_string())?;
-            let object = orb.string_to_object(reference).map_err(|error| error.to_string())?;
+            let object = naming::object(&orb, reference)?;
             object.map(|object| object.type_id().to_owned()).unwrap_or_default()
         }
     };
-    operations::list(&compilation, arguments.interface.as_deref(), &type_id)
+    let listed = operations::list(&compilation, arguments.interface.as_deref(), &type_id)?;
+    if arguments.is_json {
+        let interfaces: Vec<Json> = listed.iter().map(Listed::to_json).collect();
+        return Ok(json_text(&json!({ "schema": 1, "interfaces": interfaces })));
+    }
+    Ok(listed.iter().map(Listed::to_text).collect())
 }
 
 fn call(arguments: Arguments) -> Result<Outcome, String> {
-    let Arguments { idl, options, interface, timeout, context, list: _, words } = arguments;
-    let compilation = compile(&idl.unwrap_or_default(), &options)?;
+    let Arguments { idl, options, interface, timeout, context, words, .. } = arguments;
+    let compilation = compile(&idl, &options)?;
     let (Some(reference), Some(operation)) = (words.first(), words.get(1)) else {
         return Err("no operation is given".to_owned());
     };
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    let object = orb.string_to_object(reference).map_err(|error| error.to_string())?;
-    let object = object.ok_or("the reference is nil")?;
+    let object = naming::object(&orb, reference)?.ok_or("the reference is nil")?;
     let object = object.with_timeout(Duration::from_secs_f64(timeout.unwrap_or(30.0)));
     let mut types = Types::new(&compilation);
     for type_code in types.of_values() {

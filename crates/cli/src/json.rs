@@ -85,7 +85,7 @@ fn shown(value: &Value, type_code: &TypeCode) -> Json {
 }
 
 /// Formats octets as hexadecimal digits, two for each octet.
-fn hexadecimal(octets: &[u8]) -> String {
+pub(crate) fn hexadecimal(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() * 2);
     for octet in octets {
         for digit in [octet >> 4, octet & 15] {
@@ -96,7 +96,7 @@ fn hexadecimal(octets: &[u8]) -> String {
 }
 
 /// Parses hexadecimal digits as octets. White space between two octets is ignored.
-fn octets_of(text: &str) -> Option<Octets> {
+pub(crate) fn octets_of(text: &str) -> Option<Octets> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     for word in text.split_ascii_whitespace() {
         let digits = word.as_bytes().chunks(2).map(|pair| match pair {

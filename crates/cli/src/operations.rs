@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use corelane_idl::ast::{Direction, Flavor};
 use corelane_idl::compile::Compilation;
 use corelane_idl::model::{DefinitionId, Kind, Type};
+use serde_json::{Value as Json, json};
 
 use crate::idl_types::Types;
 use crate::text::excerpt;
@@ -90,9 +91,49 @@ fn chosen(
     Ok(all)
 }
 
-/// Lists the operations under the names by which the command calls them. Covers the named interface
-/// or the reference's interface with everything it inherits, else each interface of the file.
-pub(crate) fn list(compilation: &Compilation, interface: Option<&str>, type_id: &str) -> Result<String, String> {
+/// An interface with the operations that it has and inherits.
+pub(crate) struct Listed {
+    name: String,
+    id: String,
+    /// The operations that each interface declares: this one, then its bases.
+    operations: Vec<(String, Vec<Declared>)>,
+}
+
+/// An operation, under the name by which the command calls it.
+struct Declared {
+    name: String,
+    declaration: String,
+}
+
+impl Listed {
+    /// Returns the operations, one a line.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = format!("{} ({})\n", self.name, self.id);
+        for (index, (declaring, operations)) in self.operations.iter().enumerate() {
+            if index > 0 {
+                let _ = writeln!(text, "  // inherited from {declaring}");
+            }
+            for operation in operations {
+                let _ = writeln!(text, "  {};", operation.declaration);
+            }
+        }
+        text
+    }
+
+    /// Returns the operations for JSON.
+    pub(crate) fn to_json(&self) -> Json {
+        let all = self.operations.iter().flat_map(|(declaring, operations)| {
+            operations
+                .iter()
+                .map(move |one| json!({ "name": one.name, "declaration": one.declaration, "declared_in": declaring }))
+        });
+        json!({ "name": self.name, "id": self.id, "operations": all.collect::<Vec<_>>() })
+    }
+}
+
+/// Lists the operations of the named interface or the reference's interface with everything it
+/// inherits, else those of each interface of the file.
+pub(crate) fn list(compilation: &Compilation, interface: Option<&str>, type_id: &str) -> Result<Vec<Listed>, String> {
     let types = Types::new(compilation);
     let mut wanted = chosen(compilation, &types, interface, type_id)?;
     if wanted.is_empty() {
@@ -106,22 +147,18 @@ pub(crate) fn list(compilation: &Compilation, interface: Option<&str>, type_id: 
             return Err(format!("the file declares no `{type_id}`, but {}: choose with --interface", names.join(", ")));
         }
     }
-    let mut text = String::new();
-    for id in wanted {
-        let _ = writeln!(text, "{} ({})", types.scoped_name(id), types.repository_id(id));
-        for declaring in std::iter::once(id).chain(compilation.model.all_bases(id)) {
-            if declaring != id {
-                let _ = writeln!(text, "  // inherited from {}", types.scoped_name(declaring));
-            }
-            list_declared(&mut text, compilation, &types, declaring);
-        }
-    }
-    Ok(text)
+    let listed = |id| {
+        let declaring = std::iter::once(id).chain(compilation.model.all_bases(id));
+        let of = |declaring| (types.scoped_name(declaring), operations_of(compilation, &types, declaring));
+        Listed { name: types.scoped_name(id), id: types.repository_id(id), operations: declaring.map(of).collect() }
+    };
+    Ok(wanted.into_iter().map(listed).collect())
 }
 
-/// Writes the operations that an interface itself declares, one a line.
-fn list_declared(text: &mut String, compilation: &Compilation, types: &Types<'_>, id: DefinitionId) {
-    let Kind::Interface(interface) = &compilation.model.get(id).kind else { return };
+/// Returns the operations that an interface itself declares.
+fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId) -> Vec<Declared> {
+    let Kind::Interface(interface) = &compilation.model.get(id).kind else { return Vec::new() };
+    let mut found = Vec::new();
     for member in &interface.members {
         let name = types.name(*member);
         let names = match &compilation.model.get(*member).kind {
@@ -132,10 +169,12 @@ fn list_declared(text: &mut String, compilation: &Compilation, types: &Types<'_>
         };
         for name in names {
             if let Some(signature) = signature(compilation, *member, &name) {
-                let _ = writeln!(text, "  {};", declaration(types, &name, &signature));
+                let declaration = declaration(types, &name, &signature);
+                found.push(Declared { name, declaration });
             }
         }
     }
+    found
 }
 
 /// Returns an operation as declared in IDL.

@@ -1,5 +1,7 @@
 //! Untrusted text in the command's output: escaped for terminals, and shortened in messages.
 
+use serde_json::Value as Json;
+
 /// Maximum number of characters of untrusted text that a message repeats.
 const MAX_REPEATED: usize = 60;
 
@@ -26,6 +28,30 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
+/// Returns JSON as one line. Control characters are escaped, beyond those that JSON itself escapes:
+/// some of them control terminals.
+pub(crate) fn json_line(json: &Json) -> String {
+    escaped(&json.to_string())
+}
+
+/// Returns JSON as indented lines, escaped like [`json_line`].
+pub(crate) fn json_text(json: &Json) -> String {
+    escaped(&format!("{json:#}"))
+}
+
+/// Escapes DEL and the C1 controls, which JSON has only in strings, and adds the line end.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len() + 1);
+    for character in json.chars() {
+        match character {
+            '\x7f'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(character))),
+            other => text.push(other),
+        }
+    }
+    text.push('\n');
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +63,12 @@ mod tests {
         let exact = "é".repeat(MAX_REPEATED);
         assert_eq!(excerpt(&exact), exact);
         assert_eq!(excerpt(&format!("{exact}x")), format!("{exact}... (61 characters)"));
+    }
+
+    #[test]
+    fn json_controls_no_terminal() {
+        let text = Json::from("a\u{1b}b\u{9b}c\u{7f}é");
+        assert_eq!(json_line(&text), "\"a\\u001bb\\u009bc\\u007fé\"\n");
+        assert_eq!(serde_json::from_str::<Json>(&json_text(&text)).unwrap(), text);
     }
 }

@@ -1,0 +1,152 @@
+//! The addresses of a reference, each as a reference of its own: a command that calls one of them
+//! knows which one answered.
+
+use corelane::Ior;
+use corelane_wire::giop::Version;
+use corelane_wire::ior::{Address, Endpoint, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag};
+use corelane_wire::{CdrError, Limits};
+use serde_json::{Value as Json, json};
+
+use crate::text::printable;
+
+/// An address of a reference.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    /// Number of the profile, from 1.
+    pub(crate) profile: usize,
+    /// Version of the profile.
+    pub(crate) version: Version,
+    pub(crate) endpoint: Endpoint,
+    /// The priority of the lane that has the address.
+    pub(crate) priority: Option<i16>,
+    /// A reference with this address alone. It has no type id, so that the object is asked for its
+    /// interface, and no policies, so that requests carry no priority.
+    pub(crate) ior: Ior,
+}
+
+/// Returns the addresses of a reference in its order.
+pub(crate) fn candidates(ior: &Ior) -> Vec<Candidate> {
+    let parsed = ior.profiles.iter().enumerate().filter_map(|(index, tagged)| Some((index + 1, tagged.parse().ok()?)));
+    parsed.flat_map(|(number, profile)| of_profile(number, &profile)).collect()
+}
+
+fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
+    let lanes = lanes(profile);
+    let priority_of =
+        |endpoint: &Endpoint| lanes.iter().find(|(lane, _)| lane == endpoint).map(|(_, priority)| *priority);
+    let own = profile.endpoints();
+    let others = lanes.iter().filter(|(lane, _)| !own.contains(lane)).cloned();
+    let all = own.iter().map(|endpoint| (endpoint.clone(), priority_of(endpoint)));
+    let all = all.chain(others.map(|(lane, priority)| (lane, Some(priority))));
+    let candidate = |(endpoint, priority): (Endpoint, Option<i16>)| {
+        let ior = Ior { type_id: String::new(), profiles: vec![alone(profile, &endpoint).ok()?] };
+        // The priority -1 stands for none.
+        let priority = priority.filter(|priority| *priority >= 0);
+        Some(Candidate { profile: number, version: profile.version, endpoint, priority, ior })
+    };
+    all.filter_map(candidate).collect()
+}
+
+/// Returns the addresses of a profile's lanes with their priorities.
+fn lanes(profile: &Profile<'_>) -> Vec<(Endpoint, i16)> {
+    let mut list = [component_tag::TAO_ENDPOINTS, component_tag::LANE_ENDPOINTS].into_iter();
+    let list =
+        list.find_map(|tag| TaoEndpoint::parse_all(profile.tag, profile.components.find(tag)?, &Limits::DEFAULT).ok());
+    let endpoint = |lane: TaoEndpoint| {
+        let endpoint = match (profile.address, lane.port) {
+            (Address::Inet { .. }, Some(port)) => Endpoint::Inet { host: lane.address, port },
+            (Address::Unix { host, .. }, None) => Endpoint::Unix { host: Some(host.to_owned()), path: lane.address },
+            (Address::Uiop { .. }, None) => Endpoint::Unix { host: None, path: lane.address },
+            (Address::SharedMemory { host, .. }, None) => {
+                Endpoint::SharedMemory { host: host.to_owned(), path: lane.address }
+            }
+            _ => return None,
+        };
+        Some((endpoint, lane.priority))
+    };
+    list.unwrap_or_default().into_iter().filter_map(endpoint).collect()
+}
+
+/// Returns a profile like this one, with one address.
+fn alone(profile: &Profile<'_>, endpoint: &Endpoint) -> Result<TaggedProfile, CdrError> {
+    let address = match endpoint {
+        Endpoint::Inet { host, port } => Address::Inet { host, port: *port },
+        Endpoint::Unix { host: Some(host), path } => Address::Unix { host, path },
+        Endpoint::Unix { host: None, path } => Address::Uiop { path },
+        Endpoint::SharedMemory { host, path } => Address::SharedMemory { host, path },
+    };
+    let left_out = [
+        component_tag::ALTERNATE_IIOP_ADDRESS,
+        component_tag::OMNIORB_UNIX_TRANSPORT,
+        component_tag::TAO_ENDPOINTS,
+        component_tag::LANE_ENDPOINTS,
+        component_tag::POLICIES,
+    ];
+    let kept = profile.components.iter().filter(|(tag, _)| !left_out.contains(tag));
+    let kept: Vec<TaggedComponent> = kept.map(|(tag, data)| TaggedComponent { tag, data: data.to_vec() }).collect();
+    TaggedProfile::of(profile.version, address, profile.object_key, &kept)
+}
+
+impl Candidate {
+    /// Returns the address as text: `tcp:HOST:PORT`, `unix:PATH` or `shm:PATH`.
+    pub(crate) fn address(&self) -> String {
+        match &self.endpoint {
+            Endpoint::Inet { host, port } if host.contains(':') => format!("tcp:[{}]:{port}", printable(host)),
+            Endpoint::Inet { host, port } => format!("tcp:{}:{port}", printable(host)),
+            Endpoint::Unix { path, .. } => format!("unix:{}", printable(path)),
+            Endpoint::SharedMemory { path, .. } => format!("shm:{}", printable(path)),
+        }
+    }
+
+    /// Returns the address with the priority of its lane.
+    pub(crate) fn place(&self) -> String {
+        let lane = self.priority.map_or(String::new(), |priority| format!(", lane of priority {priority}"));
+        format!("{}{lane}", self.address())
+    }
+
+    /// Returns profile, address and lane for JSON.
+    pub(crate) fn to_json(&self) -> Json {
+        json!({
+            "profile": self.profile,
+            "endpoint": self.address(),
+            "lane_priority": self.priority,
+            "version": self.version.to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_is_a_reference_of_its_own() {
+        let lane = |address: &str, port, priority| TaoEndpoint { address: address.into(), port, priority };
+        let components = [
+            TaggedComponent::tao_endpoints(&[lane("h", Some(1), 5), lane("h", Some(2), 9)]).unwrap(),
+            TaggedComponent::alternate_address("::1", 3).unwrap(),
+            TaggedComponent::orb_type(7).unwrap(),
+        ];
+        let inet = Address::Inet { host: "h", port: 1 };
+        let first = TaggedProfile::of(Version::GIOP_1_2, inet, b"k", &components).unwrap();
+        let shared = Address::SharedMemory { host: "m", path: "/a" };
+        let components = [TaggedComponent::lane_endpoints(&[lane("/a", None, -1), lane("/b", None, 4)]).unwrap()];
+        let second = TaggedProfile::of(Version::GIOP_1_1, shared, b"j", &components).unwrap();
+        let unknown = TaggedProfile { tag: 99, data: vec![0] };
+        let found = candidates(&Ior { type_id: "IDL:X:1.0".into(), profiles: vec![first, unknown, second] });
+        let places: Vec<(usize, String)> = found.iter().map(|one| (one.profile, one.place())).collect();
+        let expected = [
+            (1, "tcp:h:1, lane of priority 5"),
+            (1, "tcp:[::1]:3"),
+            (1, "tcp:h:2, lane of priority 9"),
+            (3, "shm:/a"),
+            (3, "shm:/b, lane of priority 4"),
+        ];
+        assert_eq!(places, expected.map(|(profile, place)| (profile, place.to_owned())));
+        for candidate in &found {
+            let [profile] = &candidate.ior.profiles[..] else { panic!("{candidate:?}") };
+            assert_eq!(profile.parse().unwrap().endpoints(), std::slice::from_ref(&candidate.endpoint));
+        }
+        assert_eq!(found[2].ior.profiles[0].parse().unwrap().orb_type(), Some(7));
+    }
+}

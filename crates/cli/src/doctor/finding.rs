@@ -1,0 +1,83 @@
+//! Findings of an examination: what is so, and what to change.
+
+use serde_json::{Value as Json, json};
+
+/// The result of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing stops a call.
+    Good,
+    /// Something stops a call.
+    Bad,
+    /// Calls are possible, but something may be amiss, or the check was not made.
+    Unsure,
+}
+
+/// One check with its cause and its remedy.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) check: &'static str,
+    pub(super) verdict: Verdict,
+    /// The profile that is concerned, from 1.
+    pub(super) profile: Option<usize>,
+    /// The address that is concerned.
+    pub(super) endpoint: Option<String>,
+    pub(super) found: String,
+    /// What to change; empty if nothing.
+    pub(super) remedy: String,
+}
+
+impl Finding {
+    pub(super) fn good(check: &'static str, found: impl Into<String>) -> Self {
+        Self::of(Verdict::Good, check, found, "")
+    }
+
+    pub(super) fn bad(check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
+        Self::of(Verdict::Bad, check, found, remedy)
+    }
+
+    pub(super) fn unsure(check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
+        Self::of(Verdict::Unsure, check, found, remedy)
+    }
+
+    fn of(verdict: Verdict, check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
+        let remedy = remedy.to_owned();
+        Finding { check, verdict, profile: None, endpoint: None, found: found.into(), remedy }
+    }
+
+    /// Adds the profile and the address.
+    pub(super) fn at(self, profile: usize, endpoint: Option<String>) -> Self {
+        Finding { profile: Some(profile), endpoint, ..self }
+    }
+
+    /// Returns the finding as a line, and the remedy as a second one.
+    pub(super) fn to_text(&self) -> String {
+        let word = match self.verdict {
+            Verdict::Good => "yes",
+            Verdict::Bad => "NO",
+            Verdict::Unsure => "?",
+        };
+        let profile = self.profile.map_or(String::new(), |profile| format!("profile {profile}: "));
+        let endpoint = self.endpoint.as_ref().map_or(String::new(), |endpoint| format!("{endpoint}: "));
+        let mut text = format!("{word:<4} {:<16} {profile}{endpoint}{}\n", self.check, self.found);
+        if !self.remedy.is_empty() {
+            text += &format!("     remedy: {}\n", self.remedy);
+        }
+        text
+    }
+
+    pub(super) fn to_json(&self) -> Json {
+        json!({
+            "check": self.check,
+            "verdict": match self.verdict {
+                Verdict::Good => "yes",
+                Verdict::Bad => "no",
+                Verdict::Unsure => "unknown",
+            },
+            "profile": self.profile,
+            "endpoint": self.endpoint,
+            "found": self.found,
+            "remedy": if self.remedy.is_empty() { Json::Null } else { json!(self.remedy) },
+        })
+    }
+}

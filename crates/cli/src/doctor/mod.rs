@@ -1,0 +1,237 @@
+//! `corelane doctor`: shows which real-time guarantees hold on this machine, or why an object cannot
+//! be called, and what to change.
+
+mod finding;
+mod reference;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{ArgAction, Command};
+use corelane_sys::guarantees::{self, GuaranteeReport, Holds};
+use serde_json::{Value as Json, json};
+
+use self::finding::Finding;
+use crate::arguments::{self, Refusal, flag, option, positional};
+use crate::text::{excerpt, json_text};
+use crate::{DONE, NOT_DONE, input};
+
+/// Help text of the command.
+pub(crate) const USAGE: &str = "\
+usage: corelane doctor [--require NAME]... [--json]
+       corelane doctor [--timeout SECONDS] [--json] REFERENCE
+
+Examines and tests the machine, and lists the real-time guarantees that hold for programs started like this one. Without them
+everything still works, at best effort.
+
+With REFERENCE (IOR:, corbaloc:, corbaname:, @FILE or -) it examines why the object cannot be called: the name, each address with
+its host name, its route and its server, GIOP version, code sets and limits. Each line has one cause and one remedy.
+
+  --require NAME        exit status 1 unless this guarantee holds; may be given several times; `all` stands for all
+  --timeout SECONDS     give up a step after this time (3)
+  --json                print one JSON object
+
+Exit status: 0 examined, 1 a required guarantee does not hold, or the object cannot be called, 2 wrong usage.
+";
+
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let command = arguments::command("doctor", USAGE)
+        .args([option("require", "NAME").action(ArgAction::Append), option("timeout", "SECONDS"), flag("json")])
+        .arg(positional("REFERENCE"));
+    arguments::described(command, USAGE)
+}
+
+/// Runs the command with the arguments after `corelane doctor`.
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let report = guarantees::report();
+    let request = match parse(arguments, &report) {
+        Ok(request) => request,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
+    };
+    let (status, text) = match request.reference {
+        Some(word) => of_reference(&word, request.timeout, request.is_json),
+        None => of_machine(&report, &request.required, request.is_json),
+    };
+    // Ignore errors: the reader may have closed the pipe.
+    let _ = out.write_all(text.as_bytes());
+    status
+}
+
+/// Returns the report on the machine.
+fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (u8, String) {
+    let is_broken = |one: &&GuaranteeReport| one.holds != Holds::Yes && required.contains(&one.name);
+    let broken: Vec<&str> = report.iter().filter(is_broken).map(|one| one.name).collect();
+    let status = if broken.is_empty() { DONE } else { NOT_DONE };
+    if is_json {
+        let guarantee = |one: &GuaranteeReport| {
+            let holds = match one.holds {
+                Holds::Yes => "yes",
+                Holds::No => "no",
+                Holds::Unknown => "unknown",
+            };
+            json!({ "name": one.name, "holds": holds, "found": one.found, "wanted": one.wanted, "remedy": one.remedy })
+        };
+        let guarantees: Vec<Json> = report.iter().map(guarantee).collect();
+        let shown = json!({ "schema": 1, "guarantees": guarantees, "required_but_not_in_force": broken });
+        return (status, json_text(&shown));
+    }
+    let mut text = render(report);
+    if !broken.is_empty() {
+        text += &format!("\nerror: required, but not in force: {}\n", broken.join(", "));
+    }
+    (status, text)
+}
+
+/// Returns the report on an object.
+fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
+    let text = match input::reference(word) {
+        Ok(text) => text,
+        Err(error) if is_json => return (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
+        Err(error) => return (NOT_DONE, format!("error: {error}\n")),
+    };
+    let examination = reference::examine(&text, timeout);
+    let status = if examination.works { DONE } else { NOT_DONE };
+    if is_json {
+        let findings: Vec<Json> = examination.findings.iter().map(Finding::to_json).collect();
+        return (status, json_text(&json!({ "schema": 1, "works": examination.works, "findings": findings })));
+    }
+    let mut text: String = examination.findings.iter().map(Finding::to_text).collect();
+    text += if examination.works { "\nThe object can be called.\n" } else { "\nThe object cannot be called.\n" };
+    (status, text)
+}
+
+/// What the words ask for.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    required: Vec<&'static str>,
+    reference: Option<String>,
+    timeout: Duration,
+    is_json: bool,
+}
+
+/// Takes the words apart. The error is the reason, or `None` if help is requested.
+fn parse(arguments: impl Iterator<Item = OsString>, report: &[GuaranteeReport]) -> Result<Request, Option<String>> {
+    let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
+        Refusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
+        Refusal::Other(reason) if reason.starts_with("`--require` needs") => {
+            Some("`--require` needs the name of a guarantee".to_owned())
+        }
+        other => other.reason(),
+    })?;
+    let mut required = Vec::new();
+    for name in arguments::texts(&parsed, "require") {
+        let before = required.len();
+        required.extend(report.iter().map(|one| one.name).filter(|&known| name == "all" || name == known));
+        if required.len() == before {
+            let known: Vec<&str> = report.iter().map(|one| one.name).collect();
+            return Err(Some(format!("there is no guarantee `{}`; there are {}", excerpt(&name), known.join(", "))));
+        }
+    }
+    let reference = arguments::text(&parsed, "REFERENCE");
+    if reference.is_some() && !required.is_empty() {
+        return Err(Some("`--require` is about the machine, not about a reference".to_owned()));
+    }
+    let timeout = match arguments::text(&parsed, "timeout") {
+        None => Duration::from_secs(3),
+        Some(text) => {
+            let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
+            seconds.map(Duration::from_secs_f64).ok_or_else(|| Some("a time-out is a number of seconds".to_owned()))?
+        }
+    };
+    Ok(Request { required, reference, timeout, is_json: parsed.get_flag("json") })
+}
+
+/// Text about reachable lanes, which only the server process itself can report.
+const REACHABLE: &str = "\
+Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
+(`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.
+";
+
+fn render(report: &[GuaranteeReport]) -> String {
+    let mut text = String::new();
+    for guarantee in report {
+        let word = match guarantee.holds {
+            Holds::Yes => "yes",
+            Holds::No => "NO",
+            Holds::Unknown => "?",
+        };
+        text.push_str(&format!("{word:<4} {:<24} {}\n", guarantee.name, guarantee.found));
+        if guarantee.holds != Holds::Yes {
+            for (label, words) in [("wanted:", guarantee.wanted), ("remedy:", guarantee.remedy)] {
+                text.push_str(&wrapped(&format!("{label} {words}"), 5, 110));
+            }
+        }
+    }
+    let hold = report.iter().filter(|guarantee| guarantee.holds == Holds::Yes).count();
+    text.push_str(&format!("\n{hold} of {} guarantees hold.\n", report.len()));
+    text.push_str(REACHABLE);
+    text
+}
+
+/// Breaks a text into indented lines of at most `width` characters.
+fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.len() + 1 + word.len() > width {
+            lines.push_str(&format!("{:indent$}{line}\n", ""));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines + &format!("{:indent$}{line}\n", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guarantee(name: &'static str, holds: Holds) -> GuaranteeReport {
+        GuaranteeReport {
+            name,
+            holds,
+            found: format!("found {name}"),
+            wanted: "What holds.",
+            remedy: "What to change.",
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_and_the_remedy_stand_apart_and_where_they_are_needed() {
+        let text = render(&[
+            guarantee("first", Holds::Yes),
+            guarantee("second", Holds::No),
+            guarantee("third", Holds::Unknown),
+        ]);
+        assert_eq!(text.matches("     wanted: What holds.\n     remedy: What to change.\n").count(), 2, "{text}");
+        assert!(text.contains("Event::ReachableLane"), "{text}");
+        assert!(text.contains("NO   second") && text.contains("?    third") && text.contains("1 of 3"), "{text}");
+    }
+
+    #[test]
+    fn required_guarantees_are_known_ones() {
+        let report = [guarantee("first", Holds::Yes), guarantee("second", Holds::No)];
+        let parse = |words: &[&str]| parse(words.iter().map(OsString::from), &report);
+        let required = |words: &[&str]| parse(words).map(|request| request.required);
+        assert_eq!(required(&["--require", "second"]), Ok(vec!["second"]));
+        assert_eq!(required(&["--require=all"]), Ok(vec!["first", "second"]));
+        assert_eq!(required(&["--help"]), Err(None));
+        assert!(required(&["--require", "third"]).unwrap_err().unwrap().contains("first, second"));
+        assert!(required(&["--require"]).is_err() && required(&["one", "more"]).is_err());
+        assert!(required(&["--require", "first", "corbaloc::h/k"]).is_err());
+        let request = parse(&["--json", "--timeout", "0.5", "corbaloc::h/k"]).unwrap();
+        assert_eq!((request.reference.as_deref(), request.is_json), (Some("corbaloc::h/k"), true));
+        assert_eq!(request.timeout, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn long_advice_is_wrapped() {
+        assert_eq!(wrapped("one two three", 2, 9), "  one two\n  three\n");
+        assert_eq!(wrapped("", 2, 9), "  \n");
+    }
+}

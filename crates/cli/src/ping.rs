@@ -1,0 +1,347 @@
+//! `corelane ping`: asks an object whether it is there, and how long its answers take.
+
+mod latency;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+use std::vec;
+
+use clap::{ArgMatches, Command};
+use corelane::mapping::Operation;
+use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
+use serde_json::{Value as Json, json};
+
+use self::latency::Latencies;
+use crate::arguments::{self, Refusal, flag, option, positional};
+use crate::candidates::{Candidate, candidates};
+use crate::text::{excerpt, json_text, printable};
+use crate::{DONE, NOT_DONE, input, naming};
+
+/// Help text of the command.
+pub(crate) const USAGE: &str = "\
+usage: corelane ping [--count N] [--interval SECONDS] [--timeout SECONDS] [--deadline SECONDS] [--type ID] [--json] REFERENCE
+
+Asks the object that REFERENCE names (IOR:, corbaloc:, corbaname:, @FILE or -) whether it is there. The addresses of the
+reference are tried in its order, and the first one that answers is used. Then each round sends a LocateRequest, `_is_a` and
+`_non_existent`. The command prints which profile, address and lane answered, the answers, and a histogram of the times.
+
+  --count N         rounds (10)
+  --interval SECONDS
+                    time between the beginnings of two rounds (0.1)
+  --timeout SECONDS give up a question after this time (3)
+  --deadline SECONDS
+                    end after this time, whatever the count (60)
+  --type ID         the repository id that `_is_a` asks for (the one in the reference)
+  --json            print one JSON object
+
+Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong usage.
+";
+
+/// Maximum number of rounds: each keeps three times.
+const MAX_ROUNDS: u64 = 1_000_000;
+/// The interface that every object has.
+const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
+
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let options = [option("count", "N"), option("interval", "SECONDS"), option("timeout", "SECONDS")];
+    let command = arguments::command("ping", USAGE).args(options).args([
+        option("deadline", "SECONDS"),
+        option("type", "ID"),
+        flag("json"),
+        positional("REFERENCE"),
+    ]);
+    arguments::described(command, USAGE)
+}
+
+#[derive(Debug)]
+struct Arguments {
+    reference: String,
+    rounds: u64,
+    interval: Duration,
+    timeout: Duration,
+    deadline: Duration,
+    type_id: Option<String>,
+    is_json: bool,
+}
+
+impl Arguments {
+    fn of(parsed: &ArgMatches) -> Result<Arguments, String> {
+        let seconds = |id: &str, least: f64, default: f64| match arguments::text(parsed, id) {
+            None => Ok(Duration::from_secs_f64(default)),
+            Some(text) => {
+                let seconds = text.parse().ok().filter(|seconds| (least..=1e6).contains(seconds));
+                let seconds = seconds.map(Duration::from_secs_f64);
+                seconds.ok_or_else(|| format!("`--{id}` needs a number of seconds, not `{}`", excerpt(&text)))
+            }
+        };
+        let rounds = arguments::text(parsed, "count").map(|text| {
+            let rounds = text.parse().ok().filter(|rounds| (1..=MAX_ROUNDS).contains(rounds));
+            rounds.ok_or_else(|| format!("`--count` needs a number from 1 to {MAX_ROUNDS}, not `{}`", excerpt(&text)))
+        });
+        Ok(Arguments {
+            rounds: rounds.unwrap_or(Ok(10))?,
+            interval: seconds("interval", 0.0, 0.1)?,
+            timeout: seconds("timeout", 0.001, 3.0)?,
+            deadline: seconds("deadline", 0.001, 60.0)?,
+            type_id: arguments::text(parsed, "type"),
+            is_json: parsed.get_flag("json"),
+            reference: arguments::text(parsed, "REFERENCE").ok_or("no reference is given")?,
+        })
+    }
+}
+
+/// Runs the command with the arguments after `corelane ping`.
+pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
+    let parsed = arguments::parse(command(), words).map_err(Refusal::reason);
+    let arguments = match parsed.and_then(|parsed| Arguments::of(&parsed).map_err(Some)) {
+        Ok(arguments) => arguments,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
+    };
+    let (status, text) = match ping(&arguments) {
+        Ok(report) => {
+            let status = if report.is_there() { DONE } else { NOT_DONE };
+            (status, if arguments.is_json { json_text(&report.to_json()) } else { report.to_text() })
+        }
+        Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
+        Err(error) => (NOT_DONE, format!("error: {error}\n")),
+    };
+    // Errors are ignored: the reader may have closed the pipe.
+    let _ = out.write_all(text.as_bytes());
+    status
+}
+
+/// A question to the object, with its answers.
+struct Question {
+    name: &'static str,
+    /// The answer that means that the object is there.
+    wanted: &'static str,
+    other: &'static str,
+    sent: u64,
+    wanted_answers: u64,
+    other_answers: u64,
+    failures: u64,
+    /// The last failure.
+    failure: Option<String>,
+    latencies: Latencies,
+}
+
+impl Question {
+    fn new(name: &'static str, wanted: &'static str, other: &'static str) -> Self {
+        let latencies = Latencies::default();
+        Question {
+            name,
+            wanted,
+            other,
+            sent: 0,
+            wanted_answers: 0,
+            other_answers: 0,
+            failures: 0,
+            failure: None,
+            latencies,
+        }
+    }
+
+    fn ask(&mut self, question: impl FnOnce() -> Result<bool, SystemException>) {
+        self.sent += 1;
+        let began = Instant::now();
+        let answer = question();
+        match answer {
+            Ok(is_wanted) => {
+                self.latencies.add(began.elapsed());
+                *(if is_wanted { &mut self.wanted_answers } else { &mut self.other_answers }) += 1;
+            }
+            Err(exception) => {
+                self.failures += 1;
+                self.failure = Some(printable(&exception.to_string()));
+            }
+        }
+    }
+}
+
+struct Report {
+    /// The type id in the reference.
+    type_id: String,
+    /// The repository id that `_is_a` asked for.
+    asked_type: String,
+    /// Addresses that did not answer, with the reason.
+    silent: Vec<(Candidate, String)>,
+    answered: Option<Candidate>,
+    questions: Vec<Question>,
+    is_cut: bool,
+}
+
+fn ping(arguments: &Arguments) -> Result<Report, String> {
+    let began = Instant::now();
+    let left = || arguments.deadline.saturating_sub(began.elapsed());
+    let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).build();
+    let orb = orb.map_err(|error| error.to_string())?;
+    let object = naming::object(&orb, &input::reference(&arguments.reference)?)?;
+    let object = object.ok_or("the reference is nil")?;
+    let type_id = object.type_id().to_owned();
+    let asked_type = arguments.type_id.clone().unwrap_or_else(|| type_id.clone());
+    let asked_type = if asked_type.is_empty() { OBJECT.to_owned() } else { asked_type };
+    let mut report =
+        Report { type_id, asked_type, silent: Vec::new(), answered: None, questions: Vec::new(), is_cut: false };
+    let all = candidates(object.ior());
+    if all.is_empty() {
+        return Err("the reference has no address that this ORB can call".to_owned());
+    }
+    let mut answering = None;
+    for candidate in all {
+        match first_answer(&orb, &candidate, arguments.timeout.min(left())) {
+            Ok(object) => {
+                report.answered = Some(candidate);
+                answering = Some(object);
+                break;
+            }
+            Err(error) => report.silent.push((candidate, error)),
+        }
+        if left().is_zero() {
+            report.is_cut = true;
+            break;
+        }
+    }
+    if let Some(object) = answering {
+        rounds(&object, arguments, &mut report, began);
+    }
+    Ok(report)
+}
+
+/// Asks an address whether it has the object. An answer of any kind will do.
+fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
+    let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
+    let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
+    let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(Duration::from_millis(1)));
+    match object.validate_connection() {
+        // An exception that the server raised has no detail: that is an answer.
+        Err(exception) if exception.kind() != SystemExceptionKind::ObjectNotExist && exception.detail().is_some() => {
+            Err(printable(&exception.to_string()))
+        }
+        _ => Ok(object),
+    }
+}
+
+fn rounds(object: &ObjectRef, arguments: &Arguments, report: &mut Report, began: Instant) {
+    static IS_A: Operation = Operation::new("_is_a");
+    static NON_EXISTENT: Operation = Operation::new("_non_existent");
+    let mut locate = Question::new("locate", "here", "not here");
+    let mut is_a = Question::new("is_a", "yes", "no");
+    let mut non_existent = Question::new("non_existent", "exists", "does not exist");
+    for round in 0..arguments.rounds {
+        let due = began.elapsed();
+        if due >= arguments.deadline {
+            report.is_cut = true;
+            break;
+        }
+        let object = object.with_timeout(arguments.timeout.min(arguments.deadline - due).max(Duration::from_millis(1)));
+        locate.ask(|| object.validate_connection().map(|()| true));
+        is_a.ask(|| {
+            let mut reply = object.invoke(&IS_A, &|encoder| encoder.write_latin1_str(&report.asked_type))?;
+            reply.read(|decoder| decoder.read_bool())
+        });
+        non_existent
+            .ask(|| object.invoke(&NON_EXISTENT, &|_| Ok(()))?.read(|decoder| decoder.read_bool()).map(|no| !no));
+        if round + 1 < arguments.rounds {
+            let next = (due + arguments.interval).min(arguments.deadline);
+            thread::sleep(next.saturating_sub(began.elapsed()));
+        }
+    }
+    report.questions = vec![locate, is_a, non_existent];
+}
+
+impl Report {
+    fn is_there(&self) -> bool {
+        let is_answered =
+            |question: &Question| question.wanted_answers > 0 && question.failures + question.other_answers == 0;
+        !self.questions.is_empty() && self.questions.iter().all(is_answered)
+    }
+
+    fn to_text(&self) -> String {
+        let type_id = if self.type_id.is_empty() { "(none)".to_owned() } else { printable(&self.type_id) };
+        let mut text = format!("type          {type_id}\n");
+        for (candidate, reason) in &self.silent {
+            text += &format!("no answer     profile {}, {}: {reason}\n", candidate.profile, candidate.place());
+        }
+        if let Some(candidate) = &self.answered {
+            let (profile, place, version) = (candidate.profile, candidate.place(), candidate.version);
+            text += &format!("answer        profile {profile}, {place}, IIOP {version}\n");
+        }
+        for question in &self.questions {
+            let mut parts = Vec::new();
+            for (count, words) in [(question.wanted_answers, question.wanted), (question.other_answers, question.other)]
+            {
+                if count > 0 {
+                    parts.push(format!("{words} ({count})"));
+                }
+            }
+            if let Some(failure) = &question.failure {
+                parts.push(format!("failed ({}): {failure}", question.failures));
+            }
+            let about =
+                if question.name == "is_a" { format!(" {}", printable(&self.asked_type)) } else { String::new() };
+            text += &format!("{:<13} {} asked{about}: {}\n", question.name, question.sent, parts.join(", "));
+        }
+        for question in self.questions.iter().filter(|question| !question.latencies.is_empty()) {
+            text += &format!("\n{}: {}", question.name, question.latencies.to_text());
+        }
+        if self.is_cut {
+            text += "\nthe deadline ended this before all rounds\n";
+        }
+        text
+    }
+
+    fn to_json(&self) -> Json {
+        let silent = |(candidate, reason): &(Candidate, String)| {
+            let mut shown = candidate.to_json();
+            shown["error"] = json!(reason);
+            shown
+        };
+        let question = |question: &Question| {
+            json!({
+                "name": question.name,
+                "sent": question.sent,
+                "answers": { question.wanted: question.wanted_answers, question.other: question.other_answers },
+                "failures": question.failures,
+                "last_failure": question.failure,
+                "latency": question.latencies.to_json(),
+            })
+        };
+        json!({
+            "schema": 1,
+            "type_id": self.type_id,
+            "asked_type": self.asked_type,
+            "answered": self.answered.as_ref().map(Candidate::to_json),
+            "unanswered": self.silent.iter().map(silent).collect::<Vec<_>>(),
+            "questions": self.questions.iter().map(question).collect::<Vec<_>>(),
+            "is_cut": self.is_cut,
+            "is_there": self.is_there(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WRONG_USAGE;
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused() {
+        for (words, reason) in [
+            (&[][..], "error: no reference is given"),
+            (&["--count", "0", "r"], "error: `--count` needs a number from 1 to 1000000, not `0`"),
+            (&["--interval", "-1", "r"], "error: `--interval` needs a number of seconds, not `-1`"),
+            (&["--timeout", "0", "r"], "error: `--timeout` needs a number of seconds, not `0`"),
+            (&["--deadline", "NaN", "r"], "error: `--deadline` needs a number of seconds, not `NaN`"),
+            (&["r", "s"], "error: there is no argument `s`"),
+            (&["--what"], "error: there is no option `--what`"),
+        ] {
+            let mut out = Vec::new();
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            assert_eq!(run(words.into_iter(), &mut out), WRONG_USAGE);
+            assert_eq!(String::from_utf8(out).unwrap().lines().next(), Some(reason));
+        }
+    }
+}
