@@ -373,7 +373,7 @@ mod tests {
         runs
     }
 
-    /// Returns the texts of a row's cells, each with its class if that says more than the alignment.
+    /// Returns the texts of a row's cells. A cell marked `warn` or `good` has this before its text.
     fn cells(row: &str) -> String {
         let cells = row.split("<td").skip(1).map(|cell| {
             let (attributes, text) = cell.split_once('>').unwrap();
