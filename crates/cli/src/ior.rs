@@ -7,8 +7,8 @@ use std::io::{self, Read, Write};
 use corelane_wire::cdr::TaggedList;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo, id};
 use corelane_wire::ior::{
-    Address, Corbaloc, Corbaname, Endpoint, Ior, ObjectUrl, Profile, TaggedProfile, TaoEndpoint, component_tag,
-    escape_key, orb_type, orb_type_id, policies, profile_tag,
+    Corbaloc, Corbaname, Ior, ObjectUrl, Profile, ProfileAddress, ProfileEndpoint, TaggedProfile, TaoEndpoint,
+    component_tag, escape_key, orb_type, orb_type_id, policies, profile_tag,
 };
 use corelane_wire::limits::Limits;
 
@@ -140,10 +140,10 @@ fn profile_body(text: &mut String, tagged: &TaggedProfile) {
     };
     let _ = writeln!(text, "  version   {}.{}", profile.version.major, profile.version.minor);
     let address = match profile.address {
-        Address::Inet { host, port } => format!("{}:{port}", host_text(host)),
-        Address::Unix { host, path } => format!("{} on {}", printable(path), printable(host)),
-        Address::SharedMemory { host, path } => format!("{} on {}", printable(path), printable(host)),
-        Address::Uiop { path } => printable(path),
+        ProfileAddress::Inet { host, port } => format!("{}:{port}", host_text(host)),
+        ProfileAddress::Unix { host, path } => format!("{} on {}", printable(path), printable(host)),
+        ProfileAddress::SharedMemory { host, path } => format!("{} on {}", printable(path), printable(host)),
+        ProfileAddress::Uiop { path } => printable(path),
     };
     let _ = writeln!(text, "  address   {address}");
     for endpoint in profile.endpoints() {
@@ -260,12 +260,14 @@ fn tao_endpoint(endpoint: &TaoEndpoint) -> String {
     format!("{address}{port} at priority {}", endpoint.priority)
 }
 
-fn endpoint_text(endpoint: &Endpoint) -> String {
+fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
     match endpoint {
-        Endpoint::Inet { host, port } => format!("{}:{port}", host_text(host)),
-        Endpoint::Unix { host: Some(host), path } => format!("unix {} on {}", printable(path), printable(host)),
-        Endpoint::Unix { host: None, path } => format!("unix {}", printable(path)),
-        Endpoint::SharedMemory { host, path } => format!("shared memory {} on {}", printable(path), printable(host)),
+        ProfileEndpoint::Inet { host, port } => format!("{}:{port}", host_text(host)),
+        ProfileEndpoint::Unix { host: Some(host), path } => format!("unix {} on {}", printable(path), printable(host)),
+        ProfileEndpoint::Unix { host: None, path } => format!("unix {}", printable(path)),
+        ProfileEndpoint::SharedMemory { host, path } => {
+            format!("shared memory {} on {}", printable(path), printable(host))
+        }
     }
 }
 
@@ -316,7 +318,7 @@ mod tests {
             TaggedComponent::policies(&[(40, model), (24, vec![0, 0, 0, 3]), (4711, vec![0xee; 3])]).unwrap(),
             TaggedComponent { tag: 0x7777, data: vec![0xab; 300] },
         ];
-        let address = Address::Inet { host: "192.0.2.1", port: 2809 };
+        let address = ProfileAddress::Inet { host: "192.0.2.1", port: 2809 };
         let iiop = TaggedProfile::of(Version { major: 1, minor: 2 }, address, b"a key\x01", &components).unwrap();
         let unknown = TaggedProfile { tag: 0x1234_5678, data: vec![1, 2, 3] };
         let broken = TaggedProfile { tag: profile_tag::IIOP, data: vec![0] };

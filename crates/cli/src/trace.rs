@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use corelane_bench::json::Object;
 use corelane_bench::operation::Operation;
-use corelane_bench::placement::{Cores, Placement};
+use corelane_bench::placement::{CoreChoice, Placement};
 use corelane_bench::probed::{Point, Probed, Process};
 
 use self::switches::{Capture, Preemption};
@@ -111,7 +111,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
                 let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
                 let (client, server) =
                     pair.ok_or_else(|| format!("`--cores` takes two cores as in 0,1, not `{text}`"))?;
-                options.placement.cores = Cores::Two(client, server);
+                options.placement.cores = CoreChoice::Two(client, server);
             }
             "-h" | "--help" => return Ok(None),
             _ => return Err(format!("there is no option `{name}`")),

@@ -128,12 +128,12 @@ fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
 
 /// Converts an endpoint to one usable here. A Unix socket is usable only on its own host, shared
 /// memory only where the same file system is visible.
-fn to_net_endpoint(found: ior::Endpoint) -> Option<Endpoint> {
+fn to_net_endpoint(found: ior::ProfileEndpoint) -> Option<Endpoint> {
     match found {
-        ior::Endpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
-        ior::Endpoint::Unix { host: Some(host), .. } if host != host_name() => None,
-        ior::Endpoint::Unix { path, .. } => Some(Endpoint::unix(path)),
-        ior::Endpoint::SharedMemory { host, path } => {
+        ior::ProfileEndpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
+        ior::ProfileEndpoint::Unix { host: Some(host), .. } if host != host_name() => None,
+        ior::ProfileEndpoint::Unix { path, .. } => Some(Endpoint::unix(path)),
+        ior::ProfileEndpoint::SharedMemory { host, path } => {
             host_identity().is_some_and(|own| own == host).then(|| Endpoint::shared_memory(path))
         }
     }
