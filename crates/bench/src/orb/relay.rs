@@ -54,7 +54,7 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // There may be a call besides the requested ones, whose answer is verified.
+    // The client may add a call of its own, to verify a whole answer.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
