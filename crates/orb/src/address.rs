@@ -354,7 +354,7 @@ mod tests {
         let protocols = rt::encode_protocols(&[rt::ProtocolValue::SharedMemory; 3]).unwrap();
         let policies = [(7, vec![0]), (7, vec![0]), (policy_type::CLIENT_PROTOCOL, protocols)];
         let components = vec![TaggedComponent::policies(&policies).unwrap(); 3];
-        let address = Address::Inet { host: "h", port: 1 };
+        let address = ProfileAddress::Inet { host: "h", port: 1 };
         let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
         let ior = Ior { type_id: String::new(), profiles: vec![profile] };
         // Returns the number of protocols; `None` if the profile does not decode.
