@@ -20,7 +20,7 @@ use corelane_wire::giop::{
     self, Header, LocateRequest, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHead, ResponseExpected,
     ServiceContext, Target, context_id,
 };
-use corelane_wire::ior::{Address, Ior, TaggedComponent, TaggedProfile};
+use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile};
 use corelane_wire::{Cdr, CdrError, CharSet, CodeSets, Decoder, Encoder, Endian, Limits, Scratch, Version, WideOrder};
 
 const VERSIONS: [Version; 3] = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2];
@@ -399,7 +399,7 @@ fn raw_server(version: Version, fragment: Option<usize>) -> String {
         }
     });
     let components = [TaggedComponent::code_sets(&CodeSetInfo::for_native(CharSet::Utf8)).unwrap()];
-    let address = Address::Inet { host: "127.0.0.1", port };
+    let address = ProfileAddress::Inet { host: "127.0.0.1", port };
     let profile = TaggedProfile::of(version, address, b"suite", &components).unwrap();
     let ior = Ior { type_id: "IDL:corelane/Interop/Suite:1.0".into(), profiles: vec![profile] };
     ior.to_text().unwrap()

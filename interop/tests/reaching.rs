@@ -22,7 +22,7 @@ use corelane_wire::giop::{
     self, AddressingMode, Header, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHead,
     ResponseExpected, Target,
 };
-use corelane_wire::ior::{Address, Ior, TaggedProfile};
+use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 use corelane_wire::{Cdr, Encoder, Limits, Version};
 
 const LIMITS: Limits = Limits::DEFAULT;
@@ -161,7 +161,7 @@ fn odd_server(
         }
         count
     });
-    let address = Address::Inet { host: "127.0.0.1", port };
+    let address = ProfileAddress::Inet { host: "127.0.0.1", port };
     let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"odd", &[]).unwrap();
     let ior = Ior { type_id: SuiteRef::REPOSITORY_ID.into(), profiles: vec![profile] };
     (ior.to_text().unwrap(), thread)

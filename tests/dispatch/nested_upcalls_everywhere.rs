@@ -16,7 +16,7 @@ use std::time::Duration;
 use corelane::{Dispatch, NestedWait, Orb, PoolConfig};
 use corelane_tests::{ProbeRef, Server, serve, serve_with};
 use corelane_wire::giop::{self, Header, Reply, ReplyStatus, Request, RequestHead, ResponseExpected, Target};
-use corelane_wire::ior::{Address, Ior, TaggedProfile};
+use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 use corelane_wire::{Cdr, Encoder, Limits, Version};
 
 fn served_by(dispatch: Dispatch, nested_wait: Option<NestedWait>) -> Server {
@@ -108,7 +108,7 @@ fn thread_of_a_connection_serves_it_while_it_waits() {
     connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = Address::Inet { host: "127.0.0.1", port: listener.local_addr().unwrap().port() };
+    let address = ProfileAddress::Inet { host: "127.0.0.1", port: listener.local_addr().unwrap().port() };
     let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"callback", &[]).unwrap();
     let callback = Ior { type_id: ProbeRef::REPOSITORY_ID.into(), profiles: vec![profile] };
 

@@ -111,7 +111,7 @@ fn host_names_of_references_are_one_short_line() {
     for host in [hostile.clone(), hostile.repeat(1000)] {
         let orb = Orb::new().unwrap();
         let mut ior = corelane_wire::ior::Ior { type_id: String::new(), profiles: Vec::new() };
-        let address = corelane_wire::ior::Address::Inet { host: &host, port: 1 };
+        let address = corelane_wire::ior::ProfileAddress::Inet { host: &host, port: 1 };
         let profile = corelane_wire::ior::TaggedProfile::of(Version::GIOP_1_2, address, b"Key", &[]).unwrap();
         ior.profiles.push(profile);
         let mut encoder = Encoder::new();

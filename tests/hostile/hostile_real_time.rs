@@ -19,7 +19,7 @@ use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id::{
     INVOCATION_POLICIES, REMAINING_DEADLINE, RT_CORBA_PRIORITY, RT_CORBA_PRIORITY_RANGE,
 };
-use corelane_wire::ior::{Address, Endpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag};
+use corelane_wire::ior::{ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag};
 use corelane_wire::rt::{
     PriorityModelValue, deadline_context, encode_bands, policy_type, priority_context, range_context,
 };
@@ -297,9 +297,9 @@ fn buffer_is_ordered_by_the_effective_priority() {
 /// The reference's TCP profile with other lanes and policies.
 fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<u8>)]) -> String {
     let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).unwrap().parse().unwrap();
-    let Endpoint::Inet { host, port } = profile.endpoints()[0].clone() else { panic!("no address") };
+    let ProfileEndpoint::Inet { host, port } = profile.endpoints()[0].clone() else { panic!("no address") };
     let components = [endpoints, TaggedComponent::policies(policies).unwrap()];
-    let address = Address::Inet { host: &host, port };
+    let address = ProfileAddress::Inet { host: &host, port };
     let profile = TaggedProfile::of(Version::GIOP_1_2, address, profile.object_key, &components).unwrap();
     Ior { type_id: String::new(), profiles: vec![profile] }.to_text().unwrap()
 }

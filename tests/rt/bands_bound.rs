@@ -10,7 +10,7 @@ use corelane_tests::real_time::{ask, fair_orb};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::exception::{Completion, SystemExceptionBody};
 use corelane_wire::giop::{self, Header, ReplyStatus, Request, context_id};
-use corelane_wire::ior::{Address, Ior, TaggedComponent, TaggedProfile};
+use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
 use corelane_wire::{Encoder, Limits, Version};
 
@@ -61,7 +61,7 @@ fn reference(client: &Orb, port: u16, bands: &[(i16, i16)]) -> ObjectRef {
     let model = PriorityModelValue { model: 0, server_priority: 0 }.encode().unwrap();
     let policies = [(policy_type::PRIORITY_MODEL, model)];
     let components = [TaggedComponent::policies(&policies).unwrap()];
-    let address = Address::Inet { host: "127.0.0.1", port };
+    let address = ProfileAddress::Inet { host: "127.0.0.1", port };
     let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
     let ior = Ior { type_id: String::new(), profiles: vec![profile] };
     let object = client.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap();

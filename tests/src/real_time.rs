@@ -354,8 +354,9 @@ impl RawClient {
     pub fn to(object: &ObjectRef) -> Self {
         let port =
             object.ior().profiles.iter().find_map(|profile| match profile.parse().ok()?.endpoints().first()? {
-                corelane_wire::ior::Endpoint::Inet { port, .. } => Some(*port),
-                corelane_wire::ior::Endpoint::Unix { .. } | corelane_wire::ior::Endpoint::SharedMemory { .. } => None,
+                corelane_wire::ior::ProfileEndpoint::Inet { port, .. } => Some(*port),
+                corelane_wire::ior::ProfileEndpoint::Unix { .. }
+                | corelane_wire::ior::ProfileEndpoint::SharedMemory { .. } => None,
             });
         Self::connect(object, port.expect("a port"))
     }

@@ -9,6 +9,7 @@ mod check;
 mod cross;
 mod demo;
 mod dependencies;
+mod figures;
 mod fuzz;
 mod host;
 mod idl_corpus;
@@ -51,6 +52,8 @@ cargo xtask <command>
   miri [FILTER...] tests of unsafe code under Miri, by hand: needs a nightly toolchain with miri and rust-src
   tsan [FILTER...] tests of shared data under ThreadSanitizer, by hand: needs a nightly toolchain with rust-src
   cross            the crates for 64-bit ARM; rustup installs the target if it is missing
+  figures          measures the figures of the README, and writes them and docs/calls.svg
+  figures --quick  like figures, with fewer calls
   build-time       time of a release build of the workspace from fetched sources
   idl-corpus DIR   compares the IDL compiler with omniidl on every .idl file below DIR
   help             this text
@@ -82,6 +85,12 @@ fn main() -> ExitCode {
         }
         ["mutants", options @ ..] => {
             if !mutants::run(&mut steps, options) {
+                eprint!("{HELP}");
+                return ExitCode::from(2);
+            }
+        }
+        ["figures", options @ ..] => {
+            if !figures::run(&mut steps, options) {
                 eprint!("{HELP}");
                 return ExitCode::from(2);
             }

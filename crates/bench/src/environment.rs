@@ -23,7 +23,7 @@ pub(crate) struct Environment {
     pub(crate) processor: String,
     /// True if a hypervisor runs the machine.
     pub(crate) virtual_machine: bool,
-    /// Cores that the process may use.
+    /// CoreChoice that the process may use.
     pub(crate) cores: Vec<usize>,
     /// The kernel's clock source.
     pub(crate) clock: String,
@@ -31,7 +31,7 @@ pub(crate) struct Environment {
     pub(crate) idle_states: String,
     /// Scheduling class of clients and servers.
     pub(crate) scheduling: String,
-    /// Cores to which clients and servers are bound.
+    /// CoreChoice to which clients and servers are bound.
     pub(crate) pinning: String,
     /// Real-time threads of other programs.
     pub(crate) realtime_threads: Vec<String>,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
 
 use crate::Failure;
-use crate::placement::{Cores, Placement};
+use crate::placement::{CoreChoice, Placement};
 
 /// Keeps the cores out of idle states until it is dropped.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ pub(crate) struct BusyCores {
 impl BusyCores {
     pub(crate) fn start(placement: &Placement) -> Result<Self, Failure> {
         let cores = match placement.cores {
-            Cores::One(core) => vec![core],
-            Cores::Two(client, server) => vec![client, server],
-            Cores::Any => thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default(),
+            CoreChoice::One(core) => vec![core],
+            CoreChoice::Two(client, server) => vec![client, server],
+            CoreChoice::Any => thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default(),
         };
         let mut busy = BusyCores { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
         for core in cores {
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn cores_are_kept_busy_for_a_while() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
-        let busy = BusyCores::start(&Placement { cores: Cores::One(core), scheduling: None }).unwrap();
+        let busy = BusyCores::start(&Placement { cores: CoreChoice::One(core), scheduling: None }).unwrap();
         assert_eq!(busy.threads.len(), 1);
         let stop = busy.stop.clone();
         drop(busy);

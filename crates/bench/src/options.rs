@@ -10,7 +10,7 @@ use crate::baseline::Transport;
 use crate::harness::Extent;
 use crate::operation::Operation;
 use crate::peer::{Peer, PeerKind};
-use crate::placement::{Cores, Placement};
+use crate::placement::{CoreChoice, Placement};
 
 /// The benchmarks to run, and their settings.
 #[derive(Clone, Debug)]
@@ -135,9 +135,9 @@ impl Options {
                 "--warm-up" => options.extent.warm_up = value.number(0, MOST_CALLS)?,
                 "--repetitions" => options.asked.repetitions = Some(value.number(1, 1000)?),
                 "--threads" => options.threads = value.number(1, 256)?,
-                "--core" => options.placement.cores = Cores::One(value.number(0, 1023)?),
+                "--core" => options.placement.cores = CoreChoice::One(value.number(0, 1023)?),
                 "--cores" => options.placement.cores = value.two_cores()?,
-                "--unpinned" => options.placement.cores = Cores::Any,
+                "--unpinned" => options.placement.cores = CoreChoice::Any,
                 "--fifo" => {
                     let priority = value.number(1, 99)?;
                     options.placement.scheduling = Some(Scheduling::Fifo(u8::try_from(priority).unwrap_or(1)));
@@ -214,12 +214,12 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         known.ok_or_else(|| Failure::new(format!("`--transport` takes tcp, unix or shm, not `{text}`")))
     }
 
-    fn two_cores(&mut self) -> Result<Cores, Failure> {
+    fn two_cores(&mut self) -> Result<CoreChoice, Failure> {
         let text = self.text()?.to_string_lossy().into_owned();
         let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
         let known = |core: usize| core < corelane_sys::thread::CpuSet::CAPACITY;
         match pair {
-            Some((client, server)) if known(client) && known(server) => Ok(Cores::Two(client, server)),
+            Some((client, server)) if known(client) && known(server) => Ok(CoreChoice::Two(client, server)),
             _ => {
                 Err(Failure::new(format!("`--cores` takes two cores, client's and server's, as in 0,1, not `{text}`")))
             }
@@ -251,14 +251,14 @@ mod tests {
         assert_eq!(options.json, Some(PathBuf::from("/tmp/x")));
         assert_eq!(options.extent, QUICK);
         assert_eq!(options.operations, [Operation::Octet, Operation::Longs(4)]);
-        let placement = Placement { cores: Cores::Two(0, 1), scheduling: Some(Scheduling::Fifo(5)) };
+        let placement = Placement { cores: CoreChoice::Two(0, 1), scheduling: Some(Scheduling::Fifo(5)) };
         assert_eq!(options.placement, placement);
         assert_eq!(options.threads, 2);
-        assert!(matches!(parse("call").unwrap().placement.cores, Cores::One(_)));
+        assert!(matches!(parse("call").unwrap().placement.cores, CoreChoice::One(_)));
         let few = parse("--count 7 --quick --repetitions=2").unwrap();
         assert_eq!((few.extent.count, few.extent.repetitions, few.extent.warm_up), (7, 2, QUICK.warm_up));
         assert_eq!(few.asked, RequestedExtent { count: Some(7), repetitions: Some(2) });
-        assert_eq!(parse("--unpinned").unwrap().placement.cores, Cores::Any);
+        assert_eq!(parse("--unpinned").unwrap().placement.cores, CoreChoice::Any);
     }
 
     #[test]

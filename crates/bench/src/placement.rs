@@ -8,9 +8,9 @@ use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
 
 use crate::orb::levels::LEVELS;
 
-/// Cores to which the two sides are bound.
+/// CoreChoice to which the two sides are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Cores {
+pub enum CoreChoice {
     /// Any core that the kernel chooses.
     #[default]
     Any,
@@ -20,12 +20,12 @@ pub enum Cores {
     Two(usize, usize),
 }
 
-impl fmt::Display for Cores {
+impl fmt::Display for CoreChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cores::Any => f.write_str("not pinned"),
-            Cores::One(core) => write!(f, "client and server on core {core}"),
-            Cores::Two(client, server) => write!(f, "client on core {client}, server on core {server}"),
+            CoreChoice::Any => f.write_str("not pinned"),
+            CoreChoice::One(core) => write!(f, "client and server on core {core}"),
+            CoreChoice::Two(client, server) => write!(f, "client on core {client}, server on core {server}"),
         }
     }
 }
@@ -39,11 +39,11 @@ pub enum Side {
     Server,
 }
 
-/// Cores and scheduling class of both sides.
+/// CoreChoice and scheduling class of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The cores.
-    pub cores: Cores,
+    pub cores: CoreChoice,
     /// The scheduling class; inherited from the program if `None`.
     pub scheduling: Option<Scheduling>,
 }
@@ -56,7 +56,7 @@ impl Placement {
     /// The kernel does not report the cores.
     pub fn one_core() -> io::Result<Self> {
         let last = thread::affinity(None)?.iter().last();
-        Ok(Placement { cores: last.map_or(Cores::Any, Cores::One), scheduling: None })
+        Ok(Placement { cores: last.map_or(CoreChoice::Any, CoreChoice::One), scheduling: None })
     }
 
     /// Puts the calling thread on a side until the guard is dropped.
@@ -103,10 +103,10 @@ impl Placement {
 
     fn core(&self, side: Side) -> Option<usize> {
         match (self.cores, side) {
-            (Cores::Any, _) => None,
-            (Cores::One(core), _) | (Cores::Two(core, _), Side::Client) | (Cores::Two(_, core), Side::Server) => {
-                Some(core)
-            }
+            (CoreChoice::Any, _) => None,
+            (CoreChoice::One(core), _)
+            | (CoreChoice::Two(core, _), Side::Client)
+            | (CoreChoice::Two(_, core), Side::Server) => Some(core),
         }
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn threads_and_programs_run_where_they_should() {
         let here = Placement::one_core().unwrap();
-        let Cores::One(core) = here.cores else { panic!("no core to run on") };
+        let CoreChoice::One(core) = here.cores else { panic!("no core to run on") };
         let set = here.run(Side::Client, || thread::affinity(None).unwrap()).unwrap();
         assert_eq!(set.iter().collect::<Vec<_>>(), [core]);
         let before = thread::affinity(None).unwrap();
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_core_that_is_not_there_is_refused() {
-        let nowhere = Placement { cores: Cores::Two(1020, 1021), scheduling: None };
+        let nowhere = Placement { cores: CoreChoice::Two(1020, 1021), scheduling: None };
         assert_eq!(nowhere.run(Side::Server, || ()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(nowhere.start(Side::Client, Command::new("true")).is_err());
     }

@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::environment::{Environment, RunEnd};
 use crate::harness::{self, AxisPoint, Compare, Extent, Figure, Group, Label, Measured, Progress, Ratio};
 use crate::json::Object;
-use crate::placement::{Cores, Placement};
+use crate::placement::{CoreChoice, Placement};
 use crate::sample::CDF_PARTS;
 use crate::targets;
 use crate::value::Value;
@@ -159,7 +159,7 @@ impl<'o> Report<'o> {
     /// Reports which goals a finished benchmark meets. These are the goals of the hot path, to
     /// which its figures are compared here, and all numbers with a bound. Writes nothing without
     /// goals.
-    pub(crate) fn verdict(&mut self, bench: &str, cores: Cores) -> Result<(), Failure> {
+    pub(crate) fn verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::of(&std::mem::take(&mut self.figures), cores);
         self.records(&format!("{bench}: goals"), &compared)?;
         let bounded = std::mem::take(&mut self.bounded);
@@ -442,9 +442,9 @@ mod tests {
         report.records("counts", &[Value { bound: None, ..value(9.0) }]).unwrap();
         // A difference below the last written digit does not miss a goal.
         report.records("counts", &[value(2.000_4)]).unwrap();
-        report.verdict("counts", Cores::One(0)).unwrap();
+        report.verdict("counts", CoreChoice::One(0)).unwrap();
         // A benchmark with a verdict is not judged again.
-        report.verdict("switch", Cores::One(0)).unwrap();
+        report.verdict("switch", CoreChoice::One(0)).unwrap();
         assert!(!report.is_incomplete());
         report.missing("call", "omniORB", "not installed").unwrap();
         assert!(report.is_incomplete());

@@ -4,10 +4,10 @@
 //! This is a table over figures; it measures nothing, and a missed goal is not a failure.
 
 use crate::harness::{Figure, Label, Ratio};
-use crate::placement::Cores;
+use crate::placement::CoreChoice;
 use crate::value::Value;
 
-/// Cores of client and server for a goal.
+/// CoreChoice of client and server for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoreArrangement {
     OneCore,
@@ -15,13 +15,13 @@ enum CoreArrangement {
 }
 
 impl CoreArrangement {
-    fn of(cores: Cores) -> Option<CoreArrangement> {
+    fn of(cores: CoreChoice) -> Option<CoreArrangement> {
         match cores {
-            Cores::One(_) => Some(CoreArrangement::OneCore),
-            Cores::Two(client, server) if client == server => Some(CoreArrangement::OneCore),
-            Cores::Two(..) => Some(CoreArrangement::BothCores),
+            CoreChoice::One(_) => Some(CoreArrangement::OneCore),
+            CoreChoice::Two(client, server) if client == server => Some(CoreArrangement::OneCore),
+            CoreChoice::Two(..) => Some(CoreArrangement::BothCores),
             // The kernel decides, and may change it from call to call.
-            Cores::Any => None,
+            CoreChoice::Any => None,
         }
     }
 }
@@ -164,7 +164,7 @@ const fn goal(
 
 /// Returns every comparison of Corelane's figures that a goal covers and the figures permit. It has
 /// the goal's bound if the goal is for these cores; otherwise it is only reported.
-pub(crate) fn of(figures: &[Figure], cores: Cores) -> Vec<Value> {
+pub(crate) fn of(figures: &[Figure], cores: CoreChoice) -> Vec<Value> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
     let values = ours.flat_map(|figure| {
@@ -218,12 +218,12 @@ mod tests {
     }
 
     /// Returns value and bound of each comparison.
-    fn judged(figure: Figure, cores: Cores) -> Vec<(f64, Option<f64>)> {
+    fn judged(figure: Figure, cores: CoreChoice) -> Vec<(f64, Option<f64>)> {
         of(&[figure], cores).iter().map(|value| (value.value, value.bound)).collect()
     }
 
-    const ONE: Cores = Cores::One(1);
-    const BOTH: Cores = Cores::Two(0, 1);
+    const ONE: CoreChoice = CoreChoice::One(1);
+    const BOTH: CoreChoice = CoreChoice::Two(0, 1);
 
     #[test]
     fn small_calls_have_the_floor_of_their_architecture_and_omniorb() {
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88))]);
             // Reported without a verdict on two cores, and where the kernel chooses.
             assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None)]);
-            assert_eq!(judged(figure, Cores::Any), [(1.10, None), (0.80, None)]);
+            assert_eq!(judged(figure, CoreChoice::Any), [(1.10, None), (0.80, None)]);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
 use crate::peer::{self, Invocation, Peer, PeerKind, Threads};
-use crate::placement::{Cores, Placement, permits_fixed_priorities};
+use crate::placement::{CoreChoice, Placement, permits_fixed_priorities};
 use crate::report::Report;
 use crate::service::Service;
 
@@ -114,9 +114,9 @@ pub(crate) fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<boo
 /// Returns true if both sides can run at the same time.
 fn several_cores(placement: &Placement) -> bool {
     match placement.cores {
-        Cores::One(_) => false,
-        Cores::Two(client, server) => client != server,
-        Cores::Any => thread::affinity(None).is_ok_and(|cores| cores.iter().nth(1).is_some()),
+        CoreChoice::One(_) => false,
+        CoreChoice::Two(client, server) => client != server,
+        CoreChoice::Any => thread::affinity(None).is_ok_and(|cores| cores.iter().nth(1).is_some()),
     }
 }
 
@@ -343,7 +343,7 @@ mod tests {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let mut options = Options::parse(std::iter::empty::<OsString>()).unwrap();
-        for (cores, missing) in [(Cores::Two(0, 1), false), (Cores::One(0), true)] {
+        for (cores, missing) in [(CoreChoice::Two(0, 1), false), (CoreChoice::One(0), true)] {
             options.placement.cores = cores;
             no_spin("call", Transport::SharedMemory, &options, &mut report).unwrap();
             no_spin("call", Transport::Tcp, &options, &mut report).unwrap();
@@ -356,6 +356,9 @@ mod tests {
     #[test]
     fn sides_on_one_core_never_look() {
         let placed = |cores| several_cores(&Placement { cores, scheduling: Some(Scheduling::Other) });
-        assert_eq!((placed(Cores::One(0)), placed(Cores::Two(1, 1)), placed(Cores::Two(0, 1))), (false, false, true));
+        assert_eq!(
+            (placed(CoreChoice::One(0)), placed(CoreChoice::Two(1, 1)), placed(CoreChoice::Two(0, 1))),
+            (false, false, true)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What the benchmarks of calls have in common: how an operation is compared, how large its messages
-//! are, how often it is called, and idle connections beside it.
+//! Parts that the benchmarks of calls share: the comparison of an operation, the sizes of its
+//! messages, the number of its calls, and idle connections beside it.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

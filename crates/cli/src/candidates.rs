@@ -3,7 +3,9 @@
 
 use corelane::Ior;
 use corelane_wire::giop::Version;
-use corelane_wire::ior::{Address, Endpoint, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag};
+use corelane_wire::ior::{
+    Profile, ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag,
+};
 use corelane_wire::{CdrError, Limits};
 use serde_json::{Value as Json, json};
 
@@ -16,7 +18,7 @@ pub(crate) struct Candidate {
     pub(crate) profile: usize,
     /// Version of the profile.
     pub(crate) version: Version,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: ProfileEndpoint,
     /// The priority of the lane that has the address.
     pub(crate) priority: Option<i16>,
     /// A reference with this address alone. It has no type id, so that the object is asked for its
@@ -33,12 +35,12 @@ pub(crate) fn candidates(ior: &Ior) -> Vec<Candidate> {
 fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
     let lanes = lanes(profile);
     let priority_of =
-        |endpoint: &Endpoint| lanes.iter().find(|(lane, _)| lane == endpoint).map(|(_, priority)| *priority);
+        |endpoint: &ProfileEndpoint| lanes.iter().find(|(lane, _)| lane == endpoint).map(|(_, priority)| *priority);
     let own = profile.endpoints();
     let others = lanes.iter().filter(|(lane, _)| !own.contains(lane)).cloned();
     let all = own.iter().map(|endpoint| (endpoint.clone(), priority_of(endpoint)));
     let all = all.chain(others.map(|(lane, priority)| (lane, Some(priority))));
-    let candidate = |(endpoint, priority): (Endpoint, Option<i16>)| {
+    let candidate = |(endpoint, priority): (ProfileEndpoint, Option<i16>)| {
         let ior = Ior { type_id: String::new(), profiles: vec![alone(profile, &endpoint).ok()?] };
         // The priority -1 stands for none.
         let priority = priority.filter(|priority| *priority >= 0);
@@ -48,17 +50,19 @@ fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
 }
 
 /// Returns the addresses of a profile's lanes with their priorities.
-fn lanes(profile: &Profile<'_>) -> Vec<(Endpoint, i16)> {
+fn lanes(profile: &Profile<'_>) -> Vec<(ProfileEndpoint, i16)> {
     let mut list = [component_tag::TAO_ENDPOINTS, component_tag::LANE_ENDPOINTS].into_iter();
     let list =
         list.find_map(|tag| TaoEndpoint::parse_all(profile.tag, profile.components.find(tag)?, &Limits::DEFAULT).ok());
     let endpoint = |lane: TaoEndpoint| {
         let endpoint = match (profile.address, lane.port) {
-            (Address::Inet { .. }, Some(port)) => Endpoint::Inet { host: lane.address, port },
-            (Address::Unix { host, .. }, None) => Endpoint::Unix { host: Some(host.to_owned()), path: lane.address },
-            (Address::Uiop { .. }, None) => Endpoint::Unix { host: None, path: lane.address },
-            (Address::SharedMemory { host, .. }, None) => {
-                Endpoint::SharedMemory { host: host.to_owned(), path: lane.address }
+            (ProfileAddress::Inet { .. }, Some(port)) => ProfileEndpoint::Inet { host: lane.address, port },
+            (ProfileAddress::Unix { host, .. }, None) => {
+                ProfileEndpoint::Unix { host: Some(host.to_owned()), path: lane.address }
+            }
+            (ProfileAddress::Uiop { .. }, None) => ProfileEndpoint::Unix { host: None, path: lane.address },
+            (ProfileAddress::SharedMemory { host, .. }, None) => {
+                ProfileEndpoint::SharedMemory { host: host.to_owned(), path: lane.address }
             }
             _ => return None,
         };
@@ -68,12 +72,12 @@ fn lanes(profile: &Profile<'_>) -> Vec<(Endpoint, i16)> {
 }
 
 /// Returns a profile like this one, with one address.
-fn alone(profile: &Profile<'_>, endpoint: &Endpoint) -> Result<TaggedProfile, CdrError> {
+fn alone(profile: &Profile<'_>, endpoint: &ProfileEndpoint) -> Result<TaggedProfile, CdrError> {
     let address = match endpoint {
-        Endpoint::Inet { host, port } => Address::Inet { host, port: *port },
-        Endpoint::Unix { host: Some(host), path } => Address::Unix { host, path },
-        Endpoint::Unix { host: None, path } => Address::Uiop { path },
-        Endpoint::SharedMemory { host, path } => Address::SharedMemory { host, path },
+        ProfileEndpoint::Inet { host, port } => ProfileAddress::Inet { host, port: *port },
+        ProfileEndpoint::Unix { host: Some(host), path } => ProfileAddress::Unix { host, path },
+        ProfileEndpoint::Unix { host: None, path } => ProfileAddress::Uiop { path },
+        ProfileEndpoint::SharedMemory { host, path } => ProfileAddress::SharedMemory { host, path },
     };
     let left_out = [
         component_tag::ALTERNATE_IIOP_ADDRESS,
@@ -91,10 +95,10 @@ impl Candidate {
     /// Returns the address as text: `tcp:HOST:PORT`, `unix:PATH` or `shm:PATH`.
     pub(crate) fn address(&self) -> String {
         match &self.endpoint {
-            Endpoint::Inet { host, port } if host.contains(':') => format!("tcp:[{}]:{port}", printable(host)),
-            Endpoint::Inet { host, port } => format!("tcp:{}:{port}", printable(host)),
-            Endpoint::Unix { path, .. } => format!("unix:{}", printable(path)),
-            Endpoint::SharedMemory { path, .. } => format!("shm:{}", printable(path)),
+            ProfileEndpoint::Inet { host, port } if host.contains(':') => format!("tcp:[{}]:{port}", printable(host)),
+            ProfileEndpoint::Inet { host, port } => format!("tcp:{}:{port}", printable(host)),
+            ProfileEndpoint::Unix { path, .. } => format!("unix:{}", printable(path)),
+            ProfileEndpoint::SharedMemory { path, .. } => format!("shm:{}", printable(path)),
         }
     }
 
@@ -127,9 +131,9 @@ mod tests {
             TaggedComponent::alternate_address("::1", 3).unwrap(),
             TaggedComponent::orb_type(7).unwrap(),
         ];
-        let inet = Address::Inet { host: "h", port: 1 };
+        let inet = ProfileAddress::Inet { host: "h", port: 1 };
         let first = TaggedProfile::of(Version::GIOP_1_2, inet, b"k", &components).unwrap();
-        let shared = Address::SharedMemory { host: "m", path: "/a" };
+        let shared = ProfileAddress::SharedMemory { host: "m", path: "/a" };
         let components = [TaggedComponent::lane_endpoints(&[lane("/a", None, -1), lane("/b", None, 4)]).unwrap()];
         let second = TaggedProfile::of(Version::GIOP_1_1, shared, b"j", &components).unwrap();
         let unknown = TaggedProfile { tag: 99, data: vec![0] };

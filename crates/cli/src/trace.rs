@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Command};
 use corelane_bench::json::Object;
 use corelane_bench::operation::Operation;
-use corelane_bench::placement::{Cores, Placement};
+use corelane_bench::placement::{CoreChoice, Placement};
 use corelane_bench::probed::{Point, Probed, Process};
 
 use self::switches::{Capture, Preemption};
@@ -112,7 +112,7 @@ fn refine(parsed: &ArgMatches) -> Result<Options, String> {
         let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
         let refused = || format!("`--cores` takes two cores as in 0,1, not `{}`", excerpt(&text));
         let (client, server) = pair.ok_or_else(refused)?;
-        placement.cores = Cores::Two(client, server);
+        placement.cores = CoreChoice::Two(client, server);
     }
     Ok(Options {
         out: parsed.get_one::<OsString>("out").map_or_else(|| "trace.json".into(), Into::into),

@@ -450,7 +450,7 @@ fn operations_are_listed() {
     assert_eq!(list(&["--interface", "Counter"]), (0, counter.to_owned()));
     // The type of a reference names the interface. A reference without a type selects all of them.
     let ior = |type_id: &str| {
-        let address = corelane_wire::ior::Address::Inet { host: "127.0.0.1", port: 1 };
+        let address = corelane_wire::ior::ProfileAddress::Inet { host: "127.0.0.1", port: 1 };
         let version = corelane_wire::Version { major: 1, minor: 2 };
         let profile = corelane_wire::ior::TaggedProfile::of(version, address, b"x", &[]).unwrap();
         corelane_wire::Ior { type_id: type_id.into(), profiles: vec![profile] }.to_text().unwrap()

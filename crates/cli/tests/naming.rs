@@ -15,7 +15,7 @@ use corelane_services::naming::cos_naming::naming_context::{
 };
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef, NamingContextRef};
 use corelane_services::naming::name;
-use corelane_wire::ior::Endpoint;
+use corelane_wire::ior::ProfileEndpoint;
 
 /// A folder that is removed with the test.
 struct Folder(PathBuf);
@@ -384,7 +384,7 @@ impl Client {
             let found = match root.resolve(&self.name(index)) {
                 Ok(Some(object)) if object.type_id().is_empty() => {
                     let profile = object.ior().known_profiles().next().unwrap();
-                    let Endpoint::Inet { port, .. } = profile.endpoints()[0] else { panic!("no TCP endpoint") };
+                    let ProfileEndpoint::Inet { port, .. } = profile.endpoints()[0] else { panic!("no TCP endpoint") };
                     Bound::Object(port)
                 }
                 Ok(Some(object)) => {

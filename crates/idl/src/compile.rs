@@ -4,7 +4,7 @@ use crate::ast::Declaration;
 use crate::diagnostic::Diagnostics;
 use crate::disk::{DiskFiles, read_bounded};
 use crate::lex::preprocessor::{Environment, Files, Preprocessed, preprocess};
-use crate::limits::Limits;
+use crate::limits::CompilerLimits;
 use crate::model::Model;
 use crate::parse::parse;
 use crate::resolve::resolve;
@@ -32,8 +32,8 @@ pub struct Options {
     /// IDL modules and files whose Rust code exists elsewhere, each with its Rust path. A module is
     /// written `A::B`, a file as the end of its path. Default: empty.
     pub externals: Vec<(String, String)>,
-    /// Bounds on the source. Default: [`Limits::default`].
-    pub limits: Limits,
+    /// Bounds on the source. Default: [`CompilerLimits::default`].
+    pub limits: CompilerLimits,
 }
 
 /// The result of the front end.

@@ -1,7 +1,7 @@
 //! Reading files from the file system.
 
 use crate::lex::Files;
-use crate::limits::Limits;
+use crate::limits::CompilerLimits;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Files for DiskFiles {
 
 /// Reads a file, up to one byte more than the compiler accepts: devices may be endless.
 pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
-    let most = u64::try_from(Limits::default().file_size).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::try_from(CompilerLimits::default().file_size).unwrap_or(u64::MAX).saturating_add(1);
     let mut content = Vec::new();
     std::fs::File::open(path)?.take(most).read_to_end(&mut content)?;
     Ok(content)

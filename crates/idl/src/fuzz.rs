@@ -5,7 +5,7 @@ mod words;
 
 use crate::compile::{Compilation, Options};
 use crate::lex::Files;
-use crate::limits::Limits;
+use crate::limits::CompilerLimits;
 use std::path::Path;
 
 /// Runs the bytes as source text through every stage: preprocessor, parser, names, back end,
@@ -78,7 +78,8 @@ fn text_of(bytes: &[u8]) -> String {
 
 /// Compiles with smaller limits than the default, so that exceeding one takes milliseconds.
 fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Compilation {
-    let limits = Limits { expanded_tokens: 4_000, inclusions: 6, array_elements: 1 << 16, ..Limits::default() };
+    let limits =
+        CompilerLimits { expanded_tokens: 4_000, inclusions: 6, array_elements: 1 << 16, ..CompilerLimits::default() };
     let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
     let options = Options { defines, include, limits, idl_4, ..Options::default() };
     let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, files);

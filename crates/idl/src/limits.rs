@@ -2,7 +2,7 @@
 
 /// The maxima that the compiler accepts. Exceeding one is an error that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CompilerLimits {
     /// Nested `#include` depth: stops a file that includes itself without a guard. Default: 200.
     pub include_depth: usize,
     /// Total number of file inclusions: stops files that include each other twice, whose number
@@ -29,7 +29,7 @@ pub struct Limits {
     pub output: usize,
 }
 
-impl Default for Limits {
+impl Default for CompilerLimits {
     fn default() -> Self {
         Self {
             include_depth: 200,

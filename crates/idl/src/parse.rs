@@ -14,14 +14,14 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::lex::macros::spelling;
 use crate::lex::preprocessor::{Event, Preprocessed};
 use crate::lex::token::{Punctuation as P, Token, TokenKind};
-use crate::limits::Limits;
+use crate::limits::CompilerLimits;
 use crate::source::Span;
 use crate::symbol::{Keyword as K, Symbol, Symbols};
 use std::collections::HashSet;
 
 pub(crate) fn parse(
     text: &Preprocessed,
-    limits: &Limits,
+    limits: &CompilerLimits,
     symbols: &mut Symbols,
     diagnostics: &mut Diagnostics,
 ) -> Vec<Declaration> {
@@ -68,7 +68,7 @@ struct Parser<'p> {
     depth: usize,
     /// True if an unclosed brace has been reported.
     unclosed: bool,
-    limits: &'p Limits,
+    limits: &'p CompilerLimits,
     symbols: &'p mut Symbols,
     diagnostics: &'p mut Diagnostics,
     /// Words of IDL 4 that the source declares as names, and that are therefore not types.

@@ -19,7 +19,7 @@ mod value;
 
 use crate::ast::{Basic, Declaration, Name, ScopedName};
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::limits::Limits;
+use crate::limits::CompilerLimits;
 use crate::model::{Definition, DefinitionId, Identity, Kind, Model, Type};
 use crate::source::Span;
 use crate::symbol::{Symbol, SymbolMap, Symbols};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub(crate) fn resolve(
     declarations: &[Declaration],
-    limits: &Limits,
+    limits: &CompilerLimits,
     extended: bool,
     symbols: &mut Symbols,
     diagnostics: &mut Diagnostics,
@@ -126,7 +126,7 @@ struct Resolver<'r> {
     scopes: Vec<Scope>,
     /// The scope of each definition, by index.
     scope_of: Vec<Option<ScopeId>>,
-    limits: &'r Limits,
+    limits: &'r CompilerLimits,
     /// True if IDL 4 features that CORBA 3 forbids are legal.
     extended: bool,
     symbols: &'r mut Symbols,

@@ -8,7 +8,7 @@ use corelane_wire::codeset::{CodeSetInfo, negotiate};
 use corelane_wire::exception::minor;
 use corelane_wire::giop;
 use corelane_wire::ior::{
-    self, Address, Corbaloc, Ior, ObjectUrl, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
+    self, Corbaloc, Ior, ObjectUrl, Profile, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
     component_tag, profile_tag,
 };
 use corelane_wire::rt::{PriorityModelValue, parse_bands, parse_protocols, policy_type};
@@ -128,12 +128,12 @@ fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
 
 /// Converts an endpoint to one usable here. A Unix socket is usable only on its own host, shared
 /// memory only where the same file system is visible.
-fn to_net_endpoint(found: ior::Endpoint) -> Option<Endpoint> {
+fn to_net_endpoint(found: ior::ProfileEndpoint) -> Option<Endpoint> {
     match found {
-        ior::Endpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
-        ior::Endpoint::Unix { host: Some(host), .. } if host != host_name() => None,
-        ior::Endpoint::Unix { path, .. } => Some(Endpoint::unix(path)),
-        ior::Endpoint::SharedMemory { host, path } => {
+        ior::ProfileEndpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
+        ior::ProfileEndpoint::Unix { host: Some(host), .. } if host != host_name() => None,
+        ior::ProfileEndpoint::Unix { path, .. } => Some(Endpoint::unix(path)),
+        ior::ProfileEndpoint::SharedMemory { host, path } => {
             host_identity().is_some_and(|own| own == host).then(|| Endpoint::shared_memory(path))
         }
     }
@@ -209,19 +209,20 @@ pub(crate) fn make_rt_ior(
     };
     if let (Some(first), Some(host)) = (shared.first(), host_identity()) {
         let components = with(TaggedComponent::lane_endpoints(&shared)?)?;
-        let address = Address::SharedMemory { host: &host, path: &first.address };
+        let address = ProfileAddress::SharedMemory { host: &host, path: &first.address };
         let place = place(|endpoint| matches!(endpoint, Endpoint::SharedMemory { .. }));
         enter(place, TaggedProfile::of(version, address, key, &components)?);
     }
     if let Some(first) = unix.first() {
         let (host, components) = (host_name(), with(TaggedComponent::lane_endpoints(&unix)?)?);
-        let address = Address::Unix { host: &host, path: &first.address };
+        let address = ProfileAddress::Unix { host: &host, path: &first.address };
         let place = place(|endpoint| matches!(endpoint, Endpoint::Unix { .. }));
         enter(place, TaggedProfile::of(version, address, key, &components)?);
     }
     if let Some((first, port)) = tcp.first().and_then(|first| Some((first, first.port?))) {
         let components = with(TaggedComponent::tao_endpoints(&tcp)?)?;
-        let profile = TaggedProfile::of(version, Address::Inet { host: &first.address, port }, key, &components)?;
+        let profile =
+            TaggedProfile::of(version, ProfileAddress::Inet { host: &first.address, port }, key, &components)?;
         enter(place(|endpoint| matches!(endpoint, Endpoint::Tcp { .. })), profile);
     }
     let profiles = profiles.into_iter().map(|(_, profile)| profile).collect();
@@ -256,11 +257,16 @@ pub(crate) fn make_ior(
     let mut profiles = Vec::new();
     if let Some(host) = (!shared.is_empty()).then(host_identity).flatten() {
         for path in shared {
-            profiles.push(TaggedProfile::of(version, Address::SharedMemory { host: &host, path }, key, &common)?);
+            profiles.push(TaggedProfile::of(
+                version,
+                ProfileAddress::SharedMemory { host: &host, path },
+                key,
+                &common,
+            )?);
         }
     }
     for path in &unix {
-        profiles.push(TaggedProfile::of(version, Address::Unix { host: &host, path }, key, &common)?);
+        profiles.push(TaggedProfile::of(version, ProfileAddress::Unix { host: &host, path }, key, &common)?);
     }
     let mut components = common.to_vec();
     for path in &unix {
@@ -270,7 +276,7 @@ pub(crate) fn make_ior(
     for (host, port) in others {
         components.push(TaggedComponent::alternate_address(host, *port)?);
     }
-    profiles.push(TaggedProfile::of(version, Address::Inet { host: first.0, port: first.1 }, key, &components)?);
+    profiles.push(TaggedProfile::of(version, ProfileAddress::Inet { host: first.0, port: first.1 }, key, &components)?);
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
@@ -338,7 +344,7 @@ mod tests {
         assert!(parse_profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8, &few)[0].lanes.is_empty());
         let lanes = parse_profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT);
         assert_eq!(lanes[0].lanes[0].endpoint, Endpoint::shared_memory("/s"));
-        let elsewhere = Address::SharedMemory { host: "another boot", path: "/s" };
+        let elsewhere = ProfileAddress::SharedMemory { host: "another boot", path: "/s" };
         ior.profiles[0] = TaggedProfile::of(Version::GIOP_1_2, elsewhere, b"key", &[]).unwrap();
         assert!(parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT)[0].endpoints.is_empty());
     }
@@ -348,7 +354,7 @@ mod tests {
         let protocols = rt::encode_protocols(&[rt::ProtocolValue::SharedMemory; 3]).unwrap();
         let policies = [(7, vec![0]), (7, vec![0]), (policy_type::CLIENT_PROTOCOL, protocols)];
         let components = vec![TaggedComponent::policies(&policies).unwrap(); 3];
-        let address = Address::Inet { host: "h", port: 1 };
+        let address = ProfileAddress::Inet { host: "h", port: 1 };
         let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
         let ior = Ior { type_id: String::new(), profiles: vec![profile] };
         // Returns the number of protocols; `None` if the profile does not decode.

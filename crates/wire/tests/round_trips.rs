@@ -6,7 +6,7 @@ use corelane_wire::giop::{
     self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHead, ResponseExpected, ServiceContext, Target,
 };
 use corelane_wire::ior::{
-    Address, Corbaloc, CorbalocAddress, Corbaname, Ior, ObjectUrl, TaggedComponent, TaggedProfile, escape_key,
+    Corbaloc, CorbalocAddress, Corbaname, Ior, ObjectUrl, ProfileAddress, TaggedComponent, TaggedProfile, escape_key,
     unescape_key,
 };
 use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Endian, Limits, Octets, Scratch, Version, WideOrder};
@@ -383,9 +383,9 @@ proptest! {
         for (minor, host, port, key, form) in &profiles {
             let version = Version { major: 1, minor: *minor };
             let address = match form {
-                0 => Address::Unix { host, path: "/run/ä" },
-                1 => Address::Uiop { path: host },
-                _ => Address::Inet { host, port: *port },
+                0 => ProfileAddress::Unix { host, path: "/run/ä" },
+                1 => ProfileAddress::Uiop { path: host },
+                _ => ProfileAddress::Inet { host, port: *port },
             };
             let profile = TaggedProfile::of(version, address, key, &components).unwrap();
             let view = profile.parse().unwrap();

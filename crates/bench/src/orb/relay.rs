@@ -11,7 +11,7 @@ use corelane_sys::clock;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
 use corelane_sys::thread::Builder;
-use corelane_wire::ior::{Endpoint, escape_key};
+use corelane_wire::ior::{ProfileEndpoint, escape_key};
 
 use super::client::{target, two_way};
 use crate::Failure;
@@ -54,7 +54,7 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // There may be a call besides the requested ones, whose answer is verified.
+    // The client may add a call of its own, to verify a whole answer.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
@@ -69,8 +69,8 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
 pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     let endpoints = reference.ior().known_profiles().flat_map(|profile| profile.endpoints()).collect::<Vec<_>>();
     let address = endpoints.into_iter().find_map(|endpoint| match endpoint {
-        Endpoint::Inet { host, port } => Some(SocketAddr::new(host.parse().ok()?, port)),
-        Endpoint::Unix { .. } | Endpoint::SharedMemory { .. } => None,
+        ProfileEndpoint::Inet { host, port } => Some(SocketAddr::new(host.parse().ok()?, port)),
+        ProfileEndpoint::Unix { .. } | ProfileEndpoint::SharedMemory { .. } => None,
     });
     address.ok_or_else(|| Failure::new("the reference has no TCP address"))
 }

@@ -322,7 +322,7 @@ mod tests {
         read::add(&mut runs, "first", &(of("octet") + &of("long"))).unwrap();
         let page = render(&runs);
         assert!(page.contains("omniORB as it comes, long: 8 us per call, 125k per second"), "{page}");
-        assert_eq!(page.matches("<svg").count(), 1);
+        assert_eq!(page.matches("<svg class=\"chart\"").count(), 1);
     }
 
     #[test]

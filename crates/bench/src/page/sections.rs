@@ -133,7 +133,7 @@ pub(crate) fn panel(runs: &[Run], operation: &str) -> Option<(String, Vec<Bar>)>
     let of_group = calls(bench).filter(|(other, _, its)| *other == number && its.names.group == line.names.group);
     let stubs = of_group.filter(|(_, _, line)| !line.names.config.ends_with("dynamic invocation"));
     let bars = stubs.map(|(_, run, line)| Bar {
-        name: title(run, line, false),
+        name: title(run, line, false).replacen("floor", "bare sockets,", 1),
         value: line.p50,
         spread: Some(line.p99),
         style: Style::of(&line.names.peer),
@@ -239,7 +239,10 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let drawn: Vec<Line> = drawn
         .zip(styles)
         .map(|(&(_, run, line), style)| Line {
-            name: title(run, line, several),
+            name: match &line.place {
+                Some(place) => format!("{}, {} {}", title(run, line, several), chart::short(place.x), place.axis),
+                None => title(run, line, several),
+            },
             points: line
                 .cdf
                 .iter()

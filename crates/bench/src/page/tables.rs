@@ -167,11 +167,14 @@ pub(crate) fn values(rows: &[(&Run, &ValueLine)], several: bool) -> String {
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
     };
+    // A unit that all numbers share is in the corner of the table.
+    let shared = whats.first().map_or("", |(_, unit)| *unit);
+    let shared = if whats.iter().all(|(_, unit)| *unit == shared) { shared } else { "" };
     let what_name = |(what, unit): &(&str, &str)| {
-        if unit.is_empty() { (*what).to_owned() } else { format!("{what} ({unit})") }
+        if *unit == shared || unit.is_empty() { (*what).to_owned() } else { format!("{what} ({unit})") }
     };
     let who_name = |(run, who): &(&str, String)| if several { format!("{who} [{run}]") } else { who.clone() };
-    let text = [Column::text("")].into_iter();
+    let text = [Column::text(shared)].into_iter();
     if whats.len() > MOST_COLUMNS && whats.len() > subjects.len() {
         let mut table = Table::new(text.chain(subjects.iter().map(|who| Column::number(who_name(who)))).collect());
         for what in &whats {
@@ -370,7 +373,7 @@ mod tests {
         runs
     }
 
-    /// Returns the texts of a row's cells, each with its class if that says more than the alignment.
+    /// Returns the texts of a row's cells. A cell marked `warn` or `good` has this before its text.
     fn cells(row: &str) -> String {
         let cells = row.split("<td").skip(1).map(|cell| {
             let (attributes, text) = cell.split_once('>').unwrap();
@@ -453,6 +456,6 @@ mod tests {
             values(&rows, false).lines().filter(|line| line.starts_with("<tr><td")).map(cells).collect::<Vec<_>>()
         };
         assert_eq!(rows(3), ["omniORB|0|1|2"]);
-        assert_eq!((rows(10).len(), rows(10)[9].as_str()), (10, "op9 (us)|9"));
+        assert_eq!((rows(10).len(), rows(10)[9].as_str()), (10, "op9|9"));
     }
 }

@@ -24,7 +24,7 @@ use crate::orb::generated::cubit::{CountedTarget, CountedTargetRef};
 use crate::orb::servant::{Echo, compute};
 use crate::orb::server::start;
 use crate::orb::{Architecture, client_orb};
-use crate::placement::{Cores, Placement, Side};
+use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
 use crate::value::Value;
@@ -201,14 +201,14 @@ impl Drop for Scavenger {
 /// Measures without work, then with work.
 pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
-        Cores::One(core) | Cores::Two(core, _) => core,
-        Cores::Any => thread::affinity(None).ok().and_then(|set| set.iter().last()).unwrap_or(0),
+        CoreChoice::One(core) | CoreChoice::Two(core, _) => core,
+        CoreChoice::Any => thread::affinity(None).ok().and_then(|set| set.iter().last()).unwrap_or(0),
     };
     let fifo = match options.placement.scheduling {
         Some(class) => Some(class),
         None => Builder::new().scheduling(Scheduling::Fifo(20)).spawn(|| ()).is_ok().then_some(Scheduling::Fifo(20)),
     };
-    let placement = Placement { cores: Cores::One(core), scheduling: fifo };
+    let placement = Placement { cores: CoreChoice::One(core), scheduling: fifo };
     let scavenger = match fifo {
         Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Scavenger::start(core).and_then(Scavenger::seen),
         _ => {

@@ -26,7 +26,7 @@ use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client::{Calls, target};
 use crate::orb::{Architecture, client_orb};
-use crate::placement::{Cores, Placement, Side};
+use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
 use crate::service::Service;
@@ -136,12 +136,12 @@ fn label(peer: &'static str, config: &str) -> Label {
 fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let last = cores.last().copied().unwrap_or(0);
-    let mut places = vec![("one core", Cores::One(last))];
+    let mut places = vec![("one core", CoreChoice::One(last))];
     match cores.first() {
-        Some(&first) if first != last => places.push(("two cores", Cores::Two(first, last))),
+        Some(&first) if first != last => places.push(("two cores", CoreChoice::Two(first, last))),
         _ => report.missing("os", "floor", "two cores: the process may use only one")?,
     }
-    places.push(("not pinned", Cores::Any));
+    places.push(("not pinned", CoreChoice::Any));
     let mut settings = Settings::new(options)?;
     let mut refused = Vec::new();
     for (place, cores) in places {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use corelane::{Ior, ObjectRef, Orb, Phase, SystemException, SystemExceptionKind as Kind};
 use corelane_wire::codeset::{CharSet, CodeSetInfo, WideOrder, negotiate};
 use corelane_wire::giop::Version;
-use corelane_wire::ior::{Address, Corbaname, Endpoint, ObjectUrl, Profile, component_tag};
+use corelane_wire::ior::{Corbaname, ObjectUrl, Profile, ProfileAddress, ProfileEndpoint, component_tag};
 use corelane_wire::{CdrError, Limits};
 
 use super::finding::{Finding, Verdict};
@@ -178,12 +178,12 @@ impl Examination {
         let ssl = profile.components.find(component_tag::SSL_SEC_TRANS).is_some();
         if has_no_address {
             self.add(at(match profile.address {
-                Address::Inet { port: 0, .. } if ssl => Finding::bad(
+                ProfileAddress::Inet { port: 0, .. } if ssl => Finding::bad(
                     "transport",
                     "the server takes TLS connections only, which this ORB does not make",
                     "let the server listen without TLS too, or put a TLS proxy between",
                 ),
-                Address::Inet { port: 0, .. } => Finding::bad("publish address", "the port is 0", PUBLISH),
+                ProfileAddress::Inet { port: 0, .. } => Finding::bad("publish address", "the port is 0", PUBLISH),
                 _ => Finding::unsure(
                     "transport",
                     format!("{}: this ORB does not have this transport", profile_name(profile.tag)),
@@ -214,11 +214,11 @@ impl Examination {
             self.add(at(candidate, finding));
         }
         let reached = match &candidate.endpoint {
-            Endpoint::Inet { host, port } => match self.look_up(candidate, host, *port) {
+            ProfileEndpoint::Inet { host, port } => match self.look_up(candidate, host, *port) {
                 Some(addresses) => connect_any(&addresses, self.step()),
                 None => return false,
             },
-            Endpoint::Unix { path, .. } | Endpoint::SharedMemory { path, .. } => socket_file(path),
+            ProfileEndpoint::Unix { path, .. } | ProfileEndpoint::SharedMemory { path, .. } => socket_file(path),
         };
         let is_reached = reached.is_ok();
         self.add(at(candidate, route(reached)));
@@ -316,8 +316,8 @@ fn alone(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRe
 }
 
 /// Judges the address that the server published.
-fn published(endpoint: &Endpoint) -> Option<Finding> {
-    let Endpoint::Inet { host, .. } = endpoint else { return None };
+fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
+    let ProfileEndpoint::Inet { host, .. } = endpoint else { return None };
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
     let check = "publish address";
     Some(match address {

@@ -4,7 +4,7 @@ use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo, id};
 use corelane_wire::ior::{
-    Endpoint, TaoEndpoint, alternate_address, component_tag, orb_type, orb_type_id, policies, profile_tag,
+    ProfileEndpoint, TaoEndpoint, alternate_address, component_tag, orb_type, orb_type_id, policies, profile_tag,
     unix_transport,
 };
 use serde_json::{Value as Json, json};
@@ -113,7 +113,9 @@ pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
 
 fn policy_list(data: &[u8]) -> Content<'_> {
     let name = "policies";
-    let Ok(list) = policies(data) else { return Content { name, text: None, details: Vec::new(), json: Json::Null } };
+    let Ok(list) = policies(data, &Limits::DEFAULT) else {
+        return Content { name, text: None, details: Vec::new(), json: Json::Null };
+    };
     let text = if list.is_empty() { "none" } else { "" }.to_owned();
     let (mut details, mut all) = (Vec::new(), Vec::new());
     for (number, value) in list.iter() {
@@ -236,12 +238,14 @@ fn orb_name(number: u32) -> String {
 }
 
 /// Returns an address to connect to.
-pub(super) fn endpoint_text(endpoint: &Endpoint) -> String {
+pub(super) fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
     match endpoint {
-        Endpoint::Inet { host, port } => format!("{}:{port}", host_text(host)),
-        Endpoint::Unix { host: Some(host), path } => format!("unix {} on {}", printable(path), printable(host)),
-        Endpoint::Unix { host: None, path } => format!("unix {}", printable(path)),
-        Endpoint::SharedMemory { host, path } => format!("shared memory {} on {}", printable(path), printable(host)),
+        ProfileEndpoint::Inet { host, port } => format!("{}:{port}", host_text(host)),
+        ProfileEndpoint::Unix { host: Some(host), path } => format!("unix {} on {}", printable(path), printable(host)),
+        ProfileEndpoint::Unix { host: None, path } => format!("unix {}", printable(path)),
+        ProfileEndpoint::SharedMemory { host, path } => {
+            format!("shared memory {} on {}", printable(path), printable(host))
+        }
     }
 }
 

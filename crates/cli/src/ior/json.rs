@@ -3,7 +3,7 @@
 use corelane_wire::Limits;
 use corelane_wire::cdr::{Decoder, TaggedList};
 use corelane_wire::ior::{
-    Address, Corbaloc, Corbaname, Endpoint, Ior, ObjectUrl, TaggedProfile, escape_key, profile_tag,
+    Corbaloc, Corbaname, Ior, ObjectUrl, ProfileAddress, ProfileEndpoint, TaggedProfile, escape_key, profile_tag,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -80,19 +80,21 @@ fn profile(tagged: &TaggedProfile) -> Json {
     shown
 }
 
-fn address(address: Address<'_>) -> Json {
+fn address(address: ProfileAddress<'_>) -> Json {
     match address {
-        Address::Inet { host, port } => json!({ "host": host, "port": port }),
-        Address::Unix { host, path } | Address::SharedMemory { host, path } => json!({ "host": host, "path": path }),
-        Address::Uiop { path } => json!({ "path": path }),
+        ProfileAddress::Inet { host, port } => json!({ "host": host, "port": port }),
+        ProfileAddress::Unix { host, path } | ProfileAddress::SharedMemory { host, path } => {
+            json!({ "host": host, "path": path })
+        }
+        ProfileAddress::Uiop { path } => json!({ "path": path }),
     }
 }
 
-fn endpoint(endpoint: &Endpoint) -> Json {
+fn endpoint(endpoint: &ProfileEndpoint) -> Json {
     match endpoint {
-        Endpoint::Inet { host, port } => json!({ "transport": "tcp", "host": host, "port": port }),
-        Endpoint::Unix { host, path } => json!({ "transport": "unix", "host": host, "path": path }),
-        Endpoint::SharedMemory { host, path } => json!({ "transport": "shm", "host": host, "path": path }),
+        ProfileEndpoint::Inet { host, port } => json!({ "transport": "tcp", "host": host, "port": port }),
+        ProfileEndpoint::Unix { host, path } => json!({ "transport": "unix", "host": host, "path": path }),
+        ProfileEndpoint::SharedMemory { host, path } => json!({ "transport": "shm", "host": host, "path": path }),
     }
 }
 

@@ -8,7 +8,8 @@ use corelane_wire::cdr::CdrError;
 use corelane_wire::codeset::{CharSet, CodeSetInfo};
 use corelane_wire::giop::Version;
 use corelane_wire::ior::{
-    Address, Corbaloc, CorbalocAddress, Ior, TaggedComponent, TaggedProfile, TaoEndpoint, orb_type_id, unescape_key,
+    Corbaloc, CorbalocAddress, Ior, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, orb_type_id,
+    unescape_key,
 };
 use corelane_wire::rt::{PriorityModelValue, encode_bands, policy_type};
 
@@ -172,9 +173,9 @@ impl Parts {
         }
         let profile = |place: &Place| {
             let address = match place {
-                Place::Tcp(host, port) => Address::Inet { host, port: *port },
-                Place::Unix(path) => Address::Unix { host: &self.host, path },
-                Place::Uiop(path) => Address::Uiop { path },
+                Place::Tcp(host, port) => ProfileAddress::Inet { host, port: *port },
+                Place::Unix(path) => ProfileAddress::Unix { host: &self.host, path },
+                Place::Uiop(path) => ProfileAddress::Uiop { path },
             };
             TaggedProfile::of(self.version, address, &self.key, &self.components)
         };
@@ -344,11 +345,14 @@ mod tests {
         let hosts = [("h", 1), ("::1", 2)];
         for (profile, (host, port)) in ior.known_profiles().zip(hosts) {
             assert_eq!((profile.version, profile.object_key), (Version::GIOP_1_1, &b"a b"[..]));
-            assert_eq!(profile.address, Address::Inet { host, port });
+            assert_eq!(profile.address, ProfileAddress::Inet { host, port });
             assert_eq!(profile.orb_type(), Some(orb_type_id::TAO));
             assert_eq!(profile.endpoints().len(), 2);
-            let policies =
-                corelane_wire::ior::policies(profile.components.find(component_tag::POLICIES).unwrap()).unwrap();
+            let policies = corelane_wire::ior::policies(
+                profile.components.find(component_tag::POLICIES).unwrap(),
+                &Limits::DEFAULT,
+            )
+            .unwrap();
             let model = PriorityModelValue::parse(policies.find(policy_type::PRIORITY_MODEL).unwrap()).unwrap();
             assert_eq!((model.model, model.server_priority), (1, 7));
             let bands = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).unwrap();
@@ -358,7 +362,7 @@ mod tests {
         let (_, text) = made("--lane 5@h:1 --lane 9@i:2 --key k");
         let Ok(ObjectUrl::Ior(ior)) = ObjectUrl::parse(&text, &Limits::DEFAULT) else { panic!("{text}") };
         let profile = ior.known_profiles().next().unwrap();
-        assert_eq!(profile.address, Address::Inet { host: "h", port: 1 });
+        assert_eq!(profile.address, ProfileAddress::Inet { host: "h", port: 1 });
         let lanes = profile.components.find(component_tag::TAO_ENDPOINTS).unwrap();
         let lanes = TaoEndpoint::parse_all(profile.tag, lanes, &Limits::DEFAULT).unwrap();
         assert_eq!(lanes.iter().map(|lane| lane.priority).collect::<Vec<_>>(), [5, 9]);

@@ -94,7 +94,7 @@ mod tests {
     use crate::WRONG_USAGE;
     use corelane_wire::codeset::{CharSet, CodeSetInfo};
     use corelane_wire::giop::Version;
-    use corelane_wire::ior::{Address, Ior, TaggedComponent, TaggedProfile, orb_type_id, profile_tag};
+    use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile, orb_type_id, profile_tag};
     use corelane_wire::rt::PriorityModelValue;
 
     fn shown(words: &[&str]) -> (u8, String) {
@@ -114,7 +114,7 @@ mod tests {
             TaggedComponent::policies(&[(40, model), (24, vec![0, 0, 0, 3]), (4711, vec![0xee; 3])]).unwrap(),
             TaggedComponent { tag: 0x7777, data: vec![0xab; 300] },
         ];
-        let address = Address::Inet { host: "192.0.2.1", port: 2809 };
+        let address = ProfileAddress::Inet { host: "192.0.2.1", port: 2809 };
         let iiop = TaggedProfile::of(Version { major: 1, minor: 2 }, address, b"a key\x01", &components).unwrap();
         let unknown = TaggedProfile { tag: 0x1234_5678, data: vec![1, 2, 3] };
         let broken = TaggedProfile { tag: profile_tag::IIOP, data: vec![0] };
@@ -189,7 +189,7 @@ mod tests {
             TaggedComponent { tag: 33, data: vec![1, 2, 3] },
             TaggedComponent { tag: 20, data: vec![0] },
         ];
-        let address = Address::Inet { host: "h", port: 0 };
+        let address = ProfileAddress::Inet { host: "h", port: 0 };
         let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &components).unwrap();
         let multiple = TaggedProfile { tag: 1, data: vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 26, 0, 0, 0, 1, 9] };
         let broken = TaggedProfile { tag: 1, data: vec![0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff] };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use corelane_wire::Limits;
 use corelane_wire::cdr::{Decoder, TaggedList};
-use corelane_wire::ior::{Address, Corbaloc, Corbaname, Ior, ObjectUrl, TaggedProfile, escape_key, profile_tag};
+use corelane_wire::ior::{Corbaloc, Corbaname, Ior, ObjectUrl, ProfileAddress, TaggedProfile, escape_key, profile_tag};
 
 use super::content::{Content, content, endpoint_text, host_text, is_known, profile_name};
 use crate::text::printable;
@@ -79,10 +79,10 @@ fn profile_body(text: &mut String, tagged: &TaggedProfile) {
     };
     let _ = writeln!(text, "  version   {}.{}", profile.version.major, profile.version.minor);
     let address = match profile.address {
-        Address::Inet { host, port } => format!("{}:{port}", host_text(host)),
-        Address::Unix { host, path } => format!("{} on {}", printable(path), printable(host)),
-        Address::SharedMemory { host, path } => format!("{} on {}", printable(path), printable(host)),
-        Address::Uiop { path } => printable(path),
+        ProfileAddress::Inet { host, port } => format!("{}:{port}", host_text(host)),
+        ProfileAddress::Unix { host, path } => format!("{} on {}", printable(path), printable(host)),
+        ProfileAddress::SharedMemory { host, path } => format!("{} on {}", printable(path), printable(host)),
+        ProfileAddress::Uiop { path } => printable(path),
     };
     let _ = writeln!(text, "  address   {address}");
     for endpoint in profile.endpoints() {

@@ -13,13 +13,13 @@ struct Number {
 
 /// An error in a condition, with its location.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct ConditionError {
     pub(crate) span: Span,
     pub(crate) message: &'static str,
 }
 
 /// Evaluates a condition. `defined` and macros are already replaced; remaining names are 0.
-pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, Fault> {
+pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, ConditionError> {
     let mut parser = Parser { tokens, at: 0, end, symbols, depth: 0 };
     let value = parser.conditional(true)?;
     match tokens.get(parser.at) {
@@ -39,8 +39,8 @@ struct Parser<'t> {
 impl Parser<'_> {
     const DEPTH: usize = 100;
 
-    fn fault(&self, message: &'static str) -> Fault {
-        Fault { span: self.tokens.get(self.at).map_or(self.end, |token| token.span), message }
+    fn fault(&self, message: &'static str) -> ConditionError {
+        ConditionError { span: self.tokens.get(self.at).map_or(self.end, |token| token.span), message }
     }
 
     fn mark(&self) -> Option<P> {
@@ -67,7 +67,7 @@ impl Parser<'_> {
 
     /// Parses an expression. `live` is true if the value is used: a division by zero in an
     /// unevaluated operand of `&&` is no error.
-    fn conditional(&mut self, live: bool) -> Result<Number, Fault> {
+    fn conditional(&mut self, live: bool) -> Result<Number, ConditionError> {
         self.depth += 1;
         if self.depth > Self::DEPTH {
             return Err(self.fault("the condition is nested too deeply"));
@@ -88,7 +88,7 @@ impl Parser<'_> {
         result
     }
 
-    fn binary(&mut self, lowest: u8, live: bool) -> Result<Number, Fault> {
+    fn binary(&mut self, lowest: u8, live: bool) -> Result<Number, ConditionError> {
         let mut left = self.unary(live)?;
         while let Some((mark, strength)) = self.mark().and_then(|mark| Some((mark, strength(mark)?))) {
             if strength < lowest {
@@ -114,7 +114,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn unary(&mut self, live: bool) -> Result<Number, Fault> {
+    fn unary(&mut self, live: bool) -> Result<Number, ConditionError> {
         let Some(token) = self.tokens.get(self.at) else {
             return Err(self.fault("the condition ends here; a value was expected"));
         };

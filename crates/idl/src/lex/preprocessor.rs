@@ -8,7 +8,7 @@ use super::macros::{Macro, spelling};
 use super::scanner::{Comment, Findings, Position, Scanner};
 use super::token::{Punctuation, Token, TokenKind};
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::limits::Limits;
+use crate::limits::CompilerLimits;
 use crate::source::{FileId, SourceMap, Span};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::collections::{HashMap, HashSet};
@@ -74,7 +74,7 @@ pub(crate) struct Environment<'e> {
     pub(crate) include: &'e [PathBuf],
     /// `NAME` or `NAME=VALUE`.
     pub(crate) defines: &'e [String],
-    pub(crate) limits: &'e Limits,
+    pub(crate) limits: &'e CompilerLimits,
     pub(crate) files: &'e dyn Files,
     pub(crate) sources: &'e mut SourceMap,
     pub(crate) symbols: &'e mut Symbols,

@@ -128,7 +128,7 @@ impl Parser<'_> {
         ExpressionKind::Faulty
     }
 
-    fn literal_fault(&mut self, span: Span, fault: literal::Fault) {
+    fn literal_fault(&mut self, span: Span, fault: literal::LiteralError) {
         let at = |offset: usize| span.start.saturating_add(u32::try_from(offset).unwrap_or(0)).min(span.end);
         self.report(Diagnostic::error(Span { start: at(fault.at.start), end: at(fault.at.end) }, fault.message));
     }

@@ -62,7 +62,7 @@ fn fixed_point(text: &str, digits: &str) -> Result<ExpressionKind, String> {
 }
 
 /// An error in a literal: a byte range of its text, and the message.
-pub(crate) struct Fault {
+pub(crate) struct LiteralError {
     pub(crate) at: std::ops::Range<usize>,
     pub(crate) message: String,
 }
@@ -83,7 +83,7 @@ pub(super) fn is_closed(text: &str) -> bool {
 
 /// Returns the characters of a character or string literal, and true if it is wide. `text` has the
 /// quotes and the optional `L`. Stops at the first error.
-pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), Fault> {
+pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), LiteralError> {
     let wide = text.starts_with('L');
     let start = usize::from(wide) + 1;
     let closed = text.len() > start && text.ends_with(['"', '\'']);
@@ -94,7 +94,7 @@ pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), Fault> {
         if character == '\\' {
             let (value, length) = escape(&text[at..end], wide).map_err(|message| {
                 let length = 1 + text[at + 1..end].chars().next().map_or(0, char::len_utf8);
-                Fault { at: at..at + length, message: message.to_owned() }
+                LiteralError { at: at..at + length, message: message.to_owned() }
             })?;
             characters.push(value);
             at += length;

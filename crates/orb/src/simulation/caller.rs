@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_wire::giop::ResponseExpected;
-use corelane_wire::ior::Address;
+use corelane_wire::ior::ProfileAddress;
 use corelane_wire::{CdrError, Encoder, Version};
 
 use super::network::{AgendaEvent, CLIENT, SimulatedNetwork};
@@ -122,7 +122,7 @@ pub(super) fn plans(
                 // answers.
                 Some(unresponsive) => ids[which] == "c0"
                     && object.ior().known_profiles().any(
-                        |profile| matches!(profile.address, Address::Inet { port, .. } if port != server::port(unresponsive)),
+                        |profile| matches!(profile.address, ProfileAddress::Inet { port, .. } if port != server::port(unresponsive)),
                     ),
             };
         CallPlan {

@@ -2,7 +2,7 @@
 
 use corelane_sys::bpf::{Program, XdpAction};
 
-use super::interpreter::{Fault, Interpreter, Table};
+use super::interpreter::{Interpreter, ProgramFault, Table};
 use super::{Route, Steering, StreamCounts, StreamEntry, StreamId, assemble, symbol};
 use crate::frame::ConnectionKey;
 
@@ -30,7 +30,7 @@ impl Pair {
         let outcome = Interpreter::new(&self.program, &mut self.tables, frame, queue, now).run();
         let route = match outcome {
             Ok((action, target)) => self.route(action, target),
-            Err(Fault(reason)) => panic!("the program {reason}, frame {frame:02x?}"),
+            Err(ProgramFault(reason)) => panic!("the program {reason}, frame {frame:02x?}"),
         };
         assert_eq!(route, expected, "queue {queue}, time {now}, frame {frame:02x?}");
         route

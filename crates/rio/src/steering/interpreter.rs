@@ -19,7 +19,7 @@ const STACK: usize = 512;
 
 /// A violation that the kernel's verifier would have refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault(pub(crate) String);
+pub(crate) struct ProgramFault(pub(crate) String);
 
 /// A table as the program sees it.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl<'r> Interpreter<'r> {
         Self { program, tables, frame, queue, now, registers, stack: [None; STACK], redirect: None }
     }
 
-    pub(crate) fn run(mut self) -> Result<Outcome, Fault> {
+    pub(crate) fn run(mut self) -> Result<Outcome, ProgramFault> {
         let mut place = 0;
         for _ in 0..MAX_STEPS {
             let instruction = *self.program.instructions().get(place).ok_or_else(|| fault("runs over the end"))?;
@@ -89,7 +89,7 @@ impl<'r> Interpreter<'r> {
     }
 
     /// Executes one instruction. Returns the distance to jump.
-    fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, Fault> {
+    fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, ProgramFault> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
         match code & opcode::CLASS {
             opcode::LOAD_IMMEDIATE => {
@@ -119,7 +119,7 @@ impl<'r> Interpreter<'r> {
         Ok(0)
     }
 
-    fn swap(&mut self, instruction: Instruction) -> Result<(), Fault> {
+    fn swap(&mut self, instruction: Instruction) -> Result<(), ProgramFault> {
         let is_known = instruction.opcode == opcode::ARITHMETIC_32 | opcode::SWAP | opcode::REGISTER;
         if !is_known || instruction.immediate != 16 {
             return Err(fault("unknown operation on 32 bits"));
@@ -129,7 +129,7 @@ impl<'r> Interpreter<'r> {
         self.set(instruction.destination, Value::Scalar(swapped.into()))
     }
 
-    fn compute(&mut self, instruction: Instruction) -> Result<(), Fault> {
+    fn compute(&mut self, instruction: Instruction) -> Result<(), ProgramFault> {
         let right = self.operand(instruction)?;
         let operation = instruction.opcode & opcode::OPERATION;
         if operation == opcode::MOVE {
@@ -149,7 +149,7 @@ impl<'r> Interpreter<'r> {
         self.set(instruction.destination, result)
     }
 
-    fn jumps(&self, instruction: Instruction) -> Result<bool, Fault> {
+    fn jumps(&self, instruction: Instruction) -> Result<bool, ProgramFault> {
         let operation = instruction.opcode & opcode::OPERATION;
         if operation == opcode::ALWAYS {
             return Ok(true);
@@ -176,7 +176,7 @@ impl<'r> Interpreter<'r> {
         })
     }
 
-    fn call(&mut self, helper: i32) -> Result<(), Fault> {
+    fn call(&mut self, helper: i32) -> Result<(), ProgramFault> {
         let result = match () {
             () if helper == Helper::MapLookup as i32 => self.look_up()?,
             () if helper == Helper::MonotonicTime as i32 => Value::Scalar(self.now),
@@ -191,7 +191,7 @@ impl<'r> Interpreter<'r> {
         Ok(())
     }
 
-    fn look_up(&self) -> Result<Value, Fault> {
+    fn look_up(&self) -> Result<Value, ProgramFault> {
         let (Value::Table(table), key) = (self.registers[1], self.registers[2]) else {
             return Err(fault("looks up in no table"));
         };
@@ -212,7 +212,7 @@ impl<'r> Interpreter<'r> {
         Ok(place.map_or(Value::Scalar(0), |place| Value::Entry { table, place, offset: 0 }))
     }
 
-    fn redirect(&mut self) -> Result<u64, Fault> {
+    fn redirect(&mut self) -> Result<u64, ProgramFault> {
         let Value::Table(table) = self.registers[1] else { return Err(fault("redirects to no table")) };
         let (index, flags) = (self.scalar(2)?, self.scalar(3)?);
         let Table::Targets(targets) = self.table(table)? else { return Err(fault("redirects to a plain table")) };
@@ -224,7 +224,7 @@ impl<'r> Interpreter<'r> {
         Ok(u64::from(XdpAction::REDIRECT.unsigned_abs()))
     }
 
-    fn load(&self, width: Width, base: Value, offset: i16) -> Result<Value, Fault> {
+    fn load(&self, width: Width, base: Value, offset: i16) -> Result<Value, ProgramFault> {
         if base == Value::Context {
             return match (width, offset) {
                 (Width::Word, 0) => Ok(Value::Frame(0)),
@@ -236,7 +236,7 @@ impl<'r> Interpreter<'r> {
         Ok(Value::Scalar(little(&self.read(base, offset, width.bytes())?)))
     }
 
-    fn read(&self, base: Value, offset: i16, length: usize) -> Result<Vec<u8>, Fault> {
+    fn read(&self, base: Value, offset: i16, length: usize) -> Result<Vec<u8>, ProgramFault> {
         let offset = i64::from(offset);
         match base {
             Value::Frame(at) => bytes(self.frame, at + offset, length).map(<[u8]>::to_vec),
@@ -251,7 +251,7 @@ impl<'r> Interpreter<'r> {
         }
     }
 
-    fn store(&mut self, width: Width, base: Value, offset: i16, value: u64) -> Result<(), Fault> {
+    fn store(&mut self, width: Width, base: Value, offset: i16, value: u64) -> Result<(), ProgramFault> {
         let (value, length, offset) = (value.to_le_bytes(), width.bytes(), i64::from(offset));
         let value = value.get(..length).unwrap_or_default();
         match base {
@@ -268,18 +268,18 @@ impl<'r> Interpreter<'r> {
         Ok(())
     }
 
-    fn table(&self, table: usize) -> Result<&Table, Fault> {
+    fn table(&self, table: usize) -> Result<&Table, ProgramFault> {
         self.tables.get(table).ok_or_else(|| fault("no such table"))
     }
 
-    fn entry(&self, table: usize, place: usize) -> Result<&[u8], Fault> {
+    fn entry(&self, table: usize, place: usize) -> Result<&[u8], ProgramFault> {
         let (Table::Array { value_size, values } | Table::Hash { value_size, values, .. }) = self.table(table)? else {
             return Err(fault("a table without values"));
         };
         values.chunks_exact(*value_size).nth(place).ok_or_else(|| fault("an entry outside its table"))
     }
 
-    fn entry_mut(&mut self, table: usize, place: usize) -> Result<&mut [u8], Fault> {
+    fn entry_mut(&mut self, table: usize, place: usize) -> Result<&mut [u8], ProgramFault> {
         let (Table::Array { value_size, values } | Table::Hash { value_size, values, .. }) =
             self.tables.get_mut(table).ok_or_else(|| fault("no such table"))?
         else {
@@ -288,28 +288,28 @@ impl<'r> Interpreter<'r> {
         values.chunks_exact_mut(*value_size).nth(place).ok_or_else(|| fault("an entry outside its table"))
     }
 
-    fn operand(&self, instruction: Instruction) -> Result<Value, Fault> {
+    fn operand(&self, instruction: Instruction) -> Result<Value, ProgramFault> {
         if instruction.opcode & opcode::REGISTER != 0 {
             return self.register(instruction.source);
         }
         Ok(Value::Scalar(sign_extend(instruction.immediate)))
     }
 
-    fn register(&self, number: u8) -> Result<Value, Fault> {
+    fn register(&self, number: u8) -> Result<Value, ProgramFault> {
         match self.registers.get(usize::from(number)) {
             None | Some(Value::Unset) => Err(fault("reads a register without value")),
             Some(value) => Ok(*value),
         }
     }
 
-    fn scalar(&self, number: u8) -> Result<u64, Fault> {
+    fn scalar(&self, number: u8) -> Result<u64, ProgramFault> {
         match self.register(number)? {
             Value::Scalar(value) => Ok(value),
             _ => Err(fault("a pointer in place of a number")),
         }
     }
 
-    fn set(&mut self, number: u8, value: Value) -> Result<(), Fault> {
+    fn set(&mut self, number: u8, value: Value) -> Result<(), ProgramFault> {
         match Register::from_number(number) {
             None | Some(Register::R10) => Err(fault("writes a register that it must not")),
             Some(register) => {
@@ -320,8 +320,8 @@ impl<'r> Interpreter<'r> {
     }
 }
 
-fn fault(reason: &str) -> Fault {
-    Fault(reason.to_owned())
+fn fault(reason: &str) -> ProgramFault {
+    ProgramFault(reason.to_owned())
 }
 
 fn stack_size() -> i64 {
@@ -337,7 +337,7 @@ fn little(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-fn width(code: u8) -> Result<Width, Fault> {
+fn width(code: u8) -> Result<Width, ProgramFault> {
     if code & opcode::MODE != opcode::MEMORY {
         return Err(fault("unknown addressing mode"));
     }
@@ -349,7 +349,7 @@ fn width(code: u8) -> Result<Width, Fault> {
     })
 }
 
-fn arithmetic(operation: u8, left: u64, right: u64) -> Result<u64, Fault> {
+fn arithmetic(operation: u8, left: u64, right: u64) -> Result<u64, ProgramFault> {
     let is = |arithmetic: Arithmetic| operation == arithmetic as u8;
     let count = u32::try_from(right & 63).unwrap_or(0);
     Ok(match () {
@@ -365,12 +365,12 @@ fn arithmetic(operation: u8, left: u64, right: u64) -> Result<u64, Fault> {
     })
 }
 
-fn bytes<T>(object: &[T], at: i64, length: usize) -> Result<&[T], Fault> {
+fn bytes<T>(object: &[T], at: i64, length: usize) -> Result<&[T], ProgramFault> {
     let at = usize::try_from(at).map_err(|_| fault("reads before an object"))?;
     object.get(at..).and_then(|rest| rest.get(..length)).ok_or_else(|| fault("reads behind an object"))
 }
 
-fn bytes_mut<T>(object: &mut [T], at: i64, length: usize) -> Result<&mut [T], Fault> {
+fn bytes_mut<T>(object: &mut [T], at: i64, length: usize) -> Result<&mut [T], ProgramFault> {
     let at = usize::try_from(at).map_err(|_| fault("writes before an object"))?;
     object.get_mut(at..).and_then(|rest| rest.get_mut(..length)).ok_or_else(|| fault("writes behind an object"))
 }
@@ -382,7 +382,7 @@ mod tests {
 
     use super::*;
 
-    fn run(frame: &[u8], write: impl FnOnce(&mut Assembler)) -> Result<u64, Fault> {
+    fn run(frame: &[u8], write: impl FnOnce(&mut Assembler)) -> Result<u64, ProgramFault> {
         let mut asm = Assembler::new();
         write(&mut asm);
         let program = asm.finish().unwrap();

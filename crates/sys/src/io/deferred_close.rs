@@ -46,7 +46,7 @@ mod list {
     use crate::{process, socket};
 
     struct CloseQueue {
-        /// Each with true if it is a socket whose queue may hold more descriptors.
+        /// Descriptors to close. The flag is true for a socket whose queue may hold more descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
         /// [`process::generation`] of the process that has a closing thread; 0 if none has.
         closing_process: u64,

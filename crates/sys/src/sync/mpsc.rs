@@ -228,7 +228,8 @@ impl<T> Mailbox<T> {
     fn needs_wake(&self) -> bool {
         // Pairs with `receive_or_sleep` (sleep).
         fence(Ordering::SeqCst);
-        // One sender wakes for one announcement; the load first spares the others the write.
+        // Only one sender wakes the receiver for each announcement. The load spares the other
+        // senders the write.
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
 }

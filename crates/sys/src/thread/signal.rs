@@ -41,7 +41,7 @@ pub fn termination() -> io::Result<&'static Termination> {
     if let Some((_, termination)) = current.filter(|(made, _)| *made == forks) {
         return Ok(termination);
     }
-    // One for each process that asks; never freed, because a handler may run at any time.
+    // Never freed, because a handler may run at any time. A process makes at most one.
     let termination = &*Box::leak(Box::new(Termination(EventFd::new()?)));
     install_handlers(termination)?;
     *current = Some((forks, termination));

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use super::text::{UrlError, after_scheme, hex_digit};
-use super::{Address, Ior, TaggedProfile};
+use super::{Ior, ProfileAddress, TaggedProfile};
 use crate::cdr::CdrError;
 use crate::giop::Version;
 use crate::limits::Limits;
@@ -90,7 +90,7 @@ impl Corbaloc {
         let mut profiles = Vec::with_capacity(self.addresses.len());
         for address in &self.addresses {
             if let CorbalocAddress::Iiop { version, host, port } = address {
-                let address = Address::Inet { host, port: *port };
+                let address = ProfileAddress::Inet { host, port: *port };
                 profiles.push(TaggedProfile::of(*version, address, &self.key, &[])?);
             }
         }

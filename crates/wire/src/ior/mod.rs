@@ -15,7 +15,7 @@ pub use component::{
     TaggedComponent, TaoEndpoint, alternate_address, component_tag, orb_type, policies, unix_transport,
 };
 pub use corbaloc::{Corbaloc, CorbalocAddress, Corbaname, DEFAULT_PORT, NAME_SERVICE, escape_key, unescape_key};
-pub use profile::{Address, Endpoint, Profile, TaggedProfile, profile_tag};
+pub use profile::{Profile, ProfileAddress, ProfileEndpoint, TaggedProfile, profile_tag};
 pub use text::UrlError;
 pub use url::ObjectUrl;
 

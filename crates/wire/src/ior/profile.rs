@@ -44,7 +44,7 @@ impl std::fmt::Debug for TaggedProfile {
 
 /// The address in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Address<'p> {
+pub enum ProfileAddress<'p> {
     /// IIOP, and the TAO profiles that have its form.
     Inet {
         /// A host name, or an IP address without brackets.
@@ -76,7 +76,7 @@ pub enum Address<'p> {
 
 /// An address that a client can connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
+pub enum ProfileEndpoint {
     /// TCP.
     Inet {
         /// A host name, or an IP address without brackets.
@@ -117,7 +117,7 @@ pub struct Profile<'p> {
     /// speaks.
     pub version: Version,
     /// The server's address.
-    pub address: Address<'p>,
+    pub address: ProfileAddress<'p>,
     /// The key by which the server finds the object.
     pub object_key: &'p [u8],
     /// Pairs of tag and data, unknown tags included: [`component_tag`].
@@ -141,7 +141,7 @@ impl TaggedProfile {
     /// [`CdrError::NulInString`] and other errors of the host and the path.
     pub fn of(
         version: Version,
-        address: Address<'_>,
+        address: ProfileAddress<'_>,
         object_key: &[u8],
         components: &[TaggedComponent],
     ) -> Result<TaggedProfile, CdrError> {
@@ -149,22 +149,22 @@ impl TaggedProfile {
         e.write_u8(e.endian().to_flag());
         e.write_raw(&[version.major, version.minor]);
         let tag = match address {
-            Address::Inet { host, port } => {
+            ProfileAddress::Inet { host, port } => {
                 e.write_latin1_str(host)?;
                 e.write_u16(port);
                 profile_tag::IIOP
             }
-            Address::Unix { host, path } => {
+            ProfileAddress::Unix { host, path } => {
                 e.write_latin1_str(host)?;
                 write_path(&mut e, path)?;
                 profile_tag::UNIX
             }
-            Address::SharedMemory { host, path } => {
+            ProfileAddress::SharedMemory { host, path } => {
                 e.write_latin1_str(host)?;
                 write_path(&mut e, path)?;
                 profile_tag::SHARED_MEMORY
             }
-            Address::Uiop { path } => {
+            ProfileAddress::Uiop { path } => {
                 write_path(&mut e, path)?;
                 profile_tag::TAO_UIOP
             }
@@ -206,11 +206,13 @@ impl<'p> Profile<'p> {
         }
         let address = match tag {
             profile_tag::IIOP | profile_tag::TAO_SHMIOP | profile_tag::TAO_DIOP => {
-                Address::Inet { host: read_text(&mut d)?, port: d.read_u16()? }
+                ProfileAddress::Inet { host: read_text(&mut d)?, port: d.read_u16()? }
             }
-            profile_tag::UNIX => Address::Unix { host: read_text(&mut d)?, path: read_text(&mut d)? },
-            profile_tag::SHARED_MEMORY => Address::SharedMemory { host: read_text(&mut d)?, path: read_text(&mut d)? },
-            profile_tag::TAO_UIOP => Address::Uiop { path: read_text(&mut d)? },
+            profile_tag::UNIX => ProfileAddress::Unix { host: read_text(&mut d)?, path: read_text(&mut d)? },
+            profile_tag::SHARED_MEMORY => {
+                ProfileAddress::SharedMemory { host: read_text(&mut d)?, path: read_text(&mut d)? }
+            }
+            profile_tag::TAO_UIOP => ProfileAddress::Uiop { path: read_text(&mut d)? },
             _ => return Err(CdrError::Unsupported),
         };
         let object_key = d.read_octets()?;
@@ -223,21 +225,23 @@ impl<'p> Profile<'p> {
     /// TAO_TAG_ENDPOINTS belong to priorities and are not included:
     /// [`TaoEndpoint`](super::TaoEndpoint). The list is empty for unsupported transports.
     #[must_use]
-    pub fn endpoints(&self) -> Vec<Endpoint> {
+    pub fn endpoints(&self) -> Vec<ProfileEndpoint> {
         let mut found = Vec::new();
         match self.address {
-            Address::Unix { host, path } => found.push(Endpoint::Unix { host: Some(host.into()), path: path.into() }),
-            Address::SharedMemory { host, path } => {
-                found.push(Endpoint::SharedMemory { host: host.into(), path: path.into() });
+            ProfileAddress::Unix { host, path } => {
+                found.push(ProfileEndpoint::Unix { host: Some(host.into()), path: path.into() })
             }
-            Address::Uiop { path } => found.push(Endpoint::Unix { host: None, path: path.into() }),
-            Address::Inet { host, port } if self.tag == profile_tag::IIOP => {
+            ProfileAddress::SharedMemory { host, path } => {
+                found.push(ProfileEndpoint::SharedMemory { host: host.into(), path: path.into() });
+            }
+            ProfileAddress::Uiop { path } => found.push(ProfileEndpoint::Unix { host: None, path: path.into() }),
+            ProfileAddress::Inet { host, port } if self.tag == profile_tag::IIOP => {
                 // omniORB writes this address into profiles of servers without a TCP endpoint.
                 if port != 0 && host != "255.255.255.255" {
-                    found.push(Endpoint::Inet { host: host.into(), port });
+                    found.push(ProfileEndpoint::Inet { host: host.into(), port });
                 }
             }
-            Address::Inet { .. } => return found,
+            ProfileAddress::Inet { .. } => return found,
         }
         for (tag, data) in self.components {
             match tag {
@@ -245,12 +249,12 @@ impl<'p> Profile<'p> {
                     if let Ok((host, port)) = component::alternate_address(data)
                         && port != 0
                     {
-                        found.push(Endpoint::Inet { host: host.into(), port });
+                        found.push(ProfileEndpoint::Inet { host: host.into(), port });
                     }
                 }
                 component_tag::OMNIORB_UNIX_TRANSPORT => {
                     if let Ok((host, path)) = component::unix_transport(data) {
-                        found.push(Endpoint::Unix { host: Some(host.into()), path: path.into() });
+                        found.push(ProfileEndpoint::Unix { host: Some(host.into()), path: path.into() });
                     }
                 }
                 _ => {}

@@ -25,8 +25,8 @@ fn an_iiop_profile_octet_by_octet() {
     let data = b"\x00\x01\x02\xff\x00\x00\x00\x02h\x00\x0a\xf9\x00\x00\x00\x01K\x00\x00\x00\x00\x00\x00\x00";
     let profile = Profile::parse(0, data, &Limits::DEFAULT).unwrap();
     assert_eq!((profile.version, profile.object_key), (Version::GIOP_1_2, &b"K"[..]));
-    assert_eq!(profile.address, Address::Inet { host: "h", port: 2809 });
-    assert_eq!(profile.endpoints(), [Endpoint::Inet { host: "h".into(), port: 2809 }]);
+    assert_eq!(profile.address, ProfileAddress::Inet { host: "h", port: 2809 });
+    assert_eq!(profile.endpoints(), [ProfileEndpoint::Inet { host: "h".into(), port: 2809 }]);
     let own = TaggedProfile::of(profile.version, profile.address, b"K", &[]).unwrap();
     assert_eq!(own.parse().unwrap(), profile);
     for len in 0..data.len() {
@@ -46,7 +46,7 @@ fn components_and_endpoints() {
         TaggedComponent::policies(&[(37, vec![0, 0, 0, 1])]).unwrap(),
         TaggedComponent { tag: 0xdead, data: vec![1, 2, 3] },
     ];
-    let nowhere = Address::Inet { host: "255.255.255.255", port: 65535 };
+    let nowhere = ProfileAddress::Inet { host: "255.255.255.255", port: 65535 };
     let tagged = TaggedProfile::of(Version::GIOP_1_2, nowhere, b"key", &components).unwrap();
     let profile = tagged.parse().unwrap();
     assert_eq!(profile.components.len(), 6);
@@ -56,8 +56,8 @@ fn components_and_endpoints() {
     assert_eq!(sets, CodeSetInfo::for_native(CharSet::Utf8));
     let read = policies(profile.components.find(component_tag::POLICIES).unwrap(), &Limits::DEFAULT).unwrap();
     assert_eq!(read.find(37), Some(&[0, 0, 0, 1][..]));
-    let unix = Endpoint::Unix { host: Some("here".into()), path: "/run/s".into() };
-    assert_eq!(profile.endpoints(), [Endpoint::Inet { host: "other".into(), port: 9 }, unix]);
+    let unix = ProfileEndpoint::Unix { host: Some("here".into()), path: "/run/s".into() };
+    assert_eq!(profile.endpoints(), [ProfileEndpoint::Inet { host: "other".into(), port: 9 }, unix]);
     let old = TaggedProfile::of(Version::GIOP_1_0, nowhere, b"key", &components).unwrap();
     assert!(old.parse().unwrap().components.is_empty());
 }
@@ -70,7 +70,7 @@ fn addresses_of_other_protocols_are_not_dialled() {
         TaggedComponent::alternate_address("other", 9).unwrap(),
         TaggedComponent::unix_transport("here", "/run/s").unwrap(),
     ];
-    let address = Address::Inet { host: "h", port: 2809 };
+    let address = ProfileAddress::Inet { host: "h", port: 2809 };
     let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", &components).unwrap();
     assert_eq!(tagged.parse().unwrap().endpoints().len(), 3);
     for tag in [profile_tag::TAO_SHMIOP, profile_tag::TAO_DIOP] {
@@ -86,7 +86,7 @@ fn addresses_of_other_protocols_are_not_dialled() {
 #[test]
 fn addresses_that_lead_nowhere_are_not_dialled() {
     let endpoints = |host, port, components: &[TaggedComponent]| {
-        let address = Address::Inet { host, port };
+        let address = ProfileAddress::Inet { host, port };
         let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", components).unwrap();
         tagged.parse().unwrap().endpoints()
     };
@@ -95,7 +95,7 @@ fn addresses_that_lead_nowhere_are_not_dialled() {
     assert_eq!(endpoints("255.255.255.255", 0, &[]), []);
     let alternates =
         [TaggedComponent::alternate_address("a", 0).unwrap(), TaggedComponent::alternate_address("b", 1).unwrap()];
-    assert_eq!(endpoints("h", 0, &alternates), [Endpoint::Inet { host: "b".into(), port: 1 }]);
+    assert_eq!(endpoints("h", 0, &alternates), [ProfileEndpoint::Inet { host: "b".into(), port: 1 }]);
 }
 
 /// A reference may have at most `max_profiles` profiles.
@@ -117,7 +117,7 @@ fn profiles_of_a_reference_are_bounded() {
 #[test]
 fn components_of_a_profile_are_bounded() {
     let components = vec![TaggedComponent { tag: 9, data: Vec::new() }; 3];
-    let address = Address::Inet { host: "h", port: 1 };
+    let address = ProfileAddress::Inet { host: "h", port: 1 };
     let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", &components).unwrap();
     let parse = |components| {
         Profile::parse(0, &tagged.data, &Limits { max_components: components, ..Limits::DEFAULT }).map(drop)
@@ -135,23 +135,23 @@ fn nil_has_neither_a_type_nor_a_profile() {
 
 #[test]
 fn unix_profiles_of_both_forms() {
-    let own = Address::Unix { host: "here", path: "/run/ü" };
-    let tao = Address::Uiop { path: "rel.sock" };
+    let own = ProfileAddress::Unix { host: "here", path: "/run/ü" };
+    let tao = ProfileAddress::Uiop { path: "rel.sock" };
     for (address, tag, host) in [(own, profile_tag::UNIX, Some("here".to_owned())), (tao, profile_tag::TAO_UIOP, None)]
     {
         let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &[]).unwrap();
         let profile = tagged.parse().unwrap();
         assert_eq!((tagged.tag, profile.address), (tag, address));
-        let [Endpoint::Unix { host: found, .. }] = &profile.endpoints()[..] else { panic!() };
+        let [ProfileEndpoint::Unix { host: found, .. }] = &profile.endpoints()[..] else { panic!() };
         assert_eq!(found, &host);
     }
-    let shared = Address::SharedMemory { host: "boot/4026531840", path: "/run/ü" };
+    let shared = ProfileAddress::SharedMemory { host: "boot/4026531840", path: "/run/ü" };
     let tagged = TaggedProfile::of(Version::GIOP_1_2, shared, b"k", &[]).unwrap();
     let profile = tagged.parse().unwrap();
     assert_eq!((tagged.tag, profile.address), (profile_tag::SHARED_MEMORY, shared));
-    let endpoint = Endpoint::SharedMemory { host: "boot/4026531840".into(), path: "/run/ü".into() };
+    let endpoint = ProfileEndpoint::SharedMemory { host: "boot/4026531840".into(), path: "/run/ü".into() };
     assert_eq!(profile.endpoints(), [endpoint]);
-    let bad = Address::Uiop { path: "a\0b" };
+    let bad = ProfileAddress::Uiop { path: "a\0b" };
     assert_eq!(TaggedProfile::of(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
 }
 
@@ -188,7 +188,8 @@ fn nil_in_every_spelling() {
 
 #[test]
 fn stringified_references_round_trip_with_unknown_profiles() {
-    let known = TaggedProfile::of(Version::GIOP_1_2, Address::Inet { host: "::1", port: 1 }, b"\xff\0", &[]).unwrap();
+    let known =
+        TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Inet { host: "::1", port: 1 }, b"\xff\0", &[]).unwrap();
     let unknown = TaggedProfile { tag: 0x1234_5678, data: vec![9, 8, 7] };
     let ior = Ior { type_id: "IDL:Ü:1.0".into(), profiles: vec![unknown, known] };
     let text = ior.to_text().unwrap();
@@ -212,7 +213,10 @@ fn corbaloc_addresses() {
     assert_eq!(six.to_string(), "corbaloc:iiop:1.2@[2001:db8::1]:2810,iiop:[::1]:2809/Key");
     let ior = six.to_ior().unwrap();
     let first = ior.profiles[0].parse().unwrap();
-    assert_eq!((first.address, first.object_key), (Address::Inet { host: "2001:db8::1", port: 2810 }, &b"Key"[..]));
+    assert_eq!(
+        (first.address, first.object_key),
+        (ProfileAddress::Inet { host: "2001:db8::1", port: 2810 }, &b"Key"[..])
+    );
     let rir = corbaloc("corbaloc:rir:/X");
     assert_eq!((rir.initial_reference(), rir.to_ior().unwrap().is_nil()), (Some(&b"X"[..]), true));
     assert_eq!(corbaloc("corbaloc:rir:").initial_reference(), Some(NAME_SERVICE));
@@ -317,7 +321,7 @@ fn corbanames_are_split() {
 #[test]
 fn equivalence_looks_at_places_and_keys_only() {
     let make = |port, key: &[u8], components: &[TaggedComponent]| {
-        let address = Address::Inet { host: "h", port };
+        let address = ProfileAddress::Inet { host: "h", port };
         let profile = TaggedProfile::of(Version::GIOP_1_2, address, key, components).unwrap();
         Ior { type_id: String::new(), profiles: vec![profile] }
     };
@@ -394,8 +398,9 @@ fn endpoints_of_lanes_in_every_form() {
 /// Tag, address, key and the order of profiles each count.
 #[test]
 fn references_that_differ_in_one_thing_are_not_equivalent() {
-    let profile =
-        |host, key: &[u8]| TaggedProfile::of(Version::GIOP_1_2, Address::Inet { host, port: 1 }, key, &[]).unwrap();
+    let profile = |host, key: &[u8]| {
+        TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Inet { host, port: 1 }, key, &[]).unwrap()
+    };
     let (one, two) = (profile("h", b"k"), profile("i", b"k"));
     let ior = |profiles: &[&TaggedProfile]| Ior {
         type_id: String::new(),

@@ -3,8 +3,8 @@
 use corelane_wire::Limits;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo};
 use corelane_wire::ior::{
-    Address, Ior, Profile, TaggedComponent, TaggedProfile, TaoEndpoint, alternate_address, component_tag, orb_type,
-    policies,
+    Ior, Profile, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, alternate_address, component_tag,
+    orb_type, policies,
 };
 use corelane_wire::rt::{self, PriorityModelValue, ProtocolValue, policy_type};
 use serde_json::{Value, json};
@@ -32,11 +32,13 @@ pub(crate) fn profile(tag: u32, data: &[u8]) -> Value {
         "octets_after_the_last_component": data.len() - again.data.len(),
     });
     match profile.address {
-        Address::Inet { host, port } => {
+        ProfileAddress::Inet { host, port } => {
             out["host"] = json!(host);
             out["port"] = json!(port);
         }
-        Address::Uiop { path } | Address::Unix { path, .. } | Address::SharedMemory { path, .. } => {
+        ProfileAddress::Uiop { path }
+        | ProfileAddress::Unix { path, .. }
+        | ProfileAddress::SharedMemory { path, .. } => {
             out["rendezvous_point"] = json!(path);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, readable, short};
+use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, range, readable, short};
 
 /// A bar. Its length is the value; a thin line extends to `spread`.
 #[derive(Clone, Debug)]
@@ -65,7 +65,8 @@ fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     // A spread may be far out. It is cut at the end of the figure, and drawn as cut.
     let end = bars.iter().filter_map(|bar| bar.spread).filter(|spread| spread.is_finite()).fold(most, f64::max);
     let scale = Scale::linear(end.min(2.0 * most).min(SPAN * most));
-    let (unit, factor) = readable(unit, most);
+    let (smallest, _) = range(bars.iter().map(|bar| bar.value));
+    let (unit, factor) = readable(unit, smallest, most);
     let bottom = bars.len() as f64 * ROW + 2.0;
     let mut svg = String::new();
     grid(&mut svg, &scale, factor, 0.0, bottom);
@@ -95,14 +96,14 @@ fn one(svg: &mut String, bar: &Bar, y: f64, scale: &Scale, factor: f64, unit: &s
         escaped(unit)
     );
     if let Some(spread) = bar.spread.filter(|spread| *spread > bar.value) {
-        let (to, line) = (100.0 * scale.part(spread), y + 29.0);
+        let (to, line) = (100.0 * scale.part(spread), y + 30.0);
         let _ = write!(
             svg,
             "<line class=\"spread\" x1=\"{x:.2}%\" y1=\"{line:.1}\" x2=\"{to:.2}%\" y2=\"{line:.1}\"/>\
              <svg x=\"{to:.2}%\" y=\"{line:.1}\" overflow=\"visible\"><path class=\"spread\" d=\"{}\"><title>{name}, p99: {} {}\
              </title></path></svg>",
             // An arrow if the end is outside of the chart, else an end stop.
-            if spread > scale.end() { "M-4 -4L1 0L-4 4" } else { "M0 -4V4" },
+            if spread > scale.end() { "M-4 -4L1 0L-4 4" } else { "M0 -3V4" },
             short(spread * factor),
             escaped(unit)
         );

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Plot, Scale, Style, escaped, grid, legend, mark, readable, short};
+use super::{Plot, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
 /// A row of marks, each with the index of its series and its time in microseconds.
 #[derive(Clone, Debug)]
@@ -12,15 +12,35 @@ pub(crate) struct Row {
 }
 
 /// Draws rows of marks along a logarithmic axis of microseconds. The opposite axis shows calls per
-/// second. Each of `series` is in the legend beneath.
+/// second. Rows of different size have axes of their own. The legend beneath names each of `series`.
 pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> String {
+    let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
+    let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {
+        let rows: Vec<&Row> = band.iter().map(|at| &rows[*at]).collect();
+        plot(unit, series, &rows)
+    });
+    let plots: String = plots.map(|plot| plot.inline()).collect();
+    if plots.is_empty() {
+        return plots;
+    }
+    let samples = series.iter().map(|(name, style)| {
+        let mut sample = String::new();
+        mark(&mut sample, *style, 50.0, 6.0, "");
+        (sample, name.clone())
+    });
+    plots + &legend(samples)
+}
+
+/// Draws rows on one axis.
+fn plot(unit: &str, series: &[(String, Style)], rows: &[&Row]) -> Option<Plot> {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
     /// Width of a character of a row's name.
     const CHARACTER: f64 = 7.2;
     let times = rows.iter().flat_map(|row| &row.marks).map(|mark| mark.1).filter(|time| time.is_finite());
-    let Some(scale) = Scale::of(times.clone(), true) else { return String::new() };
-    let (unit, factor) = readable(unit, times.fold(0.0, f64::max));
+    let scale = Scale::of(times.clone(), true)?;
+    let (smallest, largest) = range(times);
+    let (unit, factor) = readable(unit, smallest, largest);
     let left = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0) as f64 * CHARACTER + 12.0;
     let bottom = TOP + ROW * rows.len() as f64;
     let mut svg = String::new();
@@ -38,7 +58,8 @@ pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> Stri
         let text = escaped(text);
         let _ = write!(svg, "<text class=\"tick\" x=\"100%\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>");
     }
-    for (index, Row { name, marks }) in rows.iter().enumerate() {
+    for (index, &row) in rows.iter().enumerate() {
+        let Row { name, marks } = row;
         let y = TOP + ROW * (index as f64 + 0.5);
         let _ = write!(
             svg,
@@ -53,12 +74,7 @@ pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> Stri
             mark(&mut svg, *style, 100.0 * scale.part(time), y, &title);
         }
     }
-    let samples = series.iter().map(|(name, style)| {
-        let mut sample = String::new();
-        mark(&mut sample, *style, 50.0, 6.0, "");
-        (sample, name.clone())
-    });
-    Plot { margins: (left, 20.0), height: bottom + 34.0, content: svg }.inline() + &legend(samples)
+    Some(Plot { margins: (left, 20.0), height: bottom + 34.0, content: svg })
 }
 
 #[cfg(test)]
@@ -78,5 +94,16 @@ mod tests {
         assert!(svg.contains("omniORB 8, void: 50 us per call, 20000 per second"), "{svg}");
         assert!(svg.contains("&lt;long&gt;") && svg.contains("l1 hollow") && !svg.contains("NaN"), "{svg}");
         assert_eq!(dots("us", &[], &[]), "");
+    }
+
+    #[test]
+    fn rows_of_different_size_have_axes_of_their_own() {
+        let series = [("omniORB".to_owned(), Style::of("omniORB")), ("Corelane".to_owned(), Style::of("Corelane"))];
+        let row = |name: &str, time| Row { name: name.to_owned(), marks: vec![(0, time), (1, 1.2 * time)] };
+        let svg = dots("us", &series, &[row("octet", 8.0), row("octets16777216", 3000.0), row("long", 9.0)]);
+        assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2, "{svg}");
+        assert!(svg.contains("Corelane, octets16777216: 3.6 ms") && svg.contains("omniORB, long: 9 us"), "{svg}");
+        // The second chart has marks of the same series; the legend names each once.
+        assert_eq!(svg.matches("<span>").count(), 2, "{svg}");
     }
 }

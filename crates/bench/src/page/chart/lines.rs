@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, legend, mark, readable, short};
+use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
 /// A line through points that are sorted by x.
 #[derive(Clone, Debug)]
@@ -35,12 +35,6 @@ impl AxisScale {
     }
 }
 
-/// Returns the least and the greatest positive number.
-fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let positive = values.filter(|value| value.is_finite() && *value > 0.0);
-    positive.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)))
-}
-
 /// Maximum number of points of a line that all have a mark. A longer line has [`FEW`] marks.
 const ALL: usize = 16;
 const FEW: usize = 5;
@@ -70,8 +64,8 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     else {
         return String::new();
     };
-    let (x_unit, x_factor) = readable(x_axis.title, xs.fold(0.0, f64::max));
-    let (y_unit, y_factor) = readable(y_axis.title, ys.fold(0.0, f64::max));
+    let unit = |axis: Axis<'_>, (low, high): (f64, f64)| readable(axis.title, low, high);
+    let ((x_unit, x_factor), (y_unit, y_factor)) = (unit(x_axis, range(xs)), unit(y_axis, range(ys)));
     let bottom = TOP + HEIGHT;
     let mut svg = String::new();
     grid(&mut svg, &x_scale, x_factor, TOP, bottom);

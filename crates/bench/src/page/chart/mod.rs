@@ -85,15 +85,18 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the unit for times of this size, and the factor from microseconds. Other units stay.
-fn readable(unit: &str, largest: f64) -> (String, f64) {
+/// Returns the unit for times between these two, and the factor from microseconds. Other units
+/// stay.
+fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     let Some(rest) = unit.strip_prefix("us").filter(|rest| !rest.starts_with(char::is_alphabetic)) else {
         return (unit.to_owned(), 1.0);
     };
-    match largest {
-        size if size < 1.0 => (format!("ns{rest}"), 1e3),
-        size if size >= 1e4 => (format!("ms{rest}"), 1e-3),
-        _ => (unit.to_owned(), 1.0),
+    if largest < 1.0 {
+        (format!("ns{rest}"), 1e3)
+    } else if smallest >= 1e3 {
+        (format!("ms{rest}"), 1e-3)
+    } else {
+        (unit.to_owned(), 1.0)
     }
 }
 
@@ -164,6 +167,12 @@ impl Plot {
     }
 }
 
+/// Returns the least and the greatest positive number.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let positive = values.filter(|value| value.is_finite() && *value > 0.0);
+    positive.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)))
+}
+
 /// Appends a mark at `x` percent.
 fn mark(svg: &mut String, style: Style, x: f64, y: f64, title: &str) {
     let path = match style.shape % 4 {
@@ -228,11 +237,11 @@ mod tests {
 
     #[test]
     fn times_have_the_unit_of_their_size() {
-        assert_eq!(readable("us", 0.5), ("ns".to_owned(), 1e3));
-        assert_eq!(readable("us per call", 20.0), ("us per call".to_owned(), 1.0));
-        assert_eq!(readable("us, median", 2e4), ("ms, median".to_owned(), 1e-3));
-        assert_eq!(readable("KiB", 0.5), ("KiB".to_owned(), 1.0));
-        assert_eq!(readable("used", 0.5), ("used".to_owned(), 1.0));
+        assert_eq!(readable("us", 0.1, 0.5), ("ns".to_owned(), 1e3));
+        assert_eq!(readable("us per call", 0.1, 2e4), ("us per call".to_owned(), 1.0));
+        assert_eq!(readable("us, median", 1e3, 2e4), ("ms, median".to_owned(), 1e-3));
+        assert_eq!(readable("KiB", 0.1, 0.5), ("KiB".to_owned(), 1.0));
+        assert_eq!(readable("used", 0.1, 0.5), ("used".to_owned(), 1.0));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::idle::BusyCores;
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::papers::cpu::rounds_for;
-use crate::placement::Cores;
+use crate::placement::CoreChoice;
 use crate::report::Report;
 use crate::testbed::has_priorities;
 use crate::value::Value;
@@ -67,7 +67,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
     // One client saturates the core of both sides, or the server's.
-    let loads = if options.placement.cores == Cores::Any { 2 } else { 1 };
+    let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
     for carrier in [Transport::Tcp, Transport::Unix] {

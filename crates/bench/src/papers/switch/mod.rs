@@ -24,7 +24,7 @@ use corelane_sys::thread::{self, Builder, Scheduling};
 use crate::Failure;
 use crate::harness::{Compare, Figure, Group, Label, Progress, Variant};
 use crate::options::Options;
-use crate::placement::{Cores, Placement, Side};
+use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::value::Value;
 use partner::{Lockers, Pairs, SingleThread, Yielders};
@@ -48,9 +48,9 @@ struct Test {
 pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let (first, second) = match options.placement.cores {
-        Cores::One(core) => (core, cores.iter().copied().find(|other| *other != core)),
-        Cores::Two(client, server) => (client, (client != server).then_some(server)),
-        Cores::Any => (cores.last().copied().unwrap_or(0), cores.first().copied().filter(|_| cores.len() > 1)),
+        CoreChoice::One(core) => (core, cores.iter().copied().find(|other| *other != core)),
+        CoreChoice::Two(client, server) => (client, (client != server).then_some(server)),
+        CoreChoice::Any => (cores.last().copied().unwrap_or(0), cores.first().copied().filter(|_| cores.len() > 1)),
     };
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
@@ -124,7 +124,7 @@ fn one_stage(
     );
     let group =
         Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
-    let placement = Placement { cores: Cores::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
+    let placement = Placement { cores: CoreChoice::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
     // Enter the placement here too, so that a refusal is reported before the first thread is
     // started.
     drop(placement.enter(Side::Client));

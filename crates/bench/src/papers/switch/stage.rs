@@ -1,4 +1,4 @@
-//! Cores, priorities and means of waking of the two threads of a test.
+//! CoreChoice, priorities and means of waking of the two threads of a test.
 
 use corelane_sys::thread::{Builder, CpuSet, Scheduling};
 

@@ -11,7 +11,7 @@ use super::{Command, LoadedProgram, address, enter, own};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AttachMode {
-    /// In the driver, or in the kernel's generic path where the driver has none.
+    /// In the driver, or in the kernel's generic path if the driver cannot run the program.
     Any = 0,
     /// In the generic path, after the kernel has made a socket buffer of the frame.
     Generic = 1 << 1,

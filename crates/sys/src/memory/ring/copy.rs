@@ -36,7 +36,7 @@ mod x86_64 {
                     options(nostack, preserves_flags),
                 );
             } else if length > 64 {
-                // Whole blocks of 64, then the last 64 bytes, some of which were in a block.
+                // Copies whole blocks of 64 bytes, then the last 64 bytes. The two may overlap.
                 asm!(
                     "2:",
                     "movdqu {a}, [{from}]",

@@ -159,7 +159,7 @@ impl RingPosition {
             return WakeRequest::None;
         }
         if seen.wrapping_sub(tail) > self.capacity / 2 {
-            // It was full, and that is remembered however much arrives before the next look.
+            // The ring was full. The next check finds this recorded, whatever arrives before it.
             self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return WakeRequest::None;
         }
