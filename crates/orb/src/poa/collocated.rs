@@ -20,7 +20,7 @@ use super::{ClientPriority, LocateResult, Lookup, LookupResult, ObjectKey, PoaCo
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Operation, Reply, ReplyBody, call};
-use crate::memory::{ByteBudget, over_budget};
+use crate::memory::{ByteBudget, explain_refusal};
 use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::policy::CallDeadline;
@@ -290,13 +290,8 @@ fn run_marshalled(
     let wanted = Lookup { key, operation, priority, band: None, origin: None };
     let mut outcome =
         core.poa_table().look_up(wanted, |found| dispatch_to_target(core, found, operation, &mut call, None));
-    if let (DispatchOutcome::Exception(exception), Some(refusal)) = (&mut outcome, meter.refusal()) {
-        let setting = "OrbBuilder::max_reply_memory";
-        let explained = over_budget("the arguments do not fit", refusal, setting, exception.completed());
-        // Otherwise the servant has raised an exception of its own.
-        if explained == *exception {
-            *exception = explained;
-        }
+    if let DispatchOutcome::Exception(exception) = &mut outcome {
+        explain_refusal(exception, &meter, "the arguments do not fit", "OrbBuilder::max_reply_memory");
     }
     let raised = call.has_raised();
     (outcome, call.reply().to_vec(), raised)
