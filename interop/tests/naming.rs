@@ -240,9 +240,7 @@ fn names_resolve_through_both_servers() {
 
     theirs.kill();
     let context: NamingContextRef = their_root.into();
-    let started = Instant::now();
     let expected = CannotProceed { cxt: Some(context), rest_of_name: n("c/o") };
     assert_eq!(our_root.resolve(&n("theirs/c/o")), Err(RebindError::CannotProceed(expected)));
-    assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(nameclt(&url(ours.port), &["resolve", "theirs/c"]), "resolve: CannotProceed exception");
 }

@@ -203,7 +203,8 @@ fn the_profile_that_answered_last_is_tried_first() {
         stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    let (third, shut) = (live(), std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    // No other test listens at this address, so none can take the port.
+    let (third, shut) = (live(), std::net::TcpListener::bind("127.0.0.6:0").unwrap().local_addr().unwrap());
     let (orb, counting) = client(PATIENT);
     let probe = reference(&orb, &[shut, second.address, third.address]);
     (0..5).for_each(|_| cube(&probe));

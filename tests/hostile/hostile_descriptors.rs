@@ -305,7 +305,8 @@ fn descriptors_to_a_client_delay_no_call() {
             });
             let call = what.clone();
             let error = bounded(&what, move || {
-                let timeout = Some(Timeout::Precise(Duration::from_secs(1)));
+                // Where descriptors are refused, nothing arrives, and the call ends with its time.
+                let timeout = Some(Timeout::Precise(Duration::from_secs(3)));
                 let orb = Orb::builder().call_policies(CallPolicies { timeout, ..CallPolicies::NONE }).build().unwrap();
                 let probe = ProbeRef::from_object(orb.string_to_object(&ior).unwrap().unwrap());
                 let error = probe.cube_long(3).expect_err(&call);

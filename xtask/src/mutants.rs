@@ -4,7 +4,7 @@
 //! `.cargo/mutants.toml` lists the files to change and the excluded changes, each with its reason.
 //! A run takes an hour or more, so it is started by hand and no other command includes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::steps::{self, Outcome, Steps};
@@ -29,6 +29,14 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
 /// Returns the regular expression for the names of one file's mutants, which begin with its path.
 fn pattern(file: &str) -> String {
     format!("^{}:", file.replace('.', "\\."))
+}
+
+/// Returns the name of the package that a source file belongs to.
+fn package(root: &Path, file: &str) -> Result<String, String> {
+    let manifests = Path::new(file).ancestors().skip(1).map(|folder| root.join(folder).join("Cargo.toml"));
+    let nearest = manifests.into_iter().find_map(|manifest| std::fs::read_to_string(manifest).ok());
+    let name = nearest.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("name = ")));
+    name.map(|name| name.trim_matches('"').to_owned()).ok_or_else(|| format!("{file}: no package has this file"))
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -71,9 +79,16 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
     std::fs::create_dir_all(&output).map_err(|error| format!("{}: {error}", output.display()))?;
     let mut command = steps::cargo();
     command.args(["mutants", "--no-times", "--output"]).arg(&output).current_dir(root);
+    let mut packages = BTreeSet::new();
     for file in &options.files {
         // `--file` would add the file to those of the configuration.
         command.args(["--re", &pattern(file)]);
+        packages.insert(package(root, file)?);
+    }
+    // The tool does not apply the pattern to members of structures. Without this, such a change in
+    // another package has the tests of that package run, too.
+    for package in packages {
+        command.args(["--package", &package]);
     }
     if let Some(jobs) = options.jobs {
         command.args(["--jobs", &jobs.to_string()]);
@@ -198,6 +213,14 @@ mod tests {
     #[test]
     fn the_pattern_of_a_file_matches_its_path_alone() {
         assert_eq!(pattern("crates/orb/src/policy.rs"), r"^crates/orb/src/policy\.rs:");
+    }
+
+    #[test]
+    fn package_of_a_file_is_that_of_the_nearest_manifest() {
+        let root = crate::root();
+        assert_eq!(package(&root, "crates/orb/src/poa/key.rs").as_deref(), Ok("corelane"));
+        assert_eq!(package(&root, "crates/sched/src/placement.rs").as_deref(), Ok("corelane-sched"));
+        assert!(package(&root, "nowhere/src/lib.rs").is_err());
     }
 
     #[test]

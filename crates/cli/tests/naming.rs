@@ -246,7 +246,7 @@ fn prune_keeps_names_that_are_bound_again_meanwhile() {
     root.bind(&n("b"), object("corbaloc::1.2@127.0.0.1:1/Dead").as_ref()).unwrap();
     root.bind(&n("c"), object(&format!("corbaloc::1.2@127.0.0.1:{port}/Silent")).as_ref()).unwrap();
     let text = std::thread::scope(|scope| {
-        let running = scope.spawn(|| prune(root, &["--timeout", "2"]));
+        let running = scope.spawn(|| prune(root, &["--timeout", "5"]));
         // The names are checked in their order: `a` and `b` have been checked now.
         let _connection = silent.accept().unwrap();
         root.rebind(&n("a"), object("corbaloc::1.2@127.0.0.1:1/New").as_ref()).unwrap();

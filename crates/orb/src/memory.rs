@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use corelane_wire::CdrError;
-use corelane_wire::cdr::{MemoryAccount, MemoryRefusal};
+use corelane_wire::cdr::{MemoryAccount, MemoryRefusal, Meter};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
@@ -40,9 +40,21 @@ impl ByteBudget {
         self.limit
     }
 
-    /// Reserves `octets` bytes if none are in use. Returns false otherwise, and above the limit.
+    /// Makes the refusal of `octets` bytes.
+    pub(crate) fn refusal(&self, octets: usize) -> MemoryRefusal {
+        MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
+    }
+
+    /// Adds `octets` bytes. Returns false if the sum is above the limit; nothing is added then.
     #[cold]
-    pub(crate) fn reserve_first(&self, octets: usize) -> bool {
+    pub(crate) fn add(&self, octets: usize) -> bool {
+        let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= self.limit);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// Adds `octets` bytes if none are in use. Returns false otherwise, and above the limit.
+    #[cold]
+    pub(crate) fn add_first(&self, octets: usize) -> bool {
         octets <= self.limit && self.held.compare_exchange(0, octets, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -59,25 +71,12 @@ impl ByteBudget {
 impl MemoryAccount for ByteBudget {
     #[cold]
     fn reserve(&self, octets: usize) -> Result<(), MemoryRefusal> {
-        add_within(&self.held, octets, self.limit)
+        if self.add(octets) { Ok(()) } else { Err(self.refusal(octets)) }
     }
 
     #[cold]
     fn release(&self, octets: usize) {
         self.change(octets, 0);
-    }
-}
-
-/// Adds `octets` bytes to `held`, up to `limit`.
-///
-/// # Errors
-/// If the sum is above `limit`. Nothing is added then.
-#[cold]
-pub(crate) fn add_within(held: &AtomicUsize, octets: usize, limit: usize) -> Result<(), MemoryRefusal> {
-    let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= limit);
-    match held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
-        Ok(_) => Ok(()),
-        Err(in_use) => Err(MemoryRefusal { requested: octets, in_use, limit }),
     }
 }
 
@@ -129,6 +128,19 @@ impl Drop for MemoryShare {
 pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, completed: Completion) -> SystemException {
     let minor = CdrError::MemoryBudgetExceeded.minor();
     SystemException::new(Kind::ImpLimit, minor, completed).because(format!("{what}: {refusal} ({setting})"))
+}
+
+/// Replaces an exception that `meter`'s account caused by one that says how much memory was lacking
+/// for `what`. Returns false if it has another cause.
+#[cold]
+pub(crate) fn explain_refusal(exception: &mut SystemException, meter: &Meter<'_>, what: &str, setting: &str) -> bool {
+    let Some(refusal) = meter.refusal() else { return false };
+    let explained = over_budget(what, refusal, setting, exception.completed());
+    let is_cause = explained == *exception;
+    if is_cause {
+        *exception = explained;
+    }
+    is_cause
 }
 
 #[cfg(test)]

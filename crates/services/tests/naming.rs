@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corelane::{
     Cdr as _, Dispatch, Endpoint, ObjectRef, Operation, Orb, PoolConfig, SystemException, SystemExceptionKind,
@@ -620,13 +620,12 @@ fn dead_server_is_told_with_its_context_and_the_rest() {
     first.root.bind_context(&n("silent"), Some(&NamingContextRef::unchecked_narrow(&silent))).unwrap();
     drop(second);
     for (name, context) in [("second", context.into()), ("silent", NamingContextRef::unchecked_narrow(&silent))] {
-        let started = Instant::now();
+        // Without the bound on forwarded calls the client's own call would time out first.
         let expected = CannotProceed { cxt: Some(context), rest_of_name: n("a/b") };
         let path = n(&format!("{name}/a/b"));
         assert_eq!(first.root.resolve(&path), Err(RebindError::CannotProceed(expected.clone())));
         assert_eq!(first.root.bind(&path, None), Err(BindError::CannotProceed(expected.clone())));
         assert_eq!(first.root.bind_new_context(&path), Err(BindNewContextError::CannotProceed(expected)));
-        assert!(started.elapsed() < Duration::from_secs(20), "each is bounded by the time-out");
         assert!(first.root.resolve(&n(name)).is_ok());
     }
 }

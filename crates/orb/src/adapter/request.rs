@@ -25,7 +25,7 @@ use crate::clock;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
-use crate::memory::over_budget;
+use crate::memory::explain_refusal;
 use crate::orb::Core;
 use crate::poa::{ClientPriority, Lookup, LookupResult, ParkResult, WaitFor};
 use crate::servant::ServerCall;
@@ -179,19 +179,8 @@ fn report_unreadable(
     exception: &mut SystemException,
     meter: &Meter<'_>,
 ) {
-    let explain = |too_large_reply| {
-        over_budget(
-            "the request does not fit",
-            too_large_reply,
-            "ConnectionLimits::max_buffered_bytes",
-            exception.completed(),
-        )
-    };
-    // Otherwise the servant has raised an exception of its own.
-    if let Some(explained) = meter.refusal().map(explain).filter(|explained| explained == exception) {
-        report_refused(core, connection, operation, &explained);
-        *exception = explained;
-    } else if arguments.value_path().is_some() {
+    const SETTING: &str = "ConnectionLimits::max_buffered_bytes";
+    if explain_refusal(exception, meter, "the request does not fit", SETTING) || arguments.value_path().is_some() {
         report_refused(core, connection, operation, exception);
     }
 }

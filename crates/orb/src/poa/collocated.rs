@@ -23,7 +23,7 @@ use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::callee::Callee;
 use crate::invocation::{Operation, Reply, ReplyBody, call};
-use crate::memory::{ByteBudget, over_budget};
+use crate::memory::{ByteBudget, explain_refusal};
 use crate::object::ObjectRef;
 use crate::policy::CallDeadline;
 use crate::rt::{CallerPriority, UpcallPriority};
@@ -296,13 +296,8 @@ fn run_marshalled(
         return (DispatchOutcome::Exception(super::no_such_object()), Vec::new(), false);
     };
     let mut outcome = table.look_up(wanted, |found| dispatch_to_target(client, found, operation, &mut call, None));
-    if let (DispatchOutcome::Exception(exception), Some(refusal)) = (&mut outcome, meter.refusal()) {
-        let setting = "OrbBuilder::max_reply_memory";
-        let explained = over_budget("the arguments do not fit", refusal, setting, exception.completed());
-        // Otherwise the servant has raised an exception of its own.
-        if explained == *exception {
-            *exception = explained;
-        }
+    if let DispatchOutcome::Exception(exception) = &mut outcome {
+        explain_refusal(exception, &meter, "the arguments do not fit", "OrbBuilder::max_reply_memory");
     }
     let raised = call.has_raised();
     (outcome, call.reply().to_vec(), raised)

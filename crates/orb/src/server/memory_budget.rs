@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use corelane_wire::cdr::{MemoryAccount, MemoryRefusal};
 
-use crate::memory::{ByteBudget, add_within};
+use crate::memory::ByteBudget;
 
 /// The memory budget of a lane.
 #[derive(Debug)]
@@ -102,13 +102,17 @@ impl<'c> RunningRequest<'c> {
         RunningRequest { connection, held: AtomicUsize::new(0), has_reserve: AtomicBool::new(false) }
     }
 
-    /// Reserves memory that other requests may have, too.
-    fn reserve_shared(&self, octets: usize) -> Result<(), MemoryRefusal> {
+    /// Reserves memory that other requests may have, too. Returns false if there is no room.
+    fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        add_within(own, octets, shared.limit() / 2)?;
-        shared.reserve(octets).inspect_err(|_| {
+        // Until it is undone, an addition without room can only make the connection's own other
+        // requests find none.
+        let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
+        let has_room = sum <= shared.limit() / 2 && shared.add(octets);
+        if !has_room {
             own.fetch_sub(octets, Ordering::Relaxed);
-        })
+        }
+        has_room
     }
 
     fn release_shared(&self, octets: usize) {
@@ -121,15 +125,21 @@ impl MemoryAccount for RunningRequest<'_> {
     #[cold]
     fn reserve(&self, octets: usize) -> Result<(), MemoryRefusal> {
         let held = self.held.load(Ordering::Relaxed);
-        let reserve = &self.connection.memory_budget.reserve;
-        if self.has_reserve.load(Ordering::Relaxed) {
-            reserve.reserve(octets)?;
-        } else if let Err(refusal) = self.reserve_shared(octets) {
-            if !reserve.reserve_first(held.saturating_add(octets)) {
-                return Err(refusal);
+        let MemoryBudget { running, reserve, .. } = &*self.connection.memory_budget;
+        let has_room = if self.has_reserve.load(Ordering::Relaxed) {
+            reserve.add(octets)
+        } else {
+            self.reserve_shared(octets) || {
+                let moves = reserve.add_first(held.saturating_add(octets));
+                if moves {
+                    self.has_reserve.store(true, Ordering::Relaxed);
+                    self.release_shared(held);
+                }
+                moves
             }
-            self.has_reserve.store(true, Ordering::Relaxed);
-            self.release_shared(held);
+        };
+        if !has_room {
+            return Err(running.refusal(octets));
         }
         self.held.store(held + octets, Ordering::Relaxed);
         Ok(())
@@ -276,9 +286,9 @@ mod tests {
         // Beyond its half, one of its requests has the reserve, with all that it had before.
         requests[1].reserve(70).unwrap();
         assert_eq!(in_use(&budget), (30, 90));
-        assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 90, limit: 100 }));
+        assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 30, limit: 100 }));
         requests[2].reserve(20).unwrap();
-        assert_eq!(requests[3].reserve(1), Err(MemoryRefusal { requested: 1, in_use: 50, limit: 50 }));
+        assert_eq!(requests[3].reserve(1), Err(MemoryRefusal { requested: 1, in_use: 50, limit: 100 }));
         let other = RunningRequest::new(&good);
         other.reserve(50).unwrap();
         assert_eq!(in_use(&budget), (100, 90));

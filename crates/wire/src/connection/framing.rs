@@ -503,4 +503,44 @@ mod tests {
         }];
         assert_eq!(steps(&mut Framer::new(), &parts, &limits), Err(ProtocolFault::FragmentMismatch));
     }
+
+    /// A call whose reply has begun is not sent again.
+    #[test]
+    fn partial_replies_are_found_by_their_request() {
+        use MessageKind::{LocateReply, Reply, Request};
+        let limits = Limits::default();
+        let mut framer = Framer::new();
+        for (id, kind) in [(5, Reply), (6, Request), (7, LocateReply)] {
+            framer.next(&message(2, kind, true, &[0, 0, 0, id]), &limits).unwrap();
+        }
+        assert_eq!([4, 5, 6, 7].map(|id| framer.has_partial_reply(id)), [false, true, false, true]);
+        // A fragmented reply of GIOP 1.1 can be that to any request.
+        let mut old = Framer::new();
+        old.next(&message(1, Request, true, &[0, 0, 0, 5]), &limits).unwrap();
+        assert!(!old.has_partial_reply(5));
+        let mut old = Framer::new();
+        old.next(&message(1, Reply, true, &[0, 0, 0, 5]), &limits).unwrap();
+        assert!(old.has_partial_reply(5) && old.has_partial_reply(8));
+    }
+
+    #[test]
+    fn fault_in_a_fragment_is_of_the_message_that_it_continues() {
+        use MessageKind::{Fragment, Reply, Request};
+        let limits = Limits::default();
+        let mut framer = Framer::new();
+        let (first, second) = (message(2, Request, true, &[0, 0, 0, 1]), message(2, Request, true, &[0, 0, 0, 2]));
+        let old = message(1, Reply, true, &[9]);
+        for octets in [&first, &second, &old] {
+            framer.next(octets, &limits).unwrap();
+        }
+        let fragment = |minor, id: &[u8]| message(minor, Fragment, false, id);
+        assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 2])), second);
+        assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 1])), first);
+        assert_eq!(framer.faulty_message(&fragment(1, &[0, 0, 0, 1])), old);
+        // Other messages, fragments of no message, and what is no message at all.
+        for octets in [first.clone(), fragment(2, &[0, 0, 0, 3]), b"GIOP\x01\x02".to_vec(), b"GET / HTTP/1.1".to_vec()]
+        {
+            assert_eq!(framer.faulty_message(&octets), octets);
+        }
+    }
 }
