@@ -130,12 +130,3 @@ macro_rules! include_idl {
         include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"));
     };
 }
-
-#[cfg(feature = "valuetype")]
-use value::value_space;
-
-/// Returns a value space for decoding that knows no value types.
-#[cfg(not(feature = "valuetype"))]
-const fn value_space() -> corelane_wire::cdr::ValueSpace {
-    corelane_wire::cdr::ValueSpace::new()
-}

@@ -98,7 +98,7 @@ fn handle_request(
     memory.scratch.reset();
     let meter = Meter::new(connection.memory_use().memory_budget().running());
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
-    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core.client());
+    let (values, env): (_, &(dyn Any + Sync)) = (core.value_space(), core.client());
     let arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)

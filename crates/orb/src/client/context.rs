@@ -11,6 +11,9 @@ use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{PiMutex, Scope};
+use corelane_wire::cdr::ValueSpace;
+#[cfg(all(feature = "any", feature = "valuetype"))]
+use corelane_wire::cdr::{ConvertCustom, LookupType};
 use corelane_wire::ior::Ior;
 
 use super::backoff::EndpointBackoff;
@@ -38,6 +41,14 @@ pub(crate) trait UpperLayers: Send + Sync {
     fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>>;
 }
 
+/// The functions by which messages with values (IDL `valuetype`) are read.
+#[cfg(all(feature = "any", feature = "valuetype"))]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ValueFunctions {
+    pub(crate) look_up_type: Option<LookupType>,
+    pub(crate) convert_custom: Option<ConvertCustom>,
+}
+
 /// The context of an ORB's calls: the ORB's own, and the connections to servers.
 pub(crate) struct ClientContext {
     orb: OrbContext,
@@ -56,6 +67,8 @@ pub(crate) struct ClientContext {
     /// The factories of the values that arrive.
     #[cfg(feature = "valuetype")]
     value_factories: OnceLock<ErasedArc>,
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    value_functions: ValueFunctions,
     upper_layers: OnceLock<Box<dyn UpperLayers>>,
 }
 
@@ -73,6 +86,8 @@ impl ClientContext {
             adapter: OnceLock::new(),
             #[cfg(feature = "valuetype")]
             value_factories: OnceLock::new(),
+            #[cfg(all(feature = "any", feature = "valuetype"))]
+            value_functions: ValueFunctions::default(),
             upper_layers: OnceLock::new(),
             orb,
         })
@@ -94,6 +109,32 @@ impl ClientContext {
     #[inline]
     pub(crate) fn adapter<T: 'static>(&self) -> Option<&T> {
         self.adapter.get()?.get()
+    }
+
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    pub(crate) fn set_value_functions(&mut self, functions: ValueFunctions) {
+        self.value_functions = functions;
+    }
+
+    /// Returns the state for reading the values of a message.
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    #[inline]
+    pub(crate) fn value_space(&self) -> ValueSpace {
+        ValueSpace::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
+    }
+
+    /// Returns the state for reading the values of a message: no value is known.
+    #[cfg(not(all(feature = "any", feature = "valuetype")))]
+    #[inline]
+    pub(crate) fn value_space(&self) -> ValueSpace {
+        ValueSpace::new()
+    }
+
+    /// Returns the functions by which messages with values are read.
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    #[inline]
+    pub(crate) fn value_functions(&self) -> ValueFunctions {
+        self.value_functions
     }
 
     /// Sets the value factories, once.

@@ -739,7 +739,7 @@ mod tests {
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {
-            checkout.request_id();
+            checkout.next_request_id();
         }
         crate::clock::set(None);
     }

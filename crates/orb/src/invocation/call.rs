@@ -423,11 +423,11 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         // Checked again: the pool may have chosen this connection for lack of another.
         if !self.wants_reply() && !connection.ensure_monitored() {
             let broken = ExchangeError::Io(io::ErrorKind::ConnectionAborted.into());
-            let id = connection.request_id();
+            let id = connection.next_request_id();
             return Err(self.connection_lost(connection, id, BytesSent::None, broken));
         }
         let own = &mut **connection;
-        let id = own.request_id();
+        let id = own.next_request_id();
         let announce = self.code_sets_to_announce(route, own.announced);
         let announced = own.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut own.request_memory));

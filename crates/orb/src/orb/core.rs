@@ -15,7 +15,7 @@ use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
 use corelane_wire::ior::Ior;
 
-use super::builder::OrbError;
+use super::error::OrbError;
 use crate::address::LaneEndpoint;
 use crate::client::context::{ClientContext, UpperLayers};
 use crate::config::Config;
@@ -60,8 +60,12 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Arc<Self>> {
         let orb = OrbContext::new(config, transports, events, stamp);
+        #[cfg_attr(not(all(feature = "any", feature = "valuetype")), expect(unused_mut))]
+        let mut context = ClientContext::new(orb)?;
+        #[cfg(all(feature = "any", feature = "valuetype"))]
+        context.set_value_functions(crate::value::FUNCTIONS);
         let core = Arc::new(Core {
-            context: Arc::new(ClientContext::new(orb)?),
+            context: Arc::new(context),
             poa_table: Arc::new(PoaTable::new(stamp)),
             lanes: OnceLock::new(),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),

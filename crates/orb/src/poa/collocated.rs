@@ -273,7 +273,7 @@ fn run_marshalled(
     request: &[u8],
     priority: CallerPriority,
 ) -> LocalOutcome {
-    let (scratch, values) = (Scratch::new(), crate::value_space());
+    let (scratch, values) = (Scratch::new(), client.value_space());
     let env: &(dyn Any + Sync) = client;
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)
