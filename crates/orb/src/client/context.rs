@@ -11,7 +11,7 @@ use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{PiMutex, Scope};
-use corelane_wire::cdr::ValueSpace;
+use corelane_wire::cdr::ValueReadState;
 #[cfg(all(feature = "any", feature = "valuetype"))]
 use corelane_wire::cdr::{ConvertCustom, LookupType};
 use corelane_wire::ior::Ior;
@@ -119,15 +119,15 @@ impl ClientContext {
     /// Returns the state for reading the values of a message.
     #[cfg(all(feature = "any", feature = "valuetype"))]
     #[inline]
-    pub(crate) fn value_space(&self) -> ValueSpace {
-        ValueSpace::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
+    pub(crate) fn value_read_state(&self) -> ValueReadState {
+        ValueReadState::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
     }
 
     /// Returns the state for reading the values of a message: no value is known.
     #[cfg(not(all(feature = "any", feature = "valuetype")))]
     #[inline]
-    pub(crate) fn value_space(&self) -> ValueSpace {
-        ValueSpace::new()
+    pub(crate) fn value_read_state(&self) -> ValueReadState {
+        ValueReadState::new()
     }
 
     /// Returns the functions by which messages with values are read.

@@ -155,7 +155,9 @@ impl OrbBuilder {
     /// Counted are:
     /// - the received part of an incomplete reply, once it exceeds 64 KiB;
     /// - a complete reply of more than 64 KiB, until its results have been read;
-    /// - the data made from results while they are read, beyond the first 64 KiB.
+    /// - the data made from results while they are read, beyond the first 64 KiB;
+    /// - the data that a call to an object of this ORB makes from marshalled arguments, beyond the
+    ///   first 64 KiB.
     ///
     /// The call whose reply would exceed the maximum fails with IMP_LIMIT; if the reply was
     /// incomplete, its connection is closed. Memory that large messages leave for later ones, at

@@ -33,10 +33,10 @@ pub use config::{
     ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
     UnmatchedPriority,
 };
-pub use corelane_sched::admission::Bound;
+pub use corelane_sched::overload::BufferBounds;
 pub use corelane_sched::{
-    Continuous, Direct, DscpTable, Linear, NativePriority, NativeRange, NetworkPriorityMapping, Priority, PriorityBand,
-    PriorityMapping, PriorityModel, PriorityTransform,
+    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
+    Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
 };
 pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, Holds};
 pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid};

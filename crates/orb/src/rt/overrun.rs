@@ -109,3 +109,39 @@ impl OverrunMonitor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::thread::{self, Builder, Scheduling};
+    use corelane_sys::usage::thread_time;
+
+    use super::*;
+    use crate::Orb;
+    use crate::rt::RtConfig;
+    use crate::thread_context;
+
+    /// Regression: an operation whose thread is low already took the budget of the operation that
+    /// called it.
+    #[test]
+    fn enclosing_budget_goes_on_where_none_is_started() {
+        const LOW: i16 = 335;
+        let config = RtConfig::default().overruns(OverrunAction::LowerPriority(LOW));
+        let orb = Orb::builder().real_time(config).build().unwrap();
+        let priority = || thread::scheduling(None).unwrap().priority();
+        let body = move || {
+            let start = |time| start_budget(orb.core(), LOW, time, &ChargedOperation::begin());
+            let outer = start(Duration::from_millis(5)).expect("a thread that can be lowered");
+            thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
+            assert!(start(Duration::from_secs(1)).is_none());
+            thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
+            // The outer budget is used up long before.
+            let end = thread_time() + Duration::from_secs(1);
+            while priority() == 50 && thread_time() < end {}
+            assert_eq!(priority(), 2);
+            drop(outer);
+            assert_eq!(priority(), 50);
+        };
+        let thread = Builder::new().scheduling(Scheduling::Fifo(50)).spawn(body).expect("SCHED_FIFO is permitted");
+        thread.join().unwrap();
+    }
+}

@@ -8,7 +8,7 @@ use std::{fmt, io};
 
 use corelane_net::Endpoint;
 use corelane_sched::Priority;
-use corelane_sched::admission::Rules;
+use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
@@ -285,8 +285,11 @@ fn lane_role(
     };
     let ceiling = lane.ceiling.map(allowed).transpose()?;
     let cores: CpuSet = lane.cores.iter().copied().collect();
-    let rules =
-        Rules { dynamic_threads: lane.dynamic_threads, borrowing: config.allow_borrowing, buffering: config.buffering };
+    let rules = OverloadRules {
+        dynamic_threads: lane.dynamic_threads,
+        borrowing: config.allow_borrowing,
+        buffering: config.buffering,
+    };
     Ok(LaneRole {
         pool,
         index,

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use corelane_wire::cdr::{RepositoryIds, ValueHead, ValueSpace};
+use corelane_wire::cdr::{RepositoryIds, ValueHead, ValueReadState};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::factories::{ValueFactories, ValueFactory};
@@ -61,7 +61,7 @@ fn read_in_region(
     own: Option<&'static ValueInfo>,
 ) -> Result<Option<(RegionLink, u32)>, CdrError> {
     let space = d.values().ok_or(CdrError::Unsupported)?;
-    let outermost = space.depth() == 0;
+    let outermost = space.enclosing_values() == 0;
     let index = match d.read_value_head()? {
         ValueHead::Null => return Ok(None),
         ValueHead::Indirection(index, position) => {
@@ -104,7 +104,7 @@ fn read_in_region(
 /// Allocator overhead per block in bytes.
 const BLOCK: usize = 24;
 
-fn region_of(space: &ValueSpace) -> Result<Arc<ValueRegion>, CdrError> {
+fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.store(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::any::{Any, TypeCode};
-    use crate::mapping::{Description, TypedValue, ValueType, description};
+    use crate::mapping::{TypeDescription, TypedValue, ValueType, description};
 
     /// A custom value type whose encoding differs from its TypeCode.
     #[derive(Clone, Debug, PartialEq)]
@@ -200,7 +200,7 @@ mod tests {
 
     crate::value_type! { Stamp = ["IDL:Stamp:1.0"], custom true }
 
-    static STAMP_TYPE: Description = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
+    static STAMP_TYPE: TypeDescription = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
 
     impl TypedValue for Stamp {
         fn value_type() -> TypeCode {
@@ -224,7 +224,7 @@ mod tests {
 
     fn received(env: &(dyn std::any::Any + Sync)) -> Vec<Any> {
         let (octets, foreign) = message();
-        let space = ValueSpace::new().with_functions(FUNCTIONS.look_up_type, FUNCTIONS.convert_custom);
+        let space = ValueReadState::new().with_functions(FUNCTIONS.look_up_type, FUNCTIONS.convert_custom);
         let mut d =
             Decoder::new(&octets, foreign).with_code_sets(CodeSets::UTF8_UTF16).with_values(&space).with_env(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
@@ -271,7 +271,7 @@ mod tests {
             for any in list.iter().chain([&nested]) {
                 any.encode(&mut e).unwrap();
             }
-            let (octets, space) = (e.to_vec(), orb.core().value_space());
+            let (octets, space) = (e.to_vec(), orb.core().value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
             let mut d = d.with_values(&space).with_env(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());
