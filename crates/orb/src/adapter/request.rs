@@ -71,7 +71,7 @@ pub(super) fn handle_message(
 #[cold]
 fn reject_message(core: &Core, connection: &Connection, fault: Fault) {
     core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-    connection.queue_last_message(&message_error(), clock::now(), core.config().closing_time);
+    connection.queue_last_message(&message_error(), clock::now(), core.config().drain_timeout);
 }
 
 #[inline]

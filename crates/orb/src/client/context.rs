@@ -79,7 +79,7 @@ impl ClientContext {
             hangup_monitor: HangupMonitor::new(1 << 20, orb.stamp(), orb.cores())?,
             reply_readers: ReplyReaders::new(config.limits.clone()),
             backoff: EndpointBackoff::new(),
-            oneway_batches: PendingBatches::new(config.oneway_batch.delay),
+            oneway_batches: PendingBatches::new(config.oneway_batch.max_delay),
             server_pools: PiMutex::new("servers", Scope::Orb, HashMap::new()),
             private_pools: PiMutex::new("private connections", Scope::Orb, Vec::new()),
             reply_memory: Arc::new(ByteBudget::new(config.max_reply_memory)),
@@ -215,7 +215,7 @@ impl ClientContext {
         sockets: SocketSettings,
         private: bool,
     ) -> Arc<ServerPools> {
-        let pools = ServerPools::new(&endpoints, sockets, self.config().connections_per_server);
+        let pools = ServerPools::new(&endpoints, sockets, self.config().max_connections_per_server);
         if !private {
             let mut servers = self.server_pools.lock();
             if servers.len() >= PRUNE_THRESHOLD {
@@ -280,7 +280,7 @@ impl Maintained for ClientContext {
         servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
         let now = Monotonic::now();
         for pool in servers.iter().flat_map(|server| server.pools()) {
-            pool.run_maintenance(&self.orb, now, self.config().idle_time);
+            pool.run_maintenance(&self.orb, now, self.config().idle_connection_timeout);
         }
     }
 }

@@ -422,7 +422,7 @@ pub(super) mod tests {
     use corelane_net::{Endpoint, Tcp, Transport};
 
     use super::*;
-    use crate::client::pool::Pool;
+    use crate::client::pool::ConnectionPool;
     use crate::invocation::{Operation, call};
     use crate::policy::SyncScope;
     use crate::{Orb, clock};
@@ -440,7 +440,7 @@ pub(super) mod tests {
             let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
             let stream = Tcp::new().connect(&endpoint, None).unwrap();
             let monitor = HangupMonitor::new(9, 0, None).unwrap();
-            let monitored = monitor.monitor(stream, Weak::<Pool>::new(), always).unwrap();
+            let monitored = monitor.monitor(stream, Weak::<ConnectionPool>::new(), always).unwrap();
             MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }
         }
 

@@ -13,7 +13,7 @@ use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
-use super::lane_selector::{LaneSelector, Selection};
+use super::lane_selector::{LaneSelector, PoolSelection};
 use crate::address::parse_profiles;
 use crate::client::context::ClientContext;
 use crate::client::server_pools::ServerPools;
@@ -48,7 +48,7 @@ pub(crate) struct Binding {
 /// The profile by which a reference is bound.
 #[derive(Debug)]
 struct BoundProfile {
-    said: ProfilePolicies,
+    policies: ProfilePolicies,
     at: u8,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct UsableProfile {
     /// True if the server is a Corelane ORB.
     pub(crate) is_ours: bool,
     /// The profile's policies on priorities and protocols.
-    pub(crate) said: ProfilePolicies,
+    pub(crate) policies: ProfilePolicies,
 }
 
 impl Binding {
@@ -142,17 +142,18 @@ impl Binding {
     /// Records that a profile of `target` answered a call.
     #[cold]
     pub(crate) fn record_bound(&self, target: &Arc<TargetProfiles>, profile: usize) {
-        let Some(said) = target.profiles.get(profile) else { return };
+        let Some(answered) = target.profiles.get(profile) else { return };
         target.last_answered.store(profile, Ordering::Relaxed);
         let is_own = self.original.get().is_some_and(|own| Arc::ptr_eq(own, target));
         let at = u8::try_from(profile).ok().filter(|at| is_own && *at < OTHER_TARGET);
-        self.bind(said, at.unwrap_or(OTHER_TARGET));
+        self.bind(answered, at.unwrap_or(OTHER_TARGET));
     }
 
     #[cold]
     fn bind(&self, profile: &UsableProfile, at: u8) {
-        if !self.bound_profile.load().as_ref().is_some_and(|bound| bound.at == at && bound.said == profile.said) {
-            self.bound_profile.update(|_| (Some(BoundProfile { said: profile.said.clone(), at }), ()));
+        if !self.bound_profile.load().as_ref().is_some_and(|bound| bound.at == at && bound.policies == profile.policies)
+        {
+            self.bound_profile.update(|_| (Some(BoundProfile { policies: profile.policies.clone(), at }), ()));
             // Release: a thread that reads this index also sees the bound profile.
             self.bound_index.store(at, Ordering::Release);
         }
@@ -173,7 +174,7 @@ impl Binding {
 
     /// Returns true if a call by `profile` has the same policies as the last one answered.
     pub(crate) fn is_bound_as(&self, profile: &UsableProfile) -> bool {
-        self.bound_profile.load().as_ref().is_some_and(|bound| bound.said == profile.said)
+        self.bound_profile.load().as_ref().is_some_and(|bound| bound.policies == profile.policies)
     }
 
     /// Returns true if the object is forwarded.
@@ -230,7 +231,7 @@ impl Binding {
 
 /// Returns the profiles of `ior` that a transport serves, bound to their connections. The flag
 /// is true if ClientProtocol policies exclude some.
-fn usable_profiles(context: &ClientContext, ior: &Ior, asked: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
+fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
     let found =
         parse_profiles(ior, context.config().version, context.config().native_char_set, &context.config().limits);
     let mut left_out = false;
@@ -240,24 +241,24 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, asked: &ClientPolicies) -
             let endpoints: Vec<Endpoint> =
                 found.endpoints.into_iter().filter(|endpoint| context.has_transport(endpoint)).collect();
             let first = endpoints.first()?;
-            let Some((rank, sockets)) = client_policies::usable_protocols(asked, &found.policies)
+            let Some((rank, sockets)) = client_policies::usable_protocols(client, &found.policies)
                 .and_then(|all| client_policies::protocol_rank(all, first))
             else {
                 left_out = true;
                 return None;
             };
-            let pools = context.pools_for(endpoints, sockets, asked.private);
+            let pools = context.pools_for(endpoints, sockets, client.private);
             let lanes = || {
                 let reached = found.lanes.into_iter().filter(|lane| context.has_transport(&lane.endpoint));
                 let mut lanes: Vec<(i16, Arc<ServerPools>)> = reached
-                    .map(|lane| (lane.priority, context.pools_for(vec![lane.endpoint], sockets, asked.private)))
+                    .map(|lane| (lane.priority, context.pools_for(vec![lane.endpoint], sockets, client.private)))
                     .collect();
                 if lanes.is_empty() {
                     lanes.push((-1, Arc::clone(&pools)));
                 }
                 lanes
             };
-            let lanes = LaneSelector::new(&found.policies, asked, lanes).map(Box::new);
+            let lanes = LaneSelector::new(&found.policies, client, lanes).map(Box::new);
             let profile = UsableProfile {
                 pools,
                 lanes,
@@ -267,7 +268,7 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, asked: &ClientPolicies) -
                 default_code_sets: found.default_code_sets,
                 index: found.index,
                 is_ours: found.is_ours,
-                said: found.policies,
+                policies: found.policies,
             };
             Some((rank, profile))
         })
@@ -304,9 +305,9 @@ impl UsableProfile {
     /// # Errors
     /// The errors of [`LaneSelector::select`].
     #[inline]
-    pub(crate) fn select_pool(&self, context: &ClientContext) -> Result<Selection<'_>, SystemException> {
+    pub(crate) fn select_pool(&self, context: &ClientContext) -> Result<PoolSelection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Selection { pool: self.pools.pool(Band::for_current_thread()), priority: None }),
+            None => Ok(PoolSelection { pool: self.pools.pool(Band::for_current_thread()), priority: None }),
             Some(lanes) => lanes.select(context),
         }
     }
@@ -319,9 +320,9 @@ impl UsableProfile {
         &self,
         context: &ClientContext,
         priority: Priority,
-    ) -> Result<Selection<'_>, SystemException> {
+    ) -> Result<PoolSelection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Selection {
+            None => Ok(PoolSelection {
                 pool: self.pools.pool(Band::for_priority(&context.config().rt, priority)?),
                 priority: None,
             }),

@@ -151,7 +151,7 @@ impl Core {
     pub(crate) fn maintenance_period(&self) -> Duration {
         const LANES: Duration = Duration::from_secs(1);
         const SPARES: Duration = Duration::from_secs(10);
-        let pools = (self.config().idle_time / 4).clamp(Duration::from_millis(10), SPARES);
+        let pools = (self.config().idle_connection_timeout / 4).clamp(Duration::from_millis(10), SPARES);
         if self.lanes().is_empty() { pools } else { LANES.min(pools) }
     }
 
@@ -251,7 +251,7 @@ impl Core {
         }
         let patient = match patience {
             ShutdownWait::DoNotWait => Some(Monotonic::from_nanos(0)),
-            ShutdownWait::ClosingTimeout => Some(Monotonic::now() + self.config().closing_time),
+            ShutdownWait::ClosingTimeout => Some(Monotonic::now() + self.config().drain_timeout),
             ShutdownWait::Unbounded => None,
         };
         if self.begin_shutdown() {
@@ -280,7 +280,7 @@ impl Core {
         self.wait_until_closed(patient);
         // It may also have waited less long for servants.
         self.root_poa().core().wait_for_end(patient);
-        let until = Monotonic::now() + self.config().closing_time;
+        let until = Monotonic::now() + self.config().drain_timeout;
         let lanes = self.all_lanes();
         while lanes.iter().any(|lane| lane.poll_all_draining(self)) && !until.is_past() {
             std::thread::sleep(Duration::from_millis(2));
@@ -297,7 +297,7 @@ impl Core {
         threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
         let unread: Vec<Peer> = lanes.iter().flat_map(|lane| lane.abort_draining()).collect();
         threads.extend(self.rt.take_threads());
-        let until = Monotonic::now() + self.config().closing_time;
+        let until = Monotonic::now() + self.config().drain_timeout;
         for thread in threads.drain(..) {
             if patience == ShutdownWait::ClosingTimeout {
                 while !thread.is_finished() && !until.is_past() {
