@@ -53,6 +53,7 @@ mod memory;
 pub mod minor;
 mod nested_wait;
 mod object;
+mod object_key;
 mod operation_table;
 mod orb;
 mod orb_context;

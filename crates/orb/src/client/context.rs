@@ -14,7 +14,6 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::cdr::ValueReadState;
 #[cfg(all(feature = "any", feature = "valuetype"))]
 use corelane_wire::cdr::{ConvertCustom, LookupType};
-use corelane_wire::ior::Ior;
 
 use super::backoff::EndpointBackoff;
 use super::connection::PoolSlot;
@@ -37,8 +36,8 @@ pub(crate) trait UpperLayers: Send + Sync {
     /// Runs the periodic maintenance of what these layers own.
     fn run_maintenance(&self);
 
-    /// Returns the object key of `ior` if it may denote an object of this ORB.
-    fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>>;
+    /// Returns the addresses that references carry for the lanes of thread pools.
+    fn lane_endpoints(&self) -> Vec<Endpoint>;
 }
 
 /// The functions by which messages with values (IDL `valuetype`) are read.
@@ -150,10 +149,12 @@ impl ClientContext {
         self.value_factories.get()?.get()
     }
 
-    /// Returns the object key of `ior` if it may denote an object of this ORB.
+    /// Returns the addresses that references to objects of this ORB carry.
     #[cold]
-    pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
-        self.upper_layers.get()?.local_key(ior)
+    pub(crate) fn own_addresses(&self) -> Vec<Endpoint> {
+        let mut addresses = self.published_endpoints().to_vec();
+        addresses.extend(self.upper_layers.get().into_iter().flat_map(|layers| layers.lane_endpoints()));
+        addresses
     }
 
     pub(crate) fn hangup_monitor(&self) -> &HangupMonitor {

@@ -19,6 +19,7 @@ use crate::client::context::ClientContext;
 use crate::client::server_pools::ServerPools;
 use crate::client::try_order::{MAX_TRIED, TryOrder};
 use crate::exception::SystemException;
+use crate::object_key::ObjectKey;
 use crate::rt::band::Band;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 
@@ -202,7 +203,7 @@ impl Binding {
     /// Returns the object key if the object may belong to this ORB.
     #[inline]
     pub(crate) fn local_key(&self, context: &ClientContext) -> Option<&[u8]> {
-        self.local.get_or_init(|| context.local_key(&self.ior)).as_deref()
+        self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
     /// Returns the object's place in this ORB, once a call has found it, of the object adapter's
@@ -227,6 +228,24 @@ impl Binding {
     pub(crate) fn may_be_local(&self, context: &ClientContext) -> bool {
         self.local_key(context).is_some()
     }
+}
+
+/// Returns the object key of `ior` if it may denote an object of this ORB. That is a transient key
+/// with this ORB's stamp, or any other key at an address that this ORB publishes.
+#[cold]
+fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
+    let own_addresses = context.own_addresses();
+    let config = context.config();
+    let profiles = parse_profiles(ior, config.version, config.native_char_set, &config.limits);
+    profiles.into_iter().find_map(|found| {
+        let is_own = match ObjectKey::parse(&found.object_key) {
+            ObjectKey::System { stamp, .. } | ObjectKey::User { stamp, .. } => stamp == context.stamp(),
+            ObjectKey::Persistent { .. } | ObjectKey::Hinted { .. } | ObjectKey::Plain => {
+                found.endpoints.iter().any(|endpoint| own_addresses.contains(endpoint))
+            }
+        };
+        is_own.then(|| found.object_key.into())
+    })
 }
 
 /// Returns the profiles of `ior` that a transport serves, bound to their connections. The flag

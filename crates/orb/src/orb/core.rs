@@ -25,7 +25,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
-use crate::poa::{ObjectKey, Poa, PoaTable};
+use crate::poa::{Poa, PoaTable};
 use crate::rt::pool::RtRegistry;
 use crate::server::lane::Lane;
 
@@ -346,23 +346,9 @@ impl UpperLayers for CoreHandle {
         }
     }
 
-    /// Returns a transient key with this ORB's stamp, or any other key at an address that this ORB
-    /// publishes.
-    fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
-        let core = self.0.upgrade()?;
-        let mut published = core.published_endpoints().to_vec();
+    fn lane_endpoints(&self) -> Vec<Endpoint> {
+        let Some(core) = self.0.upgrade() else { return Vec::new() };
         let lanes = core.rt.lanes();
-        published.extend(lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| core.published(endpoint)));
-        crate::address::parse_profiles(ior, core.config().version, core.config().native_char_set, &core.config().limits)
-            .into_iter()
-            .find_map(|found| {
-                let own_stamp = match ObjectKey::parse(&found.object_key) {
-                    ObjectKey::System { stamp, .. } | ObjectKey::User { stamp, .. } => stamp == core.poa_table.stamp,
-                    ObjectKey::Persistent { .. } | ObjectKey::Hinted { .. } | ObjectKey::Plain => {
-                        found.endpoints.iter().any(|endpoint| published.contains(endpoint))
-                    }
-                };
-                own_stamp.then(|| found.object_key.into())
-            })
+        lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| core.published(endpoint)).collect()
     }
 }
