@@ -112,13 +112,11 @@ impl OverrunMonitor {
 
 #[cfg(test)]
 mod tests {
-    use corelane_sys::thread::{self, Builder, Scheduling};
-    use corelane_sys::usage::thread_time;
+    use corelane_sys::thread::{Builder, Scheduling};
 
     use super::*;
-    use crate::Orb;
     use crate::rt::RtConfig;
-    use crate::thread_context;
+    use crate::{Orb, thread_context};
 
     /// Regression: an operation whose thread is low already took the budget of the operation that
     /// called it.
@@ -129,14 +127,14 @@ mod tests {
         let orb = Orb::builder().real_time(config).build().unwrap();
         let priority = || thread::scheduling(None).unwrap().priority();
         let body = move || {
-            let start = |time| start_budget(orb.core(), LOW, time, &ChargedOperation::begin());
-            let outer = start(Duration::from_millis(5)).expect("a thread that can be lowered");
+            let outer_operation = ChargedOperation::begin();
+            let start = |time, operation: &_| start_budget(orb.core().client(), LOW, time, operation);
+            let outer = start(Duration::from_millis(5), &outer_operation).expect("a thread that can be lowered");
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
-            assert!(start(Duration::from_secs(1)).is_none());
+            assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
             // The outer budget is used up long before.
-            let end = thread_time() + Duration::from_secs(1);
-            while priority() == 50 && thread_time() < end {}
+            while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);
             assert_eq!(priority(), 50);
