@@ -282,7 +282,7 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
             assert_eq!(d.remaining(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
             // `any` reads them too, and rewrites them in each byte order and at another offset.
-            let space = ValueReadState::new().with_type_lookup(known_type);
+            let space = ValueReadState::new().with_functions(Some(known_type), None);
             let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
             assert_eq!((any.value().as_ref(), d.remaining()), (Ok(&tree), 0), "{}", shown());

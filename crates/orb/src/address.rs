@@ -63,7 +63,7 @@ fn parse_profile(
         if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(|info| choose_code_sets(native, info)) };
     let default_code_sets = if version == Version::GIOP_1_0 { CodeSets::DEFAULT } else { CodeSets::LATIN1_UTF16 };
     let endpoints = profile.endpoints().into_iter().filter_map(to_net_endpoint).collect();
-    let (said, lanes) = (profile_policies(profile, limits), lane_endpoints(profile, limits));
+    let (policies, lanes) = (profile_policies(profile, limits), lane_endpoints(profile, limits));
     ParsedProfile {
         endpoints,
         object_key: profile.object_key.to_vec(),
@@ -72,27 +72,27 @@ fn parse_profile(
         default_code_sets,
         index,
         is_ours: profile.orb_type() == Some(ior::orb_type_id::CORELANE),
-        policies: said,
+        policies,
         lanes,
     }
 }
 
 /// Returns the policies of a profile. Policies that do not decode are ignored.
 fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
-    let mut said = ProfilePolicies::default();
+    let mut found = ProfilePolicies::default();
     let policies = profile.components.find(component_tag::POLICIES).map(|data| ior::policies(data, limits));
-    let Some(Ok(policies)) = policies else { return said };
+    let Some(Ok(policies)) = policies else { return found };
     if let Some(Ok(value)) = policies.find(policy_type::PRIORITY_MODEL).map(PriorityModelValue::parse) {
-        said.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
+        found.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
     }
     if let Some(Ok(bands)) = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).map(parse_bands) {
-        said.bands = bands;
+        found.bands = bands;
     }
     let protocols = policies.find(policy_type::CLIENT_PROTOCOL).map(|value| parse_protocols(value, limits));
     if let Some(Ok(protocols)) = protocols {
-        said.protocols = protocols.into_iter().map(Protocol::from_value).collect();
+        found.protocols = protocols.into_iter().map(Protocol::from_value).collect();
     }
-    said
+    found
 }
 
 /// Returns the endpoints of lanes in a profile, from TAO's component or ours.

@@ -131,7 +131,8 @@ impl Any {
     pub(crate) fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         #[cfg(feature = "valuetype")]
         if let Some(client) = &self.client {
-            let values = crate::value::with_converter(self.value.value_read_state());
+            let convert = client.value_functions().convert_custom;
+            let values = self.value.value_read_state().with_functions(None, convert);
             return self.value.encode_value_with(&mut self.value.decoder().with_values(&values).with_env(client), e);
         }
         self.value.encode_value(e)

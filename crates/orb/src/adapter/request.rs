@@ -71,7 +71,7 @@ pub(super) fn handle_message(
 #[cold]
 fn reject_message(core: &Core, connection: &Connection, fault: Fault) {
     core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-    connection.queue_last_message(&message_error(), clock::now(), core.config().closing_time);
+    connection.queue_last_message(&message_error(), clock::now(), core.config().drain_timeout);
 }
 
 #[inline]
@@ -100,7 +100,7 @@ fn handle_request(
     let account = RunningRequest::new(connection.memory_use());
     let meter = Meter::new(&account);
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
-    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_read_state(), core.client());
+    let (values, env): (_, &(dyn Any + Sync)) = (core.value_read_state(), core.client());
     let arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)

@@ -150,7 +150,7 @@ pub(super) fn read_results<T>(
     read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
 ) -> Result<(T, usize), SystemException> {
     let env: &(dyn Any + Sync) = context;
-    let values = crate::value_read_state();
+    let values = context.value_read_state();
     let held: &ByteBudget = context.reply_memory();
     let meter = Meter::new(held);
     let mut decoder = Decoder::new(octets, endian)

@@ -275,7 +275,7 @@ fn run_marshalled(
     request: &[u8],
     priority: CallerPriority,
 ) -> LocalOutcome {
-    let (scratch, values) = (Scratch::new(), crate::value_read_state());
+    let (scratch, values) = (Scratch::new(), client.value_read_state());
     let env: &(dyn Any + Sync) = client;
     let account: &ByteBudget = client.reply_memory();
     let meter = Meter::new(account);

@@ -359,7 +359,7 @@ fn open_lane(
     } else {
         None
     };
-    Lane::new(pool, listeners, core.config().closing_time, Some(role), overload).map_err(failed)
+    Lane::new(pool, listeners, core.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
 /// Returns a free address next to one of the ORB's own.
@@ -404,7 +404,7 @@ fn close_pool(core: &Arc<Core>, pool: &Threadpool) {
     for lane in &pool.lanes {
         lane.close(core);
     }
-    let until = Monotonic::now() + core.config().closing_time;
+    let until = Monotonic::now() + core.config().drain_timeout;
     while pool.lanes.iter().any(|lane| lane.poll_all_draining(core)) && !until.is_past() {
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -11,6 +11,8 @@ use super::object::{ValueBase, ValueInfo, ValueKind};
 use super::region::ValueRegion;
 use super::{RegionLink, ValueRef};
 use crate::client::context::ClientContext;
+#[cfg(feature = "any")]
+use crate::client::context::ValueFunctions;
 
 /// For generated code: writes a value, or null.
 ///
@@ -133,19 +135,10 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-#[inline]
-pub(crate) const fn value_read_state() -> ValueReadState {
-    #[cfg(feature = "any")]
-    return with_converter(ValueReadState::new().with_type_lookup(known_type));
-    #[cfg(not(feature = "any"))]
-    return ValueReadState::new();
-}
-
-/// Adds to a space the conversion of custom values by code that the ORB knows.
+/// The functions by which messages with values are read.
 #[cfg(feature = "any")]
-pub(crate) const fn with_converter(space: ValueReadState) -> ValueReadState {
-    space.with_custom_converter(convert_custom)
-}
+pub(crate) const FUNCTIONS: ValueFunctions =
+    ValueFunctions { look_up_type: Some(known_type), convert_custom: Some(convert_custom) };
 
 /// Returns the TypeCode of a value type that is registered by its repository id.
 #[cfg(feature = "any")]
@@ -231,7 +224,7 @@ mod tests {
 
     fn received(env: &(dyn std::any::Any + Sync)) -> Vec<Any> {
         let (octets, foreign) = message();
-        let space = value_read_state();
+        let space = ValueReadState::new().with_functions(FUNCTIONS.look_up_type, FUNCTIONS.convert_custom);
         let mut d =
             Decoder::new(&octets, foreign).with_code_sets(CodeSets::UTF8_UTF16).with_values(&space).with_env(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
@@ -278,7 +271,7 @@ mod tests {
             for any in list.iter().chain([&nested]) {
                 any.encode(&mut e).unwrap();
             }
-            let (octets, space) = (e.to_vec(), value_read_state());
+            let (octets, space) = (e.to_vec(), orb.core().value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
             let mut d = d.with_values(&space).with_env(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());

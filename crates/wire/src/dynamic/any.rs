@@ -272,7 +272,7 @@ impl AnyValue {
 
     /// Writes the value through a [`decoder`](AnyValue::decoder) of it. The caller can equip that
     /// decoder, for example with a converter of custom values
-    /// ([`ValueReadState::with_custom_converter`]).
+    /// ([`ValueReadState::with_functions`]).
     ///
     /// # Errors
     /// The errors of [`encode_value`](AnyValue::encode_value).

@@ -79,20 +79,14 @@ impl ValueReadState {
         ValueReadState { read_values: RefCell::new(None), lookup_type: None, convert_custom: None }
     }
 
-    /// Sets the lookup of value types. Values in an `any` whose types inherit from those of its
-    /// TypeCode are kept whole if `ask` knows their types.
+    /// Sets two functions, where there are some. Values in an `any` whose types inherit from those
+    /// of its TypeCode are kept whole if `look_up` knows their types. `convert` converts custom
+    /// values in an `any` that are needed in another form.
     #[must_use]
     #[inline]
-    pub const fn with_type_lookup(mut self, ask: LookupType) -> ValueReadState {
-        self.lookup_type = Some(ask);
-        self
-    }
-
-    /// Sets the converter of custom values in an `any` that are needed in another form.
-    #[must_use]
-    #[inline]
-    pub const fn with_custom_converter(mut self, convert: ConvertCustom) -> ValueReadState {
-        self.convert_custom = Some(convert);
+    pub const fn with_functions(mut self, look_up: Option<LookupType>, convert: Option<ConvertCustom>) -> Self {
+        self.lookup_type = look_up;
+        self.convert_custom = convert;
         self
     }
 

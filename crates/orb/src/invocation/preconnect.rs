@@ -7,7 +7,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_wire::exception::minor;
 use corelane_wire::giop::AddressingMode;
 
-use super::call::{AttemptError, Invocation, RequestSpec, Route};
+use super::call::{AttemptError, CallRoute, Invocation, RequestSpec};
 use super::callee::Callee;
 use super::target::{TargetProfiles, UsableProfile};
 use super::thread_policies::with_thread_policies;
@@ -16,14 +16,14 @@ use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
 
-/// Makes sure that `each` connections exist for calls at each of `priorities`, with their bands
+/// Makes sure that `count` connections exist for calls at each of `priorities`, with their bands
 /// declared.
 ///
 /// # Errors
 /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to one
 /// server; else the reason why they cannot be made.
 #[cold]
-pub(crate) fn establish(callee: &Callee, priorities: &[i16], each: usize) -> Result<(), SystemException> {
+pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
     let context = callee.context();
     context.check_usable()?;
@@ -42,7 +42,8 @@ pub(crate) fn establish(callee: &Callee, priorities: &[i16], each: usize) -> Res
         // A profile that does not answer leaves the others their share of the time.
         let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
         let until = AttemptTime::Share(left).deadline(clock::now(), deadline, 1);
-        let made = priorities.iter().try_for_each(|priority| at(&call, &target, profile, *priority, each, until));
+        let made =
+            priorities.iter().try_for_each(|priority| connect_at(&call, &target, profile, *priority, count, until));
         match made {
             Ok(()) => return Ok(()),
             Err(exception) => failure = exception,
@@ -51,19 +52,19 @@ pub(crate) fn establish(callee: &Callee, priorities: &[i16], each: usize) -> Res
     Err(failure)
 }
 
-fn at(
+fn connect_at(
     call: &Invocation<'_, '_, '_>,
     target: &TargetProfiles,
     profile: &UsableProfile,
     priority: Priority,
-    each: usize,
+    count: usize,
     until: Option<Monotonic>,
 ) -> Result<(), SystemException> {
     let chosen = profile.select_pool_at(call.context, priority)?;
-    let route = Route { target, profile, addressing: AddressingMode::Key };
+    let route = CallRoute { target, profile, addressing: AddressingMode::Key };
     // All are held at once: a connection returned to the pool would be taken again.
     let mut made: Vec<Checkout<'_>> = Vec::new();
-    for _ in 0..each {
+    for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
             return Err(exception.because("no further connection may be made to the server"));
