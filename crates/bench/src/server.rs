@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use crate::Failure;
-use crate::baseline::{Spinning, Transport, run_server};
+use crate::baseline::{Spinning, StreamSpin, Transport, run_server};
 use crate::orb::server::Keys;
 use crate::orb::{Architecture, caller, server};
 use crate::placement::{Placement, Side};
@@ -79,6 +79,9 @@ pub(crate) fn start_floor(
     let waiting = match waiting {
         Spinning::Blocking => "blocking".to_owned(),
         Spinning::Looking => "looking".to_owned(),
+        Spinning::Parts => "parts".to_owned(),
+        Spinning::Stream(StreamSpin::Never) => "stream".to_owned(),
+        Spinning::Stream(StreamSpin::Adaptive) => "spinning-stream".to_owned(),
         Spinning::Epoll(threads) => format!("epoll:{threads}"),
     };
     start("the floor server", &["floor", carrier.name(), &waiting], placement)
@@ -187,6 +190,9 @@ fn waiting_of(text: &str) -> Result<Spinning, Failure> {
     match text {
         "blocking" => return Ok(Spinning::Blocking),
         "looking" => return Ok(Spinning::Looking),
+        "parts" => return Ok(Spinning::Parts),
+        "stream" => return Ok(Spinning::Stream(StreamSpin::Never)),
+        "spinning-stream" => return Ok(Spinning::Stream(StreamSpin::Adaptive)),
         _ => {}
     }
     let threads =
@@ -204,6 +210,7 @@ mod tests {
         assert_eq!(waiting_of("epoll:3").unwrap(), Spinning::Epoll(3));
         assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());
         assert_eq!(waiting_of("looking").unwrap(), Spinning::Looking);
+        assert_eq!(waiting_of("spinning-stream").unwrap(), Spinning::Stream(StreamSpin::Adaptive));
         assert_eq!(carrier_of("unix").unwrap(), Transport::Unix);
         assert_eq!(carrier_of("shm").unwrap(), Transport::SharedMemory);
         assert_eq!(run([OsString::from("what")]), 1);
