@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::address::free_address;
-use crate::baseline::{Spinning, Transport};
+use crate::baseline::{Spinning, StreamSpin, Transport};
 use crate::orb::Architecture;
 use crate::orb::keys::Keys;
 use crate::placement::{Placement, Side};
@@ -26,6 +26,9 @@ pub(crate) fn start_floor(
     let waiting = match waiting {
         Spinning::Blocking => "blocking".to_owned(),
         Spinning::Looking => "looking".to_owned(),
+        Spinning::Parts => "parts".to_owned(),
+        Spinning::Stream(StreamSpin::Never) => "stream".to_owned(),
+        Spinning::Stream(StreamSpin::Adaptive) => "spinning-stream".to_owned(),
         Spinning::Epoll(threads) => format!("epoll:{threads}"),
     };
     start("the floor server", &["floor", carrier.name(), &waiting], placement)

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 
 use crate::Failure;
-use crate::baseline::{Spinning, Transport, run_server};
+use crate::baseline::{Spinning, StreamSpin, Transport, run_server};
 use crate::orb::keys::Keys;
 use crate::orb::{Architecture, caller, server};
 use crate::probed;
@@ -75,6 +75,9 @@ fn waiting_of(text: &str) -> Result<Spinning, Failure> {
     match text {
         "blocking" => return Ok(Spinning::Blocking),
         "looking" => return Ok(Spinning::Looking),
+        "parts" => return Ok(Spinning::Parts),
+        "stream" => return Ok(Spinning::Stream(StreamSpin::Never)),
+        "spinning-stream" => return Ok(Spinning::Stream(StreamSpin::Adaptive)),
         _ => {}
     }
     let threads =
@@ -92,6 +95,7 @@ mod tests {
         assert_eq!(waiting_of("epoll:3").unwrap(), Spinning::Epoll(3));
         assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());
         assert_eq!(waiting_of("looking").unwrap(), Spinning::Looking);
+        assert_eq!(waiting_of("spinning-stream").unwrap(), Spinning::Stream(StreamSpin::Adaptive));
         assert_eq!(carrier_of("unix").unwrap(), Transport::Unix);
         assert_eq!(carrier_of("shm").unwrap(), Transport::SharedMemory);
         assert_eq!(run([OsString::from("what")]), 1);

@@ -6,7 +6,9 @@ use corelane_sys::thread;
 
 use crate::Failure;
 use crate::address::free_address;
-use crate::baseline::{BaselineClient, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, Transport, address_of};
+use crate::baseline::{
+    BaselineClient, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, StreamSpin, Transport, address_of,
+};
 use crate::harness::{Label, Subject, Variant};
 use crate::launch::{start_echo, start_floor};
 use crate::operation::Operation;
@@ -40,6 +42,9 @@ impl Baseline {
             (Spinning::Blocking, Transport::SharedMemory) => "futex".to_owned(),
             (Spinning::Blocking, _) => "blocking".to_owned(),
             (Spinning::Looking, _) => "spin".to_owned(),
+            (Spinning::Parts, _) => "spin, parts".to_owned(),
+            (Spinning::Stream(StreamSpin::Never), _) => "stream".to_owned(),
+            (Spinning::Stream(StreamSpin::Adaptive), _) => "stream, spin".to_owned(),
             (Spinning::Epoll(threads), _) => format!("epoll, {threads} threads"),
         }
     }
@@ -64,7 +69,7 @@ impl Baseline {
         };
         let label = Label {
             bench,
-            peer: "floor",
+            peer: if matches!(self.waiting, Spinning::Stream(_)) { "net" } else { "floor" },
             transport: self.carrier.name(),
             op: operation.to_string(),
             config: self.config(),
@@ -87,6 +92,17 @@ pub(crate) fn baselines(carrier: Transport, options: &Options) -> Result<Vec<Bas
         ways.push((carrier, Spinning::Looking));
     }
     ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
+}
+
+/// Starts the baselines of a transport, its streams without an ORB, and pairs that spin.
+pub(crate) fn baselines_and_streams(carrier: Transport, options: &Options) -> Result<Vec<Baseline>, Failure> {
+    let mut all = baselines(carrier, options)?;
+    let spinning = if carrier == Transport::SharedMemory { Spinning::Parts } else { Spinning::Looking };
+    let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
+    for waiting in [spinning].into_iter().filter(|_| several_cores(&options.placement)).chain(streams) {
+        all.push(Baseline::start(carrier, waiting, options)?);
+    }
+    Ok(all)
 }
 
 /// Reports that spinning is not measured if both sides share a core.

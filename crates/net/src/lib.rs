@@ -18,11 +18,13 @@ mod resolver;
 mod shared_memory;
 mod socket;
 mod socket_file;
+mod spin;
 mod stream;
 mod transport;
 
 pub use endpoint::Endpoint;
 pub use properties::ConnectionProperties;
 pub use shared_memory::{AllowedUsers, SharedMemory};
+pub use spin::{SpinPolicy, spinning_threads};
 pub use stream::{Peer, ReadinessCallback, ShutdownMode, Stream, Wait};
 pub use transport::{Listener, Tcp, Transport, Transports, Unix};

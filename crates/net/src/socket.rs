@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::poll;
 use corelane_sys::socket::{self, Address, FilteredListener, FilteredSocket, SocketOptions};
+use corelane_sys::{poll, thread};
 
 use crate::resolver::Resolver;
 use crate::socket_file::{self, SocketFile};
+use crate::spin::{AdaptiveSpin, NextWait, SpinPermit};
 use crate::transport::{Listener, Transport};
-use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, Stream, Wait};
+use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
 /// Number of connections that wait to be accepted before the kernel refuses more.
 pub(crate) const BACKLOG: u32 = 1024;
@@ -85,7 +86,7 @@ impl Transport for Tcp {
             [address] => (socket::connect(&Address::Inet(address), &options, deadline)?, address),
             ref several => socket::connect_any(several, &options, ATTEMPT_DELAY, deadline)?,
         };
-        Ok(Box::new(SocketStream { fd: FilteredSocket::passing_impossible(fd), peer: Peer::Ip(address) }))
+        Ok(Box::new(SocketStream::new(FilteredSocket::passing_impossible(fd), Peer::Ip(address))))
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -146,7 +147,7 @@ impl Transport for Unix {
         let fd =
             socket::connect(&Address::Unix(unix_path(endpoint)?.to_owned()), &socket_options(properties), deadline)?;
         let peer = credentials(fd.as_fd());
-        Ok(Box::new(SocketStream { fd: filtered_socket(fd), peer }))
+        Ok(Box::new(SocketStream::new(filtered_socket(fd), peer)))
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -194,9 +195,87 @@ pub(crate) fn credentials(fd: BorrowedFd<'_>) -> Peer {
 struct SocketStream {
     fd: FilteredSocket,
     peer: Peer,
+    /// Polling for bytes to read.
+    spin: AdaptiveSpin,
 }
 
 impl SocketStream {
+    fn new(fd: FilteredSocket, peer: Peer) -> Self {
+        SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::Never) }
+    }
+
+    /// Receives as without a policy, but polls first where it helps.
+    #[inline(never)]
+    fn recv_spinning(&self, buffer: &mut [u8], deadline: Option<Monotonic>) -> io::Result<usize> {
+        match self.spin.next_wait() {
+            NextWait::Sleep => self.recv_sleeping(buffer, deadline),
+            NextWait::Try(_) => {
+                let received = self.recv_sleeping(buffer, deadline);
+                // Asked after an arrival: what was processed last came from the peer.
+                if received.is_ok() {
+                    if self.is_peer_elsewhere() { self.spin.encourage() } else { self.spin.record(false) }
+                }
+                received
+            }
+            NextWait::Spin(max_spin) => match self.poll_recv(buffer, max_spin, deadline) {
+                Some(received) => received,
+                None => self.recv_sleeping(buffer, deadline),
+            },
+        }
+    }
+
+    /// Polls for bytes; `None` if none came in time, or too many threads poll.
+    #[inline]
+    fn poll_recv(
+        &self,
+        buffer: &mut [u8],
+        max_spin: Duration,
+        deadline: Option<Monotonic>,
+    ) -> Option<io::Result<usize>> {
+        let _permit = SpinPermit::acquire()?;
+        let end = Monotonic::now() + max_spin;
+        let until = deadline.map_or(end, |deadline| end.min(deadline));
+        loop {
+            let received = self.fd.recv(buffer, socket::WaitMode::Now);
+            let is_late = until.is_past();
+            match received {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if is_late {
+                        // A deadline that is nearer than the end says nothing about polling.
+                        if until == end {
+                            self.spin.record(false);
+                        }
+                        return None;
+                    }
+                }
+                received => {
+                    // Found late: another thread had the core for a while, and may have been kept
+                    // from it before.
+                    self.spin.record(!is_late);
+                    return Some(received);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn recv_sleeping(&self, buffer: &mut [u8], deadline: Option<Monotonic>) -> io::Result<usize> {
+        match deadline {
+            None => self.fd.recv(buffer, socket::WaitMode::Block).map_err(time_out),
+            Some(deadline) => recv_until(&self.fd, buffer, deadline),
+        }
+    }
+
+    /// Returns true if the peer is not known to run on this thread's core.
+    fn is_peer_elsewhere(&self) -> bool {
+        if !self.is_peer_local() {
+            return true;
+        }
+        // Unix sockets do not tell.
+        let core = socket::incoming_core(self.fd.as_fd()).ok().flatten();
+        core.is_none() || core != thread::current_core()
+    }
+
     #[inline]
     fn send_with(
         &self,
@@ -215,6 +294,13 @@ impl SocketStream {
 impl Stream for SocketStream {
     #[inline]
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+        if self.spin.is_allowed() {
+            match wait {
+                Wait::Block => return self.recv_spinning(buffer, None),
+                Wait::Until(deadline) => return self.recv_spinning(buffer, Some(deadline)),
+                Wait::Now => {}
+            }
+        }
         match wait {
             Wait::Block => self.fd.recv(buffer, socket::WaitMode::Block).map_err(time_out),
             Wait::Now => self.fd.recv(buffer, socket::WaitMode::Now),
@@ -240,6 +326,14 @@ impl Stream for SocketStream {
         let some = |time: Duration| (time > Duration::ZERO && time < Duration::MAX).then_some(time);
         socket::set_receive_timeout(self.fd.as_fd(), some(receive))?;
         socket::set_send_timeout(self.fd.as_fd(), some(send))
+    }
+
+    fn set_spin_policy(&self, policy: SpinPolicy) {
+        self.spin.set_policy(policy);
+    }
+
+    fn set_busy_poll(&self, time: Duration) -> io::Result<()> {
+        if self.is_peer_local() { Ok(()) } else { socket::set_busy_poll(self.fd.as_fd(), time) }
     }
 
     fn set_dscp(&self, dscp: u8) -> io::Result<()> {
@@ -339,7 +433,7 @@ impl Listener for SocketListener {
         };
         let options = socket_options(&self.properties.lock());
         options.apply_accepted(fd.as_fd(), matches!(peer, Peer::Ip(_)))?;
-        Ok(Box::new(SocketStream { fd, peer }))
+        Ok(Box::new(SocketStream::new(fd, peer)))
     }
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {

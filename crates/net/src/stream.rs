@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
+use crate::SpinPolicy;
+
 /// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -146,6 +148,28 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the descriptor is gone.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
+
+    /// Sets whether threads in [`recv`](Self::recv) poll before they sleep; does nothing where
+    /// polling is impossible. By default threads over sockets never poll, and those over shared
+    /// memory do what their transport says.
+    ///
+    /// A call with [`Wait::Until`] does not poll beyond its deadline. One with [`Wait::Now`] polls
+    /// only over shared memory while the peer copies the next part of the same message. A thread
+    /// that polls makes system calls where the stream is a socket.
+    fn set_spin_policy(&self, policy: SpinPolicy) {
+        let _ = policy;
+    }
+
+    /// Lets the kernel look into the network card's queue for this long before a reading thread
+    /// sleeps; zero for never. Does nothing where no network card is behind the stream, such as
+    /// between processes of one machine.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for more than the system's default without the privilege
+    /// (`CAP_NET_ADMIN`).
+    fn set_busy_poll(&self, _time: Duration) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Sets the differentiated services code point, 0 to 63, of what is sent from now on; does
     /// nothing where there are no packets.

@@ -11,8 +11,9 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, SharedMemory, ShutdownMode, Stream, Transport, Wait};
+use corelane_net::{Endpoint, Listener, SharedMemory, ShutdownMode, SpinPolicy, Stream, Transport, Wait};
 use corelane_sys::clock::Monotonic;
+use corelane_sys::counters::snapshot;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{poll, socket};
@@ -102,6 +103,67 @@ fn two_processes_exchange_more_than_the_rings_hold() {
     }
     server.shutdown(ShutdownMode::Write);
     assert!(child.wait().unwrap().success());
+}
+
+/// Messages of all sizes around parts and rings, in slices, with calls that wait and that do not.
+/// What arrives is what was sent, and no part wakes a side twice.
+#[test]
+fn large_messages_arrive_whole_with_few_wake_ups() {
+    for (name, policy) in
+        [("large", SpinPolicy::Adaptive { max_spin: Duration::from_micros(20) }), ("large-s", SpinPolicy::Never)]
+    {
+        let (client, server) = pair(name);
+        client.set_spin_policy(policy);
+        server.set_spin_policy(policy);
+        let part = 16 * 1024;
+        let near = |size: usize| [size - 1, size, size + 1];
+        let sizes: Vec<usize> = [1, part, 4 * part, 5 * part + 7, 1 << 20, 5_000_000]
+            .into_iter()
+            .flat_map(near)
+            .filter(|size| *size > 0)
+            .collect();
+        let total: usize = sizes.iter().sum();
+        let octet = |at: usize| (at % 251) as u8;
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let before = snapshot();
+                let mut buffer = vec![0; 2_000_000];
+                for (number, size) in sizes.iter().enumerate() {
+                    let mut read = 0;
+                    while read < *size {
+                        let room = buffer.len().min(size - read);
+                        let wait = if number % 3 == 0 { Wait::Now } else { Wait::Block };
+                        let count = match server.recv(&mut buffer[..room], wait) {
+                            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                                poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+                                assert!(server.arm_readiness().is_ok());
+                                continue;
+                            }
+                            other => other.unwrap(),
+                        };
+                        assert!((1..=room).contains(&count));
+                        assert!((0..count).all(|at| buffer[at] == octet(read + at)), "message {number} at {read}");
+                        read += count;
+                    }
+                }
+                (snapshot() - before).futex
+            });
+            let before = snapshot();
+            for (number, size) in sizes.iter().enumerate() {
+                let message: Vec<u8> = (0..*size).map(octet).collect();
+                let mut left = &message[..];
+                while !left.is_empty() {
+                    let cut = left.len().min(12 + number);
+                    let slices = [IoSlice::new(&left[..cut]), IoSlice::new(b""), IoSlice::new(&left[cut..])];
+                    left = &left[client.send_vectored(&slices, Wait::Block).unwrap()..];
+                }
+            }
+            // One wake-up and one sleep for each part, and for each message.
+            let bound = 2 * (total / part + 2 * sizes.len()) as u64;
+            let calls = ((snapshot() - before).futex, reader.join().unwrap());
+            assert!(calls.0 <= bound && calls.1 <= bound, "{calls:?} of {bound}");
+        });
+    }
 }
 
 #[test]
@@ -297,13 +359,23 @@ fn silent_or_malformed_clients_delay_no_other_client() {
 /// ends in time.
 #[test]
 fn hostile_peer_can_only_send_nonsense() {
-    let (listener, path) = listen("hostile");
+    against_a_hostile_peer("hostile", 4096, 5000);
+}
+
+/// The messages are larger than a part, so that they are copied in parts.
+#[test]
+fn hostile_peer_of_large_messages_can_only_send_nonsense() {
+    against_a_hostile_peer("hostile-l", 65_536, 200_000);
+}
+
+fn against_a_hostile_peer(name: &str, ring: u32, message: usize) {
+    let (listener, path) = listen(name);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let sizes = RingSizes::at_least(4096, 4096);
+            let sizes = RingSizes::at_least(ring, ring);
             let mut header = b"CLNRINGS".to_vec();
-            header.extend([1, 4096, 4096].map(u32::to_le_bytes).concat());
+            header.extend([1, ring, ring].map(u32::to_le_bytes).concat());
             let mut state = 0x2545_f491_4f6c_dd1du64;
             while !stop.load(Ordering::Relaxed) {
                 let socket = UnixStream::connect(&path).unwrap();
@@ -316,7 +388,7 @@ fn hostile_peer_can_only_send_nonsense() {
                     state ^= state << 17;
                     // The words of both directions, mostly with numbers that may pass for counters.
                     let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
-                    let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 4100 };
+                    let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % (ring + 4) };
                     memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
                     if state & 0xf0 == 0 {
                         let _ = socket::send(socket.as_fd(), &[0; 3], socket::WaitMode::Now);
@@ -326,16 +398,17 @@ fn hostile_peer_can_only_send_nonsense() {
         });
         for _ in 0..30 {
             let server = accept(&*listener);
-            let mut buffer = [0; 6000];
-            let slices = [IoSlice::new(&[1; 700]), IoSlice::new(&[2; 5000])];
+            let mut buffer = vec![0; message + 1000];
+            let body = vec![2; message];
+            let slices = [IoSlice::new(&[1; 700]), IoSlice::new(&body)];
             for round in 0..100 {
                 let soon = Wait::Until(Monotonic::now() + Duration::from_micros(100));
                 let wait = if round % 2 == 0 { soon } else { Wait::Now };
                 if let Ok(count) = server.recv(&mut buffer, wait) {
-                    assert!(count <= 4096);
+                    assert!(count <= message + 1000);
                 }
                 if let Ok(count) = server.send_vectored(&slices, wait) {
-                    assert!(count <= 4096);
+                    assert!(count <= message + 1000);
                 }
                 let _ = server.arm_readiness();
             }

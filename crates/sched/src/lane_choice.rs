@@ -330,8 +330,8 @@ mod tests {
         assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));
         // Wherever the lowest lane is in the list.
         for (lanes, lowest) in [([p(10), p(30)], 0), ([p(30), p(10)], 1)] {
-            let policies = Policies { model: declared(CLIENT, 7), bands: None, lanes: &lanes };
-            assert_eq!(policies.place(None, None, None).unwrap().lane, Some(lowest));
+            let policies = LanePolicies { model: declared(CLIENT, 7), bands: None, lanes: &lanes };
+            assert_eq!(policies.choose(None, None, None).unwrap().lane, Some(lowest));
         }
     }
 

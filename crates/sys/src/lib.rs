@@ -51,7 +51,7 @@
 //! | [`buffer`] | receive buffers and the cache of their memory |
 //! | [`erased`] | references with an erased type |
 //! | [`memory`] | locking pages and touching the stack in advance |
-//! | [`ring`] | rings of bytes in shared memory; `ring::bare` with feature `bench` |
+//! | [`ring`] | rings of bytes in shared memory; `ring::bare` and `ring::bare_stream` with feature `bench` |
 //!
 //! | `observe/` | content |
 //! |---|---|
@@ -65,7 +65,8 @@
 //!
 //! # Features
 //! * `testing`: functions for tests of other crates.
-//! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare` and `ptrace_counter`.
+//! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare`, `ring::bare_stream` and
+//!   `ptrace_counter`.
 
 // clippy.toml tells the other crates to use this crate's types instead of these; this crate wraps
 // them.

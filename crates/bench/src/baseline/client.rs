@@ -3,11 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use corelane_net::Stream;
 use corelane_sys::clock;
 use corelane_sys::ring::bare::BareRing;
+use corelane_sys::ring::bare_stream::BareStream;
 use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
 
-use super::{BaselineAddress, MessageSizes, memory};
+use super::{BaselineAddress, Medium, MessageSizes, memory, recv_spinning, stream};
 use crate::Failure;
 use crate::client_group::GroupClient;
 use crate::harness::Subject;
@@ -33,26 +35,35 @@ enum BaselineLink {
     /// Waits without a time-out: it would cost a kernel timer for each wait, which a baseline must
     /// not have.
     Memory(BareRing),
+    /// A socket that is polled before it is waited for.
+    Polled(OwnedFd),
+    Parts(BareStream),
+    Stream(Box<dyn Stream>),
 }
 
 impl BaselineClient {
     /// Connects and sends the message sizes to the server.
     ///
     /// # Errors
-    /// No server listens at the address, a size is out of range, or oneways are requested over
-    /// shared memory.
+    /// No server listens at the address, a size is out of range, or the server does not support
+    /// oneways.
     pub(crate) fn connect(address: &BaselineAddress, sizes: MessageSizes) -> Result<Self, Failure> {
         if sizes.request == 0 || sizes.request.max(sizes.reply) > MessageSizes::LARGEST {
             return Err(Failure::new(format!("messages have 1 to {} octets", MessageSizes::LARGEST)));
         }
-        let link = match address.memory {
-            Some(_) if sizes.reply == 0 => {
-                return Err(Failure::new(
-                    "the shared-memory floor holds one message at a time: oneways are not supported",
-                ));
+        if sizes.reply == 0 && address.medium != (Medium::Socket { spins: false }) {
+            return Err(Failure::new("only the floor over sockets that wait supports oneways"));
+        }
+        let link = match address.medium {
+            Medium::Socket { spins: false } => connected(&address.socket, sizes).map(BaselineLink::Socket),
+            Medium::Socket { spins: true } => connected(&address.socket, sizes).map(BaselineLink::Polled),
+            Medium::Memory { spins } => {
+                memory::connect(&address.socket, sizes, spins, PATIENCE).map(BaselineLink::Memory)
             }
-            Some(looking) => memory::connect(&address.socket, sizes, looking, PATIENCE).map(BaselineLink::Memory),
-            None => connected(&address.socket, sizes).map(BaselineLink::Socket),
+            Medium::MemoryParts => memory::connect_parts(&address.socket, sizes, PATIENCE).map(BaselineLink::Parts),
+            Medium::Stream(carrier, spin) => {
+                stream::connect(carrier, spin, &address.socket, sizes, PATIENCE).map(BaselineLink::Stream)
+            }
         };
         let link =
             link.map_err(|error| Failure::new(format!("cannot connect to the floor server at {address}: {error}")))?;
@@ -101,12 +112,15 @@ impl BaselineClient {
 
     #[inline]
     fn send(&mut self) -> Result<(), Failure> {
+        let gone = || Failure::new("the floor server has closed the connection");
         let socket = match &mut self.link {
-            BaselineLink::Socket(socket) => &*socket,
+            BaselineLink::Socket(socket) | BaselineLink::Polled(socket) => &*socket,
             BaselineLink::Memory(bare) => {
                 bare.send(&self.request);
                 return Ok(());
             }
+            BaselineLink::Parts(bare) => return if bare.send(&self.request) { Ok(()) } else { Err(gone()) },
+            BaselineLink::Stream(stream) => return stream::send_all(&**stream, &self.request).map_err(broken),
         };
         let mut sent = 0;
         while sent < self.request.len() {
@@ -121,13 +135,22 @@ impl BaselineClient {
     #[inline]
     fn receive(&mut self) -> Result<(), Failure> {
         let gone = || Failure::new("the floor server has closed the connection");
-        let socket = match &mut self.link {
-            BaselineLink::Socket(socket) => &*socket,
+        let (socket, polls) = match &mut self.link {
+            BaselineLink::Socket(socket) => (&*socket, false),
+            BaselineLink::Polled(socket) => (&*socket, true),
+            BaselineLink::Parts(bare) => return if bare.receive(&mut self.reply) { Ok(()) } else { Err(gone()) },
+            BaselineLink::Stream(stream) => return stream::fill(&**stream, &mut self.reply).map_err(broken),
             BaselineLink::Memory(bare) => return if bare.receive(&mut self.reply) { Ok(()) } else { Err(gone()) },
         };
         let mut have = 0;
         while have < self.reply.len() {
-            match socket::recv(socket.as_fd(), &mut self.reply[have..], WaitMode::Block) {
+            let room = &mut self.reply[have..];
+            let received = if polls {
+                recv_spinning(socket.as_fd(), room)
+            } else {
+                socket::recv(socket.as_fd(), room, WaitMode::Block)
+            };
+            match received {
                 Ok(0) => return Err(gone()),
                 Ok(count) => have += count,
                 Err(error) => return Err(Failure::new(format!("cannot receive from the floor server: {error}"))),
@@ -135,6 +158,11 @@ impl BaselineClient {
         }
         Ok(())
     }
+}
+
+#[cold]
+fn broken(error: std::io::Error) -> Failure {
+    Failure::new(format!("the connection to the floor server is broken: {error}"))
 }
 
 fn connected(address: &Address, sizes: MessageSizes) -> std::io::Result<OwnedFd> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use corelane_sys::clock;
 use corelane_sys::ring::bare::{BareRing, BareWait};
+use corelane_sys::ring::bare_stream::BareStream;
 use corelane_sys::socket::{self, Address, SocketOptions};
 
 use super::{MessageSizes, read_preamble};
@@ -39,12 +40,16 @@ pub(super) fn connect(
 
 /// Accepts the server's end from a client, or `None` if the client's message is invalid.
 pub(super) fn accept(socket: BorrowedFd<'_>, looking: bool) -> Option<(BareRing, MessageSizes)> {
-    let mut preamble = [0; 16];
-    let (count, memory): (usize, Option<OwnedFd>) =
-        socket::recv_with_descriptor(socket, &mut preamble, socket::WaitMode::Block).ok()?;
-    let sizes = read_preamble(&preamble).filter(|sizes| count == preamble.len() && sizes.reply > 0)?;
-    let bare = BareRing::open(memory?.as_fd(), sizes.request, sizes.reply, wait(looking)).ok()?;
+    let (memory, sizes) = accept_memory(socket)?;
+    let bare = BareRing::open(memory.as_fd(), sizes.request, sizes.reply, wait(looking)).ok()?;
     Some((bare, sizes))
+}
+
+fn accept_memory(socket: BorrowedFd<'_>) -> Option<(OwnedFd, MessageSizes)> {
+    let mut preamble = [0; 16];
+    let (count, memory) = socket::recv_with_descriptor(socket, &mut preamble, socket::WaitMode::Block).ok()?;
+    let sizes = read_preamble(&preamble).filter(|sizes| count == preamble.len() && sizes.reply > 0)?;
+    Some((memory?, sizes))
 }
 
 /// Serves one connection until it ends.
@@ -53,6 +58,26 @@ pub(super) fn serve(mut bare: BareRing, sizes: MessageSizes) {
     while bare.receive(&mut request) {
         bare.send(&reply);
     }
+}
+
+/// Creates the client's end of an exchange in parts, and passes the memory to the server.
+pub(super) fn connect_parts(address: &Address, sizes: MessageSizes, patience: Duration) -> io::Result<BareStream> {
+    let socket = socket::connect(address, &SocketOptions::default(), Some(clock::now() + patience))?;
+    let (bare, memory) = BareStream::create(wait(true))?;
+    socket::send_with_descriptor(socket.as_fd(), &sizes.preamble(), memory.as_fd(), socket::WaitMode::Block)?;
+    Ok(bare)
+}
+
+/// Accepts the server's end of an exchange in parts, or `None` if the client's message is invalid.
+pub(super) fn accept_parts(socket: BorrowedFd<'_>) -> Option<(BareStream, MessageSizes)> {
+    let (memory, sizes) = accept_memory(socket)?;
+    Some((BareStream::open(memory.as_fd(), wait(true)).ok()?, sizes))
+}
+
+/// Serves one connection in parts until it ends.
+pub(super) fn serve_parts(mut bare: BareStream, sizes: MessageSizes) {
+    let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
+    while bare.receive(&mut request) && bare.send(&reply) {}
 }
 
 /// The minimum work of an exchange through shared memory: one thread copies both messages in and

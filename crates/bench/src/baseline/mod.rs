@@ -4,18 +4,25 @@
 //! format and with the minimum number of system calls. Each side needs two, and a server whose
 //! threads wait in `epoll_wait` needs three. The difference to a call through an ORB is the ORB's
 //! own cost. Over shared memory, each side needs two copies and two futex calls, or spins instead
-//! of the futex calls.
+//! of the futex calls. Sides that spin over sockets receive without waiting until a message comes.
+//!
+//! The same exchange over the streams of `corelane_net` shows what the transports add.
 
 mod client;
 mod memory;
 mod server;
+mod stream;
 
 use std::fmt;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use corelane_sys::socket::Address;
+use corelane_sys::clock;
+use corelane_sys::socket::{self, Address, WaitMode};
 
 pub(crate) use client::{BaselineClient, Exchange, OnewayFlood};
 pub(crate) use memory::Copies;
@@ -75,10 +82,23 @@ pub(crate) enum Spinning {
     /// A thread for each connection blocks in `recv`, or sleeps on a futex.
     Blocking,
     /// A thread for each connection spins for a while before it sleeps, and so does the client.
-    /// Shared memory only.
     Looking,
+    /// As `Looking`, and both sides copy a message at the same time, part by part. Shared memory
+    /// only.
+    Parts,
+    /// A thread for each connection, over the streams of `corelane_net`.
+    Stream(StreamSpin),
     /// This number of threads block in one `epoll_wait`, edge-triggered.
     Epoll(usize),
+}
+
+/// How the threads of both sides wait for a stream of `corelane_net`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamSpin {
+    /// They sleep at once.
+    Never,
+    /// They spin before they sleep, where it helps.
+    Adaptive,
 }
 
 /// The transport that carries the messages.
@@ -111,22 +131,40 @@ impl Transport {
     }
 }
 
-/// Address of a baseline server, and how both sides wait.
+/// Address of a baseline server, and how both sides exchange messages there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaselineAddress {
     socket: Address,
-    /// For shared memory: whether both sides spin before they sleep. The socket then passes the
-    /// memory. `None` for sockets.
-    memory: Option<bool>,
+    medium: Medium,
 }
 
-/// Prefixes of shared-memory addresses, with the flag whether both sides spin.
-const MEMORY: [(&str, bool); 2] = [("futex:", false), ("looking:", true)];
+/// What carries messages, and how both sides wait. A socket passes the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Medium {
+    Socket { spins: bool },
+    Memory { spins: bool },
+    MemoryParts,
+    Stream(Transport, StreamSpin),
+}
+
+/// Prefixes of addresses. Addresses without one are those of sockets whose users do not spin.
+const MEDIA: [(&str, Medium); 10] = [
+    ("polling:", Medium::Socket { spins: true }),
+    ("futex:", Medium::Memory { spins: false }),
+    ("looking:", Medium::Memory { spins: true }),
+    ("parts:", Medium::MemoryParts),
+    ("tcp-stream:", Medium::Stream(Transport::Tcp, StreamSpin::Never)),
+    ("unix-stream:", Medium::Stream(Transport::Unix, StreamSpin::Never)),
+    ("shm-stream:", Medium::Stream(Transport::SharedMemory, StreamSpin::Never)),
+    ("spinning-tcp-stream:", Medium::Stream(Transport::Tcp, StreamSpin::Adaptive)),
+    ("spinning-unix-stream:", Medium::Stream(Transport::Unix, StreamSpin::Adaptive)),
+    ("spinning-shm-stream:", Medium::Stream(Transport::SharedMemory, StreamSpin::Adaptive)),
+];
 
 /// Formats the address as one word of a command line or an answer.
 impl fmt::Display for BaselineAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((name, _)) = MEMORY.iter().find(|(_, looking)| Some(*looking) == self.memory) {
+        if let Some((name, _)) = MEDIA.iter().find(|(_, medium)| *medium == self.medium) {
             f.write_str(name)?;
         }
         match &self.socket {
@@ -137,8 +175,8 @@ impl fmt::Display for BaselineAddress {
 }
 
 pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
-    let stripped = MEMORY.iter().find_map(|(name, looking)| Some((text.strip_prefix(name)?, *looking)));
-    let (text, memory) = stripped.map_or((text, None), |(rest, looking)| (rest, Some(looking)));
+    let stripped = MEDIA.iter().find_map(|(name, medium)| Some((text.strip_prefix(name)?, *medium)));
+    let (text, medium) = stripped.unwrap_or((text, Medium::Socket { spins: false }));
     let socket = if let Some(name) = text.strip_prefix("unix:@") {
         Address::Abstract(name.as_bytes().to_vec())
     } else if let Some(path) = text.strip_prefix("unix:") {
@@ -147,18 +185,41 @@ pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
         let inet: Result<SocketAddr, _> = text.parse();
         Address::Inet(inet.map_err(|_| Failure::new(format!("`{text}` is not an address")))?)
     };
-    Ok(BaselineAddress { socket, memory })
+    Ok(BaselineAddress { socket, medium })
 }
 
 fn listening_address(carrier: Transport) -> Address {
     match carrier {
         Transport::Tcp => Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-        Transport::Unix | Transport::SharedMemory => {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            Address::Abstract(format!("corelane-bench-{}-{number}", std::process::id()).into_bytes())
+        Transport::Unix | Transport::SharedMemory => Address::Abstract(unused_name().into_bytes()),
+    }
+}
+
+fn unused_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("corelane-bench-{}-{number}", std::process::id())
+}
+
+fn unused_path() -> PathBuf {
+    std::env::temp_dir().join(unused_name())
+}
+
+/// Time that a side spins before it sleeps.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// Receives from a socket, and polls it for [`LOOK`] before it waits.
+#[inline]
+fn recv_spinning(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let end = clock::now() + LOOK;
+    loop {
+        match socket::recv(socket, buffer, WaitMode::Now) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !end.is_past() => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            other => return other,
         }
     }
+    socket::recv(socket, buffer, WaitMode::Block)
 }
 
 #[cfg(test)]
@@ -179,7 +240,15 @@ mod tests {
 
     #[test]
     fn addresses_survive_as_text() {
-        for text in ["127.0.0.1:80", "[::1]:9", "unix:@name", "unix:/tmp/x", "futex:unix:@name", "looking:unix:@name"] {
+        for text in ["127.0.0.1:80", "[::1]:9", "unix:@name", "unix:/tmp/x", "futex:unix:@name", "looking:unix:@name"]
+            .into_iter()
+            .chain([
+                "polling:127.0.0.1:80",
+                "parts:unix:@name",
+                "tcp-stream:[::1]:9",
+                "spinning-shm-stream:unix:/tmp/x",
+            ])
+        {
             assert_eq!(address_of(text).unwrap().to_string(), text);
         }
         assert!(address_of("nonsense").is_err());
@@ -188,11 +257,12 @@ mod tests {
     #[test]
     fn every_floor_answers_and_its_server_ends() {
         for (carrier, both) in [
-            (Transport::Tcp, [Spinning::Blocking, Spinning::Epoll(2)]),
-            (Transport::Unix, [Spinning::Blocking, Spinning::Epoll(2)]),
-            (Transport::SharedMemory, [Spinning::Blocking, Spinning::Looking]),
+            (Transport::Tcp, [Spinning::Epoll(2), Spinning::Looking]),
+            (Transport::Unix, [Spinning::Epoll(2), Spinning::Looking]),
+            (Transport::SharedMemory, [Spinning::Looking, Spinning::Parts]),
         ] {
-            for waiting in both {
+            let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
+            for waiting in both.into_iter().chain(streams).chain([Spinning::Blocking]) {
                 let server = BaselineServer::open(carrier, waiting).unwrap();
                 for sizes in [
                     MessageSizes { request: 1, reply: 1 },
@@ -211,7 +281,7 @@ mod tests {
     #[test]
     fn what_a_carrier_does_not_have_is_refused() {
         assert!(BaselineServer::open(Transport::SharedMemory, Spinning::Epoll(2)).is_err());
-        assert!(BaselineServer::open(Transport::Tcp, Spinning::Looking).is_err());
+        assert!(BaselineServer::open(Transport::Tcp, Spinning::Parts).is_err());
         let server = BaselineServer::open(Transport::SharedMemory, Spinning::Blocking).unwrap();
         assert!(BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 0 }).is_err());
     }

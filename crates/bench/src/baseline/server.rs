@@ -16,7 +16,10 @@ use corelane_sys::socket::{self, Shutdown, SocketOptions, WaitMode};
 use corelane_sys::thread::Builder;
 
 use super::client::SETTLE;
-use super::{BaselineAddress, MessageSizes, Spinning, Transport, listening_address, memory, read_preamble};
+use super::{
+    BaselineAddress, Medium, MessageSizes, Spinning, Transport, listening_address, memory, read_preamble,
+    recv_spinning, stream,
+};
 use crate::Failure;
 use crate::service::serve_lines;
 
@@ -26,9 +29,19 @@ const CHUNK: usize = 64 * 1024;
 /// A listening baseline server. Dropping it ends its acceptor and its pool; other connections end
 /// with their clients.
 pub(crate) struct BaselineServer {
-    listener: Arc<OwnedFd>,
-    pool: Option<Arc<Pool>>,
+    accepting: Accepting,
     address: BaselineAddress,
+}
+
+enum Accepting {
+    Socket {
+        listener: Arc<OwnedFd>,
+        pool: Option<Arc<Pool>>,
+    },
+    Stream {
+        /// Ends the acceptor when dropped.
+        _acceptor: stream::Acceptor,
+    },
 }
 
 impl BaselineServer {
@@ -47,34 +60,40 @@ impl BaselineServer {
 
     fn start(carrier: Transport, waiting: Spinning) -> io::Result<Self> {
         let in_memory = carrier == Transport::SharedMemory;
-        let pool = match (waiting, in_memory) {
-            (Spinning::Blocking, _) | (Spinning::Looking, true) => None,
-            (Spinning::Epoll(threads), false) => Some(Pool::start(threads)?),
-            (Spinning::Looking, false) | (Spinning::Epoll(_), true) => {
+        let (medium, threads) = match (waiting, in_memory) {
+            (Spinning::Blocking, false) => (Medium::Socket { spins: false }, None),
+            (Spinning::Looking, false) => (Medium::Socket { spins: true }, None),
+            (Spinning::Epoll(threads), false) => (Medium::Socket { spins: false }, Some(threads)),
+            (Spinning::Blocking, true) => (Medium::Memory { spins: false }, None),
+            (Spinning::Looking, true) => (Medium::Memory { spins: true }, None),
+            (Spinning::Parts, true) => (Medium::MemoryParts, None),
+            (Spinning::Stream(spin), _) => {
+                let (acceptor, address) = stream::serve(carrier, spin)?;
+                return Ok(BaselineServer { accepting: Accepting::Stream { _acceptor: acceptor }, address });
+            }
+            (Spinning::Parts, false) | (Spinning::Epoll(_), true) => {
                 let reason = format!("this way to wait is not supported over {}", carrier.name());
                 return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
             }
         };
+        let pool = threads.map(Pool::start).transpose()?;
         // Clients over shared memory pass a descriptor.
         let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
         let listener = Arc::new(socket::listen(&listening_address(carrier), &options, socket::DEFAULT_BACKLOG)?);
-        let looking = in_memory.then_some(waiting == Spinning::Looking);
-        let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, memory: looking };
+        let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, medium };
         let (accepting, watching) = (listener.clone(), pool.clone());
-        Builder::new().name("floor/accept").spawn(move || match looking {
-            Some(looking) => accept_memory(accepting.as_fd(), looking),
-            None => accept(accepting.as_fd(), watching.as_ref()),
-        })?;
-        Ok(BaselineServer { listener, pool, address })
+        Builder::new().name("floor/accept").spawn(move || accept(accepting.as_fd(), medium, watching.as_ref()))?;
+        Ok(BaselineServer { accepting: Accepting::Socket { listener, pool }, address })
     }
 }
 
 impl Drop for BaselineServer {
     fn drop(&mut self) {
+        let Accepting::Socket { listener, pool } = &self.accepting else { return };
         // Ignore errors: some kernels refuse it for a Unix listener. The acceptor then lives as
         // long as the process.
-        let _ = socket::shutdown(self.listener.as_fd(), Shutdown::Both);
-        if let Some(pool) = &self.pool {
+        let _ = socket::shutdown(listener.as_fd(), Shutdown::Both);
+        if let Some(pool) = pool {
             pool.end.notify();
         }
     }
@@ -92,42 +111,48 @@ pub(crate) fn run(carrier: Transport, waiting: Spinning) -> Result<(), Failure> 
 }
 
 /// Accepts connections until the listener is shut down.
-fn accept(listener: BorrowedFd<'_>, pool: Option<&Arc<Pool>>) {
+fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<Pool>>) {
     while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
-        let Some(sizes) = read_sizes(socket.as_fd()) else { continue };
-        match pool {
-            Some(pool) if sizes.reply > 0 => pool.watch(socket, sizes),
-            // If no thread can be started, the connection closes, and the client reports that.
-            _ => drop(Builder::new().name("floor/serve").spawn(move || serve(&socket, sizes))),
+        // If no thread can be started, the connection closes, and the client reports that.
+        let serving = Builder::new().name("floor/serve");
+        match medium {
+            Medium::Memory { spins } => {
+                let Some((bare, sizes)) = memory::accept(socket.as_fd(), spins) else { continue };
+                drop(serving.spawn(move || memory::serve(bare, sizes)));
+            }
+            Medium::MemoryParts => {
+                let Some((bare, sizes)) = memory::accept_parts(socket.as_fd()) else { continue };
+                drop(serving.spawn(move || memory::serve_parts(bare, sizes)));
+            }
+            // Streams have an acceptor of their own.
+            Medium::Socket { .. } | Medium::Stream(..) => {
+                let Some(sizes) = read_sizes(socket.as_fd()) else { continue };
+                let spins = medium == Medium::Socket { spins: true };
+                match pool {
+                    Some(pool) if sizes.reply > 0 => pool.watch(socket, sizes),
+                    _ => drop(serving.spawn(move || serve(&socket, sizes, spins))),
+                }
+            }
         }
-    }
-}
-
-/// Accepts connections that pass shared memory, until the listener is shut down.
-fn accept_memory(listener: BorrowedFd<'_>, looking: bool) {
-    while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
-        let Some((bare, sizes)) = memory::accept(socket.as_fd(), looking) else { continue };
-        // If no thread can be started, the end is dropped, and the client reports that.
-        drop(Builder::new().name("floor/serve").spawn(move || memory::serve(bare, sizes)));
     }
 }
 
 /// Reads the sizes that a client announces, or returns `None` if they are invalid.
 fn read_sizes(socket: BorrowedFd<'_>) -> Option<MessageSizes> {
     let mut preamble = [0; 16];
-    fill(socket, &mut preamble, 0)?;
+    fill(socket, &mut preamble, 0, false)?;
     read_preamble(&preamble)
 }
 
 /// Serves one connection until it ends.
-fn serve(socket: &OwnedFd, sizes: MessageSizes) {
+fn serve(socket: &OwnedFd, sizes: MessageSizes, spins: bool) {
     let socket = socket.as_fd();
     if sizes.reply == 0 {
         drain(socket, sizes.request);
         return;
     }
     let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
-    while fill(socket, &mut request, 0).is_some() && send_all(socket, &reply).is_some() {}
+    while fill(socket, &mut request, 0, spins).is_some() && send_all(socket, &reply).is_some() {}
 }
 
 /// Reads oneways in chunks and checks the first byte of each message.
@@ -144,7 +169,7 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
             // follows at once.
             if chunk[ahead] == SETTLE {
                 let mut missing = vec![0; (ahead + size).saturating_sub(count)];
-                if fill(socket, &mut missing, 0).is_none() || send_all(socket, &[0]).is_none() {
+                if fill(socket, &mut missing, 0, false).is_none() || send_all(socket, &[0]).is_none() {
                     return;
                 }
                 ahead = count;
@@ -159,9 +184,11 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
 /// Reads until `buffer` is full, beginning after the first `have` bytes. Returns `None` at the end
 /// of the stream or on an error.
 #[inline]
-fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize) -> Option<()> {
+fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize, spins: bool) -> Option<()> {
     while have < buffer.len() {
-        match socket::recv(socket, &mut buffer[have..], WaitMode::Block) {
+        let room = &mut buffer[have..];
+        let received = if spins { recv_spinning(socket, room) } else { socket::recv(socket, room, WaitMode::Block) };
+        match received {
             Ok(0) | Err(_) => return None,
             Ok(count) => have += count,
         }
@@ -265,7 +292,7 @@ impl PoolConnection {
         let socket = self.socket.as_fd();
         let read = match socket::recv(socket, request, WaitMode::Now) {
             Ok(0) | Err(_) => None,
-            Ok(count) => fill(socket, request, count),
+            Ok(count) => fill(socket, request, count, false),
         };
         self.taken.store(false, Ordering::Release);
         if read.is_some() {

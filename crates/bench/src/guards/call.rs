@@ -2,13 +2,13 @@
 
 use crate::Failure;
 use crate::baseline::{MessageSizes, Transport};
-use crate::harness::{Group, Progress, Variant};
+use crate::harness::{Group, Label, Progress, Variant};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::client_orb;
 use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
-use crate::testbed::{PeerServer, Testbed, baselines, carrier_of_others, name_transport, no_spin};
+use crate::testbed::{PeerServer, Testbed, baselines_and_streams, carrier_of_others, name_transport, no_spin};
 use crate::workload::{compare, extent, message_sizes};
 
 /// Measures bare sockets and memory with the message sizes of the operations.
@@ -17,7 +17,7 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
     let mut all = Vec::new();
     for carrier in Transport::ALL {
         no_spin("floor", carrier, options, report)?;
-        all.extend(baselines(carrier, options)?);
+        all.extend(baselines_and_streams(carrier, options)?);
     }
     for operation in options.operations_or(&Operation::USUAL) {
         let sizes = message_sizes(&orb, operation, options)?;
@@ -30,7 +30,20 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
             }));
         }
         // The first variant is the baseline: TCP, blocking.
-        variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
+        let labels: Vec<_> = variants.iter().map(|variant| variant.label.clone()).collect();
+        for (index, variant) in variants.iter_mut().enumerate().skip(1) {
+            variant.against = vec![0];
+            if variant.label.peer == "net" {
+                // A stream is compared with what is beneath it, and over shared memory also with
+                // Unix sockets.
+                let unix = variant.label.transport == Transport::SharedMemory.name();
+                let is_compared = |other: &Label| match other.transport {
+                    name if name == variant.label.transport => other.peer == "floor",
+                    name => unix && name == Transport::Unix.name() && other.peer == "net",
+                };
+                variant.against.extend((1..index).filter(|&other| is_compared(&labels[other])));
+            }
+        }
         let title = format!("floor {operation}: {} octets there, {} back", sizes.request, sizes.reply);
         run(title, operation, sizes, variants, options, report, progress)?;
     }

@@ -17,7 +17,7 @@
 //! Afterwards the socket carries single bytes, the bell: each wakes a side that waits for the
 //! descriptor. The end of the socket tells each side that the peer is gone, however it ended.
 
-mod adaptive_spin;
+mod large;
 mod listener;
 mod peer_monitor;
 mod stream;
@@ -37,13 +37,13 @@ use self::stream::RingStream;
 use crate::socket::{BACKLOG, credentials, filtered_socket};
 use crate::socket_file::{self, SocketFile};
 use crate::transport::{Listener, Transport};
-use crate::{ConnectionProperties, Endpoint, Peer, Stream};
+use crate::{ConnectionProperties, Endpoint, Peer, SpinPolicy, Stream};
 
 const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
 /// Capacity of a ring in bytes, unless the client's properties say otherwise.
-const DEFAULT_RING_BYTES: u32 = 64 * 1024;
+const DEFAULT_RING_BYTES: u32 = 256 * 1024;
 /// Time for which a waiting thread polls before it sleeps, while polling has helped so far.
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
@@ -52,7 +52,7 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 /// By default a server accepts clients of its own user and of root. Clients check the same rule
 /// themselves, so that they try another transport instead of being refused.
 ///
-/// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
+/// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 256 KiB each
 /// by default. Buffer sizes of a listener, if above 1 MiB, are the largest ring sizes that it
 /// accepts.
 ///
@@ -69,7 +69,7 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
     allowed_users: AllowedUsers,
-    max_spin: Duration,
+    spin: SpinPolicy,
     monitor: PeerMonitor,
 }
 
@@ -86,7 +86,8 @@ pub enum AllowedUsers {
 
 impl Default for SharedMemory {
     fn default() -> Self {
-        SharedMemory { allowed_users: AllowedUsers::Same, max_spin: DEFAULT_MAX_SPIN, monitor: PeerMonitor::default() }
+        let spin = SpinPolicy::Adaptive { max_spin: DEFAULT_MAX_SPIN };
+        SharedMemory { allowed_users: AllowedUsers::Same, spin, monitor: PeerMonitor::default() }
     }
 }
 
@@ -98,11 +99,17 @@ impl SharedMemory {
     }
 
     /// Sets the time for which a waiting thread polls before it sleeps: 20 us by default, zero for
-    /// never. A thread polls only while the peer was last seen on another core, and only while
-    /// polling helps.
+    /// never. It is the time of [`SpinPolicy::Adaptive`].
     #[must_use]
     pub fn max_spin(self, longest: Duration) -> Self {
-        SharedMemory { max_spin: longest, ..self }
+        self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })
+    }
+
+    /// Sets whether waiting threads poll before they sleep. Whatever the policy, a thread polls only
+    /// while the peer was last seen on another core.
+    #[must_use]
+    pub fn spin_policy(self, policy: SpinPolicy) -> Self {
+        SharedMemory { spin: policy, ..self }
     }
 
     /// Checks that a client of user `client` may talk to a server of user `server`.
@@ -120,7 +127,7 @@ impl SharedMemory {
     }
 
     fn new_stream(&self, fd: FilteredSocket, peer: Peer, rings: RingPair) -> Box<dyn Stream> {
-        Box::new(RingStream::new(fd, peer, rings, self.max_spin, &self.monitor))
+        Box::new(RingStream::new(fd, peer, rings, self.spin, &self.monitor))
     }
 }
 

@@ -26,9 +26,10 @@ use corelane_sys::ring::{RingPair, RingReader, RingWriter, WakeMethod};
 use corelane_sys::socket::{self, FilteredSocket};
 use corelane_sys::{poll, process, thread};
 
-use super::adaptive_spin::AdaptiveSpin;
+use super::large;
 use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
-use crate::{Peer, ShutdownMode, Stream, Wait};
+use crate::spin::AdaptiveSpin;
+use crate::{Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
 /// Time that a thread sleeps before it checks for the peer, if the monitor would not wake it.
 const FALLBACK_SLEEP: Duration = Duration::from_millis(50);
@@ -37,7 +38,7 @@ const MAX_BELL_REQUESTS: u32 = 64;
 
 #[derive(Debug)]
 pub(super) struct RingStream {
-    peer_state: Arc<PeerState>,
+    pub(super) peer_state: Arc<PeerState>,
     monitored: Option<MonitoredPeer>,
     fd: FilteredSocket,
     peer: Peer,
@@ -56,12 +57,21 @@ pub(super) struct RingStream {
     /// Held to read the bell's bytes and to set `wants_room`. Threads of several priorities take it
     /// where a request was handed over.
     bell: PiMutex<()>,
+    /// Polling for bytes to read.
     spin: AdaptiveSpin,
+    /// Polling for the next part of a large message, or for room for it.
+    pub(super) large_spin: AdaptiveSpin,
     forks: u64,
 }
 
 impl RingStream {
-    pub(super) fn new(fd: FilteredSocket, peer: Peer, rings: RingPair, spin: Duration, watching: &PeerMonitor) -> Self {
+    pub(super) fn new(
+        fd: FilteredSocket,
+        peer: Peer,
+        rings: RingPair,
+        spin: SpinPolicy,
+        watching: &PeerMonitor,
+    ) -> Self {
         let ends = PeerState::new(rings);
         RingStream {
             monitored: MonitoredPeer::new(fd.as_fd(), &ends, watching),
@@ -76,13 +86,14 @@ impl RingStream {
             wants_room: AtomicBool::new(false),
             bell: PiMutex::new("bell of shared memory", Scope::Connection, ()),
             spin: AdaptiveSpin::new(spin),
+            large_spin: AdaptiveSpin::new(spin),
             forks: process::generation(),
         }
     }
 
     /// Copies available bytes out of the ring.
     #[inline]
-    fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
         if ring {
             // If the bell cannot be delivered, the peer is gone and waits for no room.
@@ -94,11 +105,23 @@ impl RingStream {
     /// Copies bytes into the ring, up to its room.
     #[inline]
     fn write_ring(&self, writer: RingWriter<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_ring_part(writer, slices, 0, total_len(slices))
+    }
+
+    /// Copies at most `wanted` bytes after the first `skipped` ones into the ring, up to its room.
+    #[inline]
+    pub(super) fn write_ring_part(
+        &self,
+        writer: RingWriter<'_>,
+        slices: &[IoSlice<'_>],
+        skipped: usize,
+        wanted: usize,
+    ) -> io::Result<usize> {
         if self.write_ended.load(Ordering::Relaxed) || writer.is_abandoned() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         writer.publish_core(thread::current_core());
-        let (count, ring) = writer.write(slices).inspect_err(|_| self.abort())?;
+        let (count, ring) = writer.write_part(slices, skipped, wanted).inspect_err(|_| self.abort())?;
         if ring {
             self.ring_bell()?;
         }
@@ -328,6 +351,11 @@ impl RingStream {
     }
 }
 
+#[inline]
+fn total_len(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().fold(0, |sum, slice| sum.saturating_add(slice.len()))
+}
+
 /// Returns the sleep time of a thread that no other thread would wake.
 fn fallback_sleep(until: Option<Monotonic>) -> Option<Duration> {
     Some(until.map_or(FALLBACK_SLEEP, |until| until.remaining().min(FALLBACK_SLEEP)))
@@ -354,7 +382,12 @@ impl Stream for RingStream {
         if buffer.is_empty() || self.shut_down.load(Ordering::Relaxed) {
             return Ok(0);
         }
-        let count = self.read_ring(self.peer_state.rings.reader(), buffer)?;
+        let reader = self.peer_state.rings.reader();
+        let part = buffer.len().min(large::PART_BYTES);
+        let mut count = self.read_ring(reader, &mut buffer[..part])?;
+        if count == large::PART_BYTES || (count < buffer.len() && reader.is_more_announced()) {
+            count = self.read_large(reader, buffer, count)?;
+        }
         match wait {
             Wait::Now if count < buffer.len() => self.read_rest(buffer, count),
             Wait::Block | Wait::Until(_) if count == 0 => self.wait_to_read(buffer, wait),
@@ -364,8 +397,13 @@ impl Stream for RingStream {
 
     #[inline]
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        let count = self.write_ring(self.peer_state.rings.writer(), slices)?;
-        if count > 0 || slices.iter().all(|slice| slice.is_empty()) {
+        let total = total_len(slices);
+        let count = if total > large::PART_BYTES {
+            self.write_large(slices, total)?
+        } else {
+            self.write_ring_part(self.peer_state.rings.writer(), slices, 0, total)?
+        };
+        if count > 0 || total == 0 {
             return Ok(count);
         }
         match wait {
@@ -397,6 +435,11 @@ impl Stream for RingStream {
         self.receive_timeout.store(nanos(receive), Ordering::Relaxed);
         self.send_timeout.store(nanos(send), Ordering::Relaxed);
         Ok(())
+    }
+
+    fn set_spin_policy(&self, policy: SpinPolicy) {
+        self.spin.set_policy(policy);
+        self.large_spin.set_policy(policy);
     }
 
     fn shutdown(&self, half: ShutdownMode) {
@@ -453,7 +496,7 @@ mod tests {
             FilteredSocket::passing_possible(fd),
             Peer::Unknown,
             rings,
-            Duration::ZERO,
+            SpinPolicy::Never,
             &PeerMonitor::default(),
         )
     }

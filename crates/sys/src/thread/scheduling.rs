@@ -270,6 +270,13 @@ pub fn current_core() -> Option<usize> {
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
+/// Returns the number of cores that the machine has online, whether or not this process may use
+/// them; at least 1.
+pub fn online_cores() -> usize {
+    // SAFETY: the call takes one integer and touches no memory of ours.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+}
+
 /// Restricts a thread (`None`: the calling one) to `cores`.
 ///
 /// # Errors

@@ -7,5 +7,5 @@
 pub use super::builder::{Builder, JoinHandle, at_highest_priority};
 pub use super::scheduling::{
     CpuSet, Reservation, Scheduling, ThreadInfo, Tid, affinity, current_core, current_tid, list, native_priority,
-    scheduling, set_affinity, set_scheduling, set_timer_slack,
+    online_cores, scheduling, set_affinity, set_scheduling, set_timer_slack,
 };

@@ -299,6 +299,33 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
 
+/// Lets reads and polls of the socket look into the network card's queue for this long before they
+/// sleep (SO_BUSY_POLL); zero for never. Without a card behind the socket it changes nothing.
+///
+/// # Errors
+/// `PermissionDenied` for more than the system's default without CAP_NET_ADMIN.
+pub fn set_busy_poll(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+    let micros = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX);
+    set_int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)
+}
+
+/// Returns the time set by [`set_busy_poll`], or the system's default.
+///
+/// # Errors
+/// None on a socket.
+pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
+    Ok(Duration::from_micros(int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?.unsigned_abs().into()))
+}
+
+/// Returns the core that last processed a packet for the socket (SO_INCOMING_CPU); `None` if there
+/// was none, or for sockets without packets. Over the loopback interface it is the sender's core.
+///
+/// # Errors
+/// None on a socket.
+pub fn incoming_core(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+    Ok(usize::try_from(int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
+}
+
 /// Takes the error that the socket holds, as after connecting without blocking.
 ///
 /// # Errors

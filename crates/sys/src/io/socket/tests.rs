@@ -192,3 +192,27 @@ fn one_descriptor_is_passed_and_a_second_one_is_closed() {
     send(near.as_fd(), b"bare", WaitMode::Now).unwrap();
     assert!(matches!(recv_with_descriptor(far.as_fd(), &mut buffer, WaitMode::Now), Ok((4, None))));
 }
+
+#[test]
+fn incoming_core_is_known_for_packets_only() {
+    let (client, server) = connected(&inet("127.0.0.1:0"));
+    send(client.as_fd(), b"x", WaitMode::Block).unwrap();
+    recv(server.as_fd(), &mut [0; 8], WaitMode::Block).unwrap();
+    assert!(incoming_core(server.as_fd()).unwrap().is_some());
+    let (near, far) = pair().unwrap();
+    send(near.as_fd(), b"x", WaitMode::Block).unwrap();
+    assert_eq!(incoming_core(far.as_fd()).unwrap(), None);
+}
+
+#[test]
+fn busy_poll_is_set_where_permitted() {
+    let (client, _server) = connected(&inet("127.0.0.1:0"));
+    let before = busy_poll(client.as_fd()).unwrap();
+    let wanted = before + Duration::from_micros(30);
+    match set_busy_poll(client.as_fd(), wanted) {
+        Ok(()) => assert_eq!(busy_poll(client.as_fd()).unwrap(), wanted),
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+    }
+    set_busy_poll(client.as_fd(), before).unwrap();
+    assert_eq!(busy_poll(client.as_fd()).unwrap(), before);
+}

@@ -169,7 +169,12 @@ impl ControlWords for RingSide<'_> {
 impl RingSide<'_> {
     #[inline]
     fn offset(&self, word: ControlWord) -> usize {
-        self.direction.control + word as usize * LINES
+        let line = |word| self.direction.control + word as usize * LINES;
+        match word {
+            // In the cache line of the writer's counter, behind its core.
+            ControlWord::Continues => line(ControlWord::Head) + 2 * size_of::<u32>(),
+            word => line(word),
+        }
     }
 
     /// Returns the offset of the byte with this number, and the number of bytes until the ring
@@ -199,11 +204,24 @@ impl RingSide<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the word with the core on which the writer ran when it last wrote, plus one; 0 if
-    /// unknown. It is in the cache line of the writer's counter, which is transferred anyway.
+    /// Returns the word with the core on which the owner of `counter` ran when it last stored it,
+    /// plus one; 0 if unknown. It is in the cache line of that counter, which is transferred anyway.
     #[inline]
-    fn core(&self) -> &AtomicU32 {
-        self.mapping.word(self.offset(ControlWord::Head) + size_of::<u32>())
+    fn core(&self, counter: ControlWord) -> &AtomicU32 {
+        self.mapping.word(self.offset(counter) + size_of::<u32>())
+    }
+
+    #[inline]
+    fn peer_core(&self, counter: ControlWord) -> Option<usize> {
+        self.core(counter).load(Ordering::Relaxed).checked_sub(1).map(|core| core as usize)
+    }
+
+    #[inline]
+    fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
+        let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
+        // Stored even if unchanged: the cache line is fetched for writing while the bytes are
+        // copied, before the counter is written.
+        self.core(counter).store(told, Ordering::Relaxed);
     }
 
     fn set_wake_method(&self, word: ControlWord, how: WakeMethod) {
@@ -267,7 +285,27 @@ impl RingReader<'_> {
     /// Returns the core on which the peer says that it last wrote.
     #[inline]
     pub fn peer_core(&self) -> Option<usize> {
-        self.0.core().load(Ordering::Relaxed).checked_sub(1).map(|core| core as usize)
+        self.0.peer_core(ControlWord::Head)
+    }
+
+    /// Returns true if the peer says that it is about to write more bytes of the same message. The
+    /// caller has loaded the peer's counter before.
+    #[inline]
+    pub fn is_more_announced(&self) -> bool {
+        protocol::is_more_announced(&self.0)
+    }
+
+    /// Tells the writer the core on which bytes are read; `None` if unknown. Readers of large
+    /// messages tell it.
+    #[inline]
+    pub fn publish_core(&self, core: Option<usize>) {
+        self.0.publish_core(ControlWord::Tail, core);
+    }
+
+    /// Returns the capacity of the ring in bytes.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.0.direction.capacity as usize
     }
 
     /// Returns true if the peer says that it writes no more; its earlier bytes are then readable.
@@ -312,14 +350,26 @@ impl RingWriter<'_> {
     /// `InvalidData` if the peer's counter is impossible.
     #[inline]
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<(usize, bool)> {
-        let position = &self.0.direction.position;
         let wanted = slices.iter().fold(0usize, |sum, slice| sum.saturating_add(slice.len()));
+        self.write_part(slices, 0, wanted)
+    }
+
+    /// Copies as [`write`](Self::write), but leaves the first `skipped` bytes out, and copies at
+    /// most `wanted` bytes.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    #[inline]
+    pub fn write_part(&self, slices: &[IoSlice<'_>], skipped: usize, wanted: usize) -> io::Result<(usize, bool)> {
+        let position = &self.0.direction.position;
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).min(self.0.direction.capacity);
-        let mut left = position.free_bytes(&self.0, wanted).map_err(corrupt)?.min(wanted) as usize;
-        let total = left;
+        let room = position.free_bytes(&self.0, wanted).map_err(corrupt)?.min(wanted) as usize;
+        let (mut skipped, mut left) = (skipped, room);
         let mut at = position.own();
         for slice in slices {
-            let now = &slice[..slice.len().min(left)];
+            let rest = slice.get(skipped..).unwrap_or_default();
+            skipped = skipped.saturating_sub(slice.len());
+            let now = &rest[..rest.len().min(left)];
             self.copy_in(at, now);
             // At most the capacity, which fits.
             at = at.wrapping_add(now.len() as u32);
@@ -328,6 +378,7 @@ impl RingWriter<'_> {
                 break;
             }
         }
+        let total = room - left;
         if total == 0 {
             return Ok((0, false));
         }
@@ -338,10 +389,25 @@ impl RingWriter<'_> {
     /// Tells the reader the core on which the next bytes are written; `None` if unknown.
     #[inline]
     pub fn publish_core(&self, core: Option<usize>) {
-        let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // Stored even if unchanged: the cache line is fetched for writing while the bytes are
-        // copied, before the counter is written.
-        self.0.core().store(told, Ordering::Relaxed);
+        self.0.publish_core(ControlWord::Head, core);
+    }
+
+    /// Tells the reader whether more bytes follow at once after the next ones.
+    #[inline]
+    pub fn announce_more(&self, follows: bool) {
+        protocol::announce_more(&self.0, follows);
+    }
+
+    /// Returns the core on which the peer says that it last read a large message.
+    #[inline]
+    pub fn peer_core(&self) -> Option<usize> {
+        self.0.peer_core(ControlWord::Tail)
+    }
+
+    /// Returns the capacity of the ring in bytes.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.0.direction.capacity as usize
     }
 
     #[inline]
@@ -354,12 +420,14 @@ impl RingWriter<'_> {
         }
     }
 
-    /// Returns true if there is no room.
+    /// Returns true if there is room for `count` bytes; `count` is at most the capacity.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn is_full(&self) -> io::Result<bool> {
-        self.0.direction.position.free_bytes(&self.0, 1).map(|room| room == 0).map_err(corrupt)
+    #[inline]
+    pub fn has_room(&self, count: usize) -> io::Result<bool> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.0.direction.position.free_bytes(&self.0, count).map(|room| room >= count).map_err(corrupt)
     }
 
     /// Returns true if the peer says that it reads no more.
@@ -424,7 +492,42 @@ mod tests {
             received.extend(&buffer[..count]);
         }
         assert_eq!(received, sent);
-        assert!(server.reader().is_empty().unwrap() && !client.writer().is_full().unwrap());
+        assert!(server.reader().is_empty().unwrap() && client.writer().has_room(1).unwrap());
+    }
+
+    /// Random parts of random slices, in random reads, against a queue that cannot be wrong.
+    #[test]
+    fn any_parts_arrive_in_order() {
+        let (server, client) = pair(4096);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) as usize % below
+        };
+        let mut queue = std::collections::VecDeque::<u8>::new();
+        let mut next = 0_u8;
+        for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
+            let message: Vec<u8> = (0..random(6000)).map(|_| random(256) as u8).collect();
+            let (one, rest) = message.split_at(random(message.len() + 1));
+            let (two, three) = rest.split_at(random(rest.len() + 1));
+            let (skipped, wanted) = (random(message.len() + 100), random(5000));
+            let slices = [one, two, three].map(IoSlice::new);
+            let room = 4096 - queue.len();
+            assert!(client.writer().has_room(room).unwrap() && !client.writer().has_room(room + 1).unwrap());
+            let (count, _) = client.writer().write_part(&slices, skipped, wanted).unwrap();
+            let expected = message.len().saturating_sub(skipped).min(wanted).min(room);
+            assert_eq!(count, expected);
+            queue.extend(message.iter().skip(skipped).take(count));
+            next = next.wrapping_add(1);
+            client.writer().announce_more(next.is_multiple_of(2));
+            assert_eq!(server.reader().is_more_announced(), next.is_multiple_of(2));
+            let mut buffer = vec![0; random(6000)];
+            let (count, _) = server.reader().read(&mut buffer).unwrap();
+            assert_eq!(count, queue.len().min(buffer.len()));
+            assert!(queue.drain(..count).eq(buffer[..count].iter().copied()));
+        }
     }
 
     #[test]
@@ -464,7 +567,9 @@ mod tests {
                     state ^= state << 17;
                     let offset = (state >> 32) as usize % (client.mapping_length() / 4) * 4;
                     // Mostly where it hurts.
-                    let offset = if state & 3 == 0 { offset } else { offset % (2 * CONTROL) / LINES * LINES };
+                    let line = offset % (2 * CONTROL) / LINES * LINES;
+                    // A line has up to three words.
+                    let offset = if state & 3 == 0 { offset } else { line + offset / LINES % 3 * 4 };
                     let value = if state & 4 == 0 { state as u32 } else { (state as u32) % 5000 };
                     client.mapping.word(offset).store(value, Ordering::Relaxed);
                 }
@@ -483,6 +588,11 @@ mod tests {
                         }
                     }
                 }
+                if let Ok((count, _)) = server.writer().write_part(&[IoSlice::new(&buffer)], 4000, 4096) {
+                    assert!(count <= 1000);
+                }
+                let _ = (server.writer().has_room(3000), server.reader().is_more_announced());
+                server.writer().announce_more(true);
                 server.reader().set_wake_method(WakeMethod::Futex);
                 server.reader().park(Some(Duration::from_micros(1)));
             }
@@ -506,8 +616,11 @@ mod tests {
         assert_eq!((server.reader().peer_core(), client.reader().peer_core()), (Some(3), None));
         client.writer().publish_core(None);
         assert_eq!(server.reader().peer_core(), None);
-        server.reader().0.core().store(u32::MAX, Ordering::Relaxed);
+        server.reader().0.core(ControlWord::Head).store(u32::MAX, Ordering::Relaxed);
         assert_eq!(server.reader().peer_core(), Some(u32::MAX as usize - 1));
+        assert_eq!(client.writer().peer_core(), None);
+        server.reader().publish_core(Some(0));
+        assert_eq!(client.writer().peer_core(), Some(0));
     }
 
     #[test]
@@ -544,11 +657,11 @@ mod tests {
             client.writer().write(&[IoSlice::new(b"c")]).unwrap();
             assert_eq!(reader.join().unwrap(), 1);
         });
-        while !client.writer().is_full().unwrap() {
+        while client.writer().has_room(1).unwrap() {
             client.writer().write(&[IoSlice::new(&buffer)]).unwrap();
         }
         client.writer().set_wake_method(WakeMethod::Bell);
-        assert!(client.writer().is_full().unwrap());
+        assert!(!client.writer().has_room(1).unwrap());
         assert_eq!(server.reader().read(&mut buffer[..4]).unwrap(), (4, false));
         assert_eq!(server.reader().read(&mut buffer).unwrap(), (4092, true));
         client.writer().set_wake_method(WakeMethod::Bell);

@@ -13,6 +13,10 @@
 //! once garble the stream, as a hostile peer could. Nothing worse results: positions are atomics,
 //! and so is every access to the shared bytes (`copy`).
 //!
+//! Beside its counter each side may publish the core on which it runs, and the writer that more of
+//! the same message follows at once. These words steer how the peer copies and polls, and nothing
+//! else.
+//!
 //! | offset | content |
 //! |---|---|
 //! | 0 | control words of the direction to the server, each in cache lines of its own |
@@ -24,6 +28,8 @@ mod protocol;
 
 #[cfg(all(not(loom), any(test, feature = "bench")))]
 pub mod bare;
+#[cfg(all(not(loom), any(test, feature = "bench")))]
+pub mod bare_stream;
 
 #[cfg(not(loom))]
 mod copy;

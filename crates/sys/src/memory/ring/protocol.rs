@@ -11,6 +11,8 @@
 //! fulfils it. A writer waits only if it has seen the ring full, never because there is room for
 //! less than it has. So the reader looks only if the ring may have been full since its last look:
 //!
+//! A writer may say that more bytes follow at once. Nothing rests on it but how long a reader polls.
+//!
 //! * `published`: a counter is stored with release after its bytes were copied, and loaded with
 //!   acquire before.
 //! * `requested`: the waiting side stores its wake word, then makes a sequentially consistent
@@ -44,6 +46,8 @@ pub(super) enum ControlWord {
     /// Not 0: the reader reads no more.
     #[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
     Abandoned,
+    /// Not 0: more bytes of the message that is being written follow at once; owned by the writer.
+    Continues,
 }
 
 /// Access to the control words of a direction.
@@ -170,6 +174,21 @@ impl RingPosition {
     }
 }
 
+/// Says whether more bytes follow at once after the next ones that are committed.
+#[inline]
+pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
+    // Relaxed: `commit_write` publishes it (published).
+    control.word(ControlWord::Continues).store(u32::from(follows), Ordering::Relaxed);
+}
+
+/// Returns true if the writer says that more bytes follow at once. A reader that has seen the last
+/// bytes of a message sees false, unless a further message has begun.
+#[inline]
+pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
+    // Relaxed: ordered by `readable_bytes` (published).
+    control.word(ControlWord::Continues).load(Ordering::Relaxed) != 0
+}
+
 /// Sets how a side waits from now on. The side looks for something to wait for after this.
 #[inline]
 pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
@@ -215,7 +234,7 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Words([AtomicU32; 6]);
+    struct Words([AtomicU32; 7]);
 
     impl ControlWords for Words {
         fn word(&self, word: ControlWord) -> &AtomicU32 {
@@ -320,7 +339,7 @@ mod models {
 
     /// Two sides of one direction, and the kernel between them.
     struct Model {
-        words: [AtomicU32; 6],
+        words: [AtomicU32; 7],
         /// A futex for each of the two words; the socket's bytes for each side.
         kernel: Mutex<[u32; 2]>,
         changed: Condvar,
@@ -434,6 +453,43 @@ mod models {
             assert_eq!(read, writes.iter().sum());
             other.join().unwrap();
         }
+    }
+
+    /// A large message in parts: the writer writes a part when there is room for it, else fills the
+    /// ring before it waits. After the last part the reader sees that no more follow.
+    #[test]
+    fn parts_lose_no_wake_up_and_the_last_part_is_known() {
+        const TOTAL: u32 = 5;
+        let model = || {
+            let model = Model::new();
+            let other = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || {
+                    let writer = RingPosition::new(3);
+                    let mut left = TOTAL;
+                    while left > 0 {
+                        let part = left.min(2);
+                        if writer.free_bytes(&*model, part).unwrap() < part {
+                            announce_more(&*model, false);
+                        } else {
+                            announce_more(&*model, left > part);
+                        }
+                        model.write(&writer, part, PARKED);
+                        left -= part;
+                    }
+                })
+            };
+            let reader = RingPosition::new(3);
+            let mut read = 0;
+            while read < TOTAL {
+                let count = model.read(&reader, PARKED);
+                read += count;
+                assert!(read < TOTAL || !is_more_announced(&*model));
+                model.grant(reader.commit_read(&*model, count), 1);
+            }
+            other.join().unwrap();
+        };
+        explore_within(2, model);
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! The exchange over the streams of `corelane_net`: what its transports add to bare sockets and
+//! memory.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corelane_net::{Endpoint, Listener, SharedMemory, SpinPolicy, Stream, Tcp, Unix, Wait};
+use corelane_sys::socket::Address;
+use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::{clock, poll};
+
+use super::{BaselineAddress, LOOK, Medium, MessageSizes, StreamSpin, Transport, read_preamble};
+
+/// Time after which the acceptor looks whether the server has ended.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+fn policy(spin: StreamSpin) -> SpinPolicy {
+    match spin {
+        StreamSpin::Never => SpinPolicy::Never,
+        StreamSpin::Adaptive => SpinPolicy::Adaptive { max_spin: LOOK },
+    }
+}
+
+fn transport(carrier: Transport) -> Box<dyn corelane_net::Transport> {
+    match carrier {
+        Transport::Tcp => Box::new(Tcp::new()),
+        Transport::Unix => Box::new(Unix),
+        Transport::SharedMemory => Box::new(SharedMemory::default()),
+    }
+}
+
+fn endpoint(carrier: Transport, address: &Address) -> io::Result<Endpoint> {
+    match (carrier, address) {
+        (Transport::Tcp, Address::Inet(inet)) => Ok(Endpoint::tcp(inet.ip().to_string(), inet.port())),
+        (Transport::Unix, Address::Unix(path)) => Ok(Endpoint::unix(path)),
+        (Transport::SharedMemory, Address::Unix(path)) => Ok(Endpoint::shared_memory(path)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Connects and announces the sizes.
+pub(super) fn connect(
+    carrier: Transport,
+    spin: StreamSpin,
+    address: &Address,
+    sizes: MessageSizes,
+    patience: Duration,
+) -> io::Result<Box<dyn Stream>> {
+    let stream = transport(carrier).connect(&endpoint(carrier, address)?, Some(clock::now() + patience))?;
+    stream.set_coarse_timeouts(patience, patience)?;
+    stream.set_spin_policy(policy(spin));
+    send_all(&*stream, &sizes.preamble())?;
+    Ok(stream)
+}
+
+/// The acceptor of a server. Dropping it ends it, and removes the socket's file.
+pub(super) struct Acceptor {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // The thread does nothing that can panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Listens, and serves each connection on a thread of its own.
+pub(super) fn serve(carrier: Transport, spin: StreamSpin) -> io::Result<(Acceptor, BaselineAddress)> {
+    let wanted = match carrier {
+        Transport::Tcp => Endpoint::tcp("127.0.0.1", 0),
+        Transport::Unix => Endpoint::unix(super::unused_path()),
+        Transport::SharedMemory => Endpoint::shared_memory(super::unused_path()),
+    };
+    let listener = transport(carrier).listen(&wanted)?;
+    let socket = match listener.local_endpoint() {
+        Endpoint::Tcp { port, .. } => Address::Inet((std::net::Ipv4Addr::LOCALHOST, *port).into()),
+        Endpoint::Unix { path } | Endpoint::SharedMemory { path } => Address::Unix(path.clone()),
+        _ => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let is_over = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&is_over);
+    let thread = Builder::new().name("floor/accept").spawn(move || accept(&*listener, spin, &stop))?;
+    let address = BaselineAddress { socket, medium: Medium::Stream(carrier, spin) };
+    Ok((Acceptor { is_over, thread: Some(thread) }, address))
+}
+
+fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        if !matches!(poll::wait_readable(listener.readiness(), Some(clock::now() + STOP_INTERVAL)), Ok(true)) {
+            continue;
+        }
+        let Ok(stream) = listener.accept() else { continue };
+        stream.set_spin_policy(policy(spin));
+        // If no thread can be started, the connection closes, and the client reports that.
+        drop(Builder::new().name("floor/serve").spawn(move || echo(&*stream)));
+    }
+}
+
+fn echo(stream: &dyn Stream) {
+    let mut preamble = [0; 16];
+    if fill(stream, &mut preamble).is_err() {
+        return;
+    }
+    let Some(sizes) = read_preamble(&preamble).filter(|sizes| sizes.reply > 0) else { return };
+    let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
+    while fill(stream, &mut request).is_ok() && send_all(stream, &reply).is_ok() {}
+}
+
+/// Reads until `buffer` is full.
+#[inline]
+pub(super) fn fill(stream: &dyn Stream, buffer: &mut [u8]) -> io::Result<()> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match stream.recv(&mut buffer[have..], Wait::Block)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => have += count,
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+pub(super) fn send_all(stream: &dyn Stream, octets: &[u8]) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < octets.len() {
+        sent += stream.send(&octets[sent..], Wait::Block)?;
+    }
+    Ok(())
+}

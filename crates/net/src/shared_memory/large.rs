@@ -1,0 +1,89 @@
+//! Large messages: both sides copy at the same time, part by part.
+//!
+//! A message that is copied as a whole makes the two sides take turns: the writer fills the ring and
+//! sleeps, then the reader empties it and sleeps. While the peer runs on another core, the writer
+//! therefore publishes each part as soon as it is copied, and the reader frees each part likewise. A
+//! side that is ahead polls for the other one before it sleeps. On one core, whole ring fulls cost
+//! the fewest switches.
+//!
+//! The writer announces whether more parts follow. So the reader of an unfinished message polls for
+//! the next part, and never polls after the last one.
+
+use std::io::{self, IoSlice};
+
+use corelane_sys::ring::{RingReader, RingWriter};
+use corelane_sys::thread;
+
+use super::stream::RingStream;
+
+/// Size of a part in bytes. Smaller parts cost more transfers of the counters' cache lines; larger
+/// ones delay the other side and leave the first-level caches.
+pub(super) const PART_BYTES: usize = 16 * 1024;
+/// Bytes after which a call returns although it could go on. The caller then checks its deadline.
+const MAX_CALL_BYTES: usize = 1 << 20;
+
+impl RingStream {
+    /// Reads on after the first `count` bytes of `buffer`, which are a part or of a message of which
+    /// more is announced.
+    #[inline(never)]
+    pub(super) fn read_large(&self, reader: RingReader<'_>, buffer: &mut [u8], count: usize) -> io::Result<usize> {
+        let own_core = thread::current_core();
+        reader.publish_core(own_core);
+        let is_parallel = is_elsewhere(reader.peer_core(), own_core);
+        let part = if is_parallel { part_of(reader.capacity()) } else { reader.capacity() };
+        let mut total = count;
+        while total < buffer.len().min(MAX_CALL_BYTES) {
+            let end = buffer.len().min(total + part);
+            let count = self.read_ring(reader, &mut buffer[total..end])?;
+            total += count;
+            let is_over = count == 0
+                && !(is_parallel
+                    && reader.is_more_announced()
+                    && self.large_spin.spin_until(|| !matches!(reader.is_empty(), Ok(true))));
+            if is_over {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Writes a message of `total` bytes, as far as there is room, which may arise during the call.
+    #[inline(never)]
+    pub(super) fn write_large(&self, slices: &[IoSlice<'_>], total: usize) -> io::Result<usize> {
+        let rings = &self.peer_state.rings;
+        let writer = rings.writer();
+        let peer_core = writer.peer_core().or_else(|| rings.reader().peer_core());
+        if !is_elsewhere(peer_core, thread::current_core()) {
+            return self.write_ring_part(writer, slices, 0, total);
+        }
+        self.write_parts(writer, slices, total)
+    }
+
+    fn write_parts(&self, writer: RingWriter<'_>, slices: &[IoSlice<'_>], total: usize) -> io::Result<usize> {
+        let part = part_of(writer.capacity());
+        let end = total.min(MAX_CALL_BYTES);
+        let mut sent = 0;
+        while sent < end {
+            let wanted = part.min(end - sent);
+            let has_room = || !matches!(writer.has_room(wanted), Ok(false));
+            if !has_room() && !self.large_spin.spin_until(has_room) {
+                // The next part is late. Fills the ring: a writer may sleep only after it has seen
+                // the ring full.
+                writer.announce_more(false);
+                return Ok(sent + self.write_ring_part(writer, slices, sent, wanted)?);
+            }
+            writer.announce_more(sent + wanted < total);
+            sent += self.write_ring_part(writer, slices, sent, wanted)?;
+        }
+        Ok(sent)
+    }
+}
+
+/// Returns the size of a part in a ring of this capacity, of which several parts fit.
+fn part_of(capacity: usize) -> usize {
+    PART_BYTES.min(capacity / 4)
+}
+
+fn is_elsewhere(peer_core: Option<usize>, own_core: Option<usize>) -> bool {
+    peer_core.is_some() && peer_core != own_core
+}

@@ -1,0 +1,300 @@
+//! Polling for a while before sleeping, where it helps.
+//!
+//! A thread that sleeps until its peer answers costs the peer a wake-up, which takes longer than many
+//! calls if the two run on different cores. A thread that polls for a bounded time first costs
+//! processor time instead. [`SpinPolicy`] says whether the threads that read a stream may do so.
+//!
+//! Two bounds hold whatever the policy and the peer: one wait polls for at most the policy's time,
+//! and the threads of a process that poll at the same time are fewer than the machine's cores.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::thread;
+
+/// The permission of threads that read a stream to poll before they sleep.
+///
+/// The time is that of one wait; more than [`SpinPolicy::MAX_SPIN`] counts as that much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SpinPolicy {
+    /// Threads sleep at once.
+    #[default]
+    Never,
+    /// Threads poll while that has helped before and the peer runs on another core or machine.
+    /// Threads of fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
+    Adaptive {
+        /// Longest time of one wait for which a thread polls.
+        max_spin: Duration,
+    },
+    /// Threads poll in each wait, whatever their class and success.
+    Always {
+        /// Longest time of one wait for which a thread polls.
+        max_spin: Duration,
+    },
+}
+
+impl SpinPolicy {
+    /// Longest time for which any wait polls.
+    pub const MAX_SPIN: Duration = Duration::from_millis(100);
+
+    /// Returns the policy as a number: the time in nanoseconds, doubled, plus 1 for `Always`.
+    fn encode(self) -> u64 {
+        let nanos = |time: Duration| u64::try_from(time.min(Self::MAX_SPIN).as_nanos()).unwrap_or(0) * 2;
+        match self {
+            SpinPolicy::Adaptive { max_spin } => nanos(max_spin),
+            SpinPolicy::Always { max_spin } if !max_spin.is_zero() => nanos(max_spin) | 1,
+            SpinPolicy::Never | SpinPolicy::Always { .. } => 0,
+        }
+    }
+}
+
+/// Value of the moving average if polling always succeeds.
+const FULL_SUCCESS: u32 = 1024;
+/// Success below which polling is only tried now and then.
+const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
+/// Number of waits between two tries after the first failures. It doubles with each try that fails.
+const MIN_RETRY_INTERVAL: u32 = 64;
+const MAX_RETRY_INTERVAL: u32 = 4096;
+const POLLS_PER_CLOCK_READ: u32 = 64;
+/// Rounds of polls without a pause: the processor's pause takes as long as an answer that is about
+/// to arrive.
+const ROUNDS_WITHOUT_PAUSE: u32 = 4;
+
+/// The next step of a thread that has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextWait {
+    /// Sleep.
+    Sleep,
+    /// Poll for at most this time, then sleep.
+    Spin(Duration),
+    /// Polling has not helped, or is unknown to help, and may be tried again: see where the peer
+    /// runs.
+    Try(Duration),
+}
+
+/// The policy of one direction of a stream, and the success of polling so far.
+///
+/// Only one thread waits there. A second one would merely blur the counts.
+#[derive(Debug)]
+pub(crate) struct AdaptiveSpin {
+    policy: AtomicU64,
+    /// Success of polling, as a moving average over the last waits.
+    success: AtomicU32,
+    /// Number of waits before polling is tried again while success is low.
+    waits_left: AtomicU32,
+    retry_interval: AtomicU32,
+}
+
+impl AdaptiveSpin {
+    /// Begins with the guess that polling helps.
+    pub(crate) fn new(policy: SpinPolicy) -> Self {
+        AdaptiveSpin { success: AtomicU32::new(FULL_SUCCESS / 2), ..Self::untried(policy) }
+    }
+
+    /// Begins with [`NextWait::Try`].
+    pub(crate) fn untried(policy: SpinPolicy) -> Self {
+        AdaptiveSpin {
+            policy: AtomicU64::new(policy.encode()),
+            success: AtomicU32::new(0),
+            waits_left: AtomicU32::new(0),
+            retry_interval: AtomicU32::new(MIN_RETRY_INTERVAL),
+        }
+    }
+
+    pub(crate) fn set_policy(&self, policy: SpinPolicy) {
+        self.policy.store(policy.encode(), Ordering::Relaxed);
+    }
+
+    /// Returns true unless the policy is `Never`.
+    #[inline]
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.policy.load(Ordering::Relaxed) != 0
+    }
+
+    /// Decides how the next wait begins, and counts it.
+    pub(crate) fn next_wait(&self) -> NextWait {
+        let policy = self.policy.load(Ordering::Relaxed);
+        let max_spin = Duration::from_nanos(policy / 2);
+        if policy & 1 != 0 {
+            return NextWait::Spin(max_spin);
+        }
+        if policy == 0 || thread::native_priority() > 0 {
+            return NextWait::Sleep;
+        }
+        if self.success.load(Ordering::Relaxed) >= MIN_SUCCESS {
+            return NextWait::Spin(max_spin);
+        }
+        let left = self.waits_left.load(Ordering::Relaxed);
+        if left > 0 {
+            self.waits_left.store(left - 1, Ordering::Relaxed);
+            return NextWait::Sleep;
+        }
+        NextWait::Try(max_spin)
+    }
+
+    /// Makes the next waits poll: the peer runs where polling can help.
+    pub(crate) fn encourage(&self) {
+        self.success.store(MIN_SUCCESS, Ordering::Relaxed);
+    }
+
+    /// Records that polling helped, or that it did not, or could not.
+    pub(crate) fn record(&self, helped: bool) {
+        let success = self.success.load(Ordering::Relaxed);
+        let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
+        self.success.store(success, Ordering::Relaxed);
+        if helped {
+            self.retry_interval.store(MIN_RETRY_INTERVAL, Ordering::Relaxed);
+        } else if success < MIN_SUCCESS {
+            let interval = self.retry_interval.load(Ordering::Relaxed);
+            self.waits_left.store(interval, Ordering::Relaxed);
+            self.retry_interval.store((2 * interval).min(MAX_RETRY_INTERVAL), Ordering::Relaxed);
+        }
+    }
+
+    /// Polls memory until `is_there`, if that has helped before; returns whether it became true.
+    /// The caller knows that the peer runs on another core.
+    #[inline]
+    pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
+        self.is_allowed() && self.spin_if_worthwhile(is_there)
+    }
+
+    fn spin_if_worthwhile(&self, is_there: impl Fn() -> bool) -> bool {
+        let (NextWait::Spin(max_spin) | NextWait::Try(max_spin)) = self.next_wait() else { return false };
+        let Some(_permit) = SpinPermit::acquire() else { return false };
+        let end = Monotonic::now() + max_spin;
+        let mut rounds = 0;
+        let is_found = loop {
+            if (0..POLLS_PER_CLOCK_READ).any(|_| {
+                if rounds >= ROUNDS_WITHOUT_PAUSE {
+                    std::hint::spin_loop();
+                }
+                is_there()
+            }) {
+                break true;
+            }
+            rounds += 1;
+            if end.is_past() {
+                break false;
+            }
+        };
+        self.record(is_found);
+        is_found
+    }
+}
+
+/// Number of threads of this process that poll.
+static SPINNING: AtomicUsize = AtomicUsize::new(0);
+
+/// The right of a thread to poll, of which a process has one fewer than the machine has cores.
+#[derive(Debug)]
+pub(crate) struct SpinPermit(());
+
+impl SpinPermit {
+    /// Takes a right; `None` if all are taken, or if the machine has one core.
+    #[inline]
+    pub(crate) fn acquire() -> Option<Self> {
+        static LIMIT: OnceLock<usize> = OnceLock::new();
+        let limit = *LIMIT.get_or_init(|| thread::online_cores().saturating_sub(1));
+        // Relaxed: nothing is handed over.
+        let taken =
+            SPINNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < limit).then_some(taken + 1));
+        taken.is_ok().then(|| SpinPermit(()))
+    }
+}
+
+impl Drop for SpinPermit {
+    #[inline]
+    fn drop(&mut self) {
+        SPINNING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the number of threads of this process that poll before they sleep at this moment, over
+/// all streams.
+pub fn spinning_threads() -> usize {
+    SPINNING.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use corelane_sys::lock::{Mutex, Scope};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_nanos(1);
+
+    /// Number of the next 1,000 waits that poll, if polling then finds or does not find something.
+    fn polls(spin: &AdaptiveSpin, is_there: bool) -> usize {
+        let polls = |_: &i32| {
+            let polled = Cell::new(false);
+            spin.spin_until(|| {
+                polled.set(true);
+                is_there
+            });
+            polled.get()
+        };
+        (0..1000).filter(polls).count()
+    }
+
+    // The tests of this file take permits, whose number is small, and run one after the other.
+    static ALONE: Mutex<()> = Mutex::new("tests of polling", Scope::Lane, ());
+
+    #[test]
+    fn spinning_stops_when_useless_and_resumes_when_useful() {
+        let _alone = ALONE.lock();
+        if thread::online_cores() == 1 {
+            return;
+        }
+        let spin = AdaptiveSpin::new(SpinPolicy::Adaptive { max_spin: SHORT });
+        assert!(polls(&spin, false) < 20);
+        assert!(polls(&spin, false) < 3);
+        let resumed = (0..10).position(|_| polls(&spin, true) == 1000);
+        assert!(resumed.is_some_and(|thousands| thousands <= 4), "{resumed:?}");
+        assert_eq!(polls(&AdaptiveSpin::new(SpinPolicy::Never), true), 0);
+        spin.set_policy(SpinPolicy::Never);
+        assert_eq!(polls(&spin, true), 0);
+        spin.set_policy(SpinPolicy::Always { max_spin: SHORT });
+        assert_eq!(polls(&spin, false), 1000);
+    }
+
+    #[test]
+    fn threads_of_fixed_priority_spin_only_if_always() {
+        let _alone = ALONE.lock();
+        let next = |policy| {
+            let decide = move || {
+                let spin = AdaptiveSpin::new(policy);
+                thread::set_scheduling(None, thread::Scheduling::Fifo(1)).ok().map(|()| spin.next_wait())
+            };
+            std::thread::spawn(decide).join().unwrap()
+        };
+        // Fixed priorities may not be permitted here.
+        let Some(adaptive) = next(SpinPolicy::Adaptive { max_spin: SHORT }) else { return };
+        assert_eq!(adaptive, NextWait::Sleep);
+        assert_eq!(next(SpinPolicy::Always { max_spin: SHORT }), Some(NextWait::Spin(SHORT)));
+    }
+
+    #[test]
+    fn fewer_threads_than_cores_spin_at_once() {
+        let _alone = ALONE.lock();
+        let mut permits = Vec::new();
+        while let Some(permit) = SpinPermit::acquire() {
+            permits.push(permit);
+            assert!(permits.len() < thread::online_cores());
+        }
+        assert_eq!(permits.len(), thread::online_cores() - 1);
+        permits.pop();
+        assert_eq!(SpinPermit::acquire().is_some(), thread::online_cores() > 1);
+    }
+
+    #[test]
+    fn spin_time_is_bounded() {
+        let longest = SpinPolicy::Always { max_spin: Duration::MAX };
+        assert_eq!(AdaptiveSpin::new(longest).next_wait(), NextWait::Spin(SpinPolicy::MAX_SPIN));
+        assert!(!AdaptiveSpin::new(SpinPolicy::Always { max_spin: Duration::ZERO }).is_allowed());
+        assert!(!AdaptiveSpin::new(SpinPolicy::Adaptive { max_spin: Duration::ZERO }).is_allowed());
+    }
+}
