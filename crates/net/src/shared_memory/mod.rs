@@ -43,7 +43,7 @@ const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
 /// Capacity of a ring in bytes, unless the client's properties say otherwise.
-const DEFAULT_RING_BYTES: u32 = 256 * 1024;
+const DEFAULT_RING_BYTES: u32 = 64 * 1024;
 /// Time for which a waiting thread polls before it sleeps, while polling has helped so far.
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
@@ -52,7 +52,7 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 /// By default a server accepts clients of its own user and of root. Clients check the same rule
 /// themselves, so that they try another transport instead of being refused.
 ///
-/// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 256 KiB each
+/// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
 /// by default. Buffer sizes of a listener, if above 1 MiB, are the largest ring sizes that it
 /// accepts.
 ///
