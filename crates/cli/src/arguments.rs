@@ -14,13 +14,13 @@ use crate::{DONE, WRONG_USAGE};
 
 /// An option or a subcommand in a help text.
 #[derive(Debug, PartialEq, Eq)]
-struct Entry<'t> {
+struct HelpEntry<'t> {
     /// The names with the names of their values, such as `-o DIR`, or `--quick, --full`.
     names: &'t str,
     text: String,
 }
 
-impl<'t> Entry<'t> {
+impl<'t> HelpEntry<'t> {
     /// Returns each name with the name of its value.
     fn forms(&self) -> impl Iterator<Item = (&'t str, Option<&'t str>)> {
         self.names.split(", ").map(|form| match form.split_once(' ') {
@@ -31,9 +31,9 @@ impl<'t> Entry<'t> {
 }
 
 /// Returns the entries of a help text: lines with an indent of two, and their continuation lines.
-fn entries(help: &str) -> Vec<Entry<'_>> {
+fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     let column = column(help);
-    let mut entries: Vec<Entry<'_>> = Vec::new();
+    let mut entries: Vec<HelpEntry<'_>> = Vec::new();
     for line in help.lines() {
         let indent = line.len() - line.trim_start().len();
         if indent == column
@@ -49,7 +49,7 @@ fn entries(help: &str) -> Vec<Entry<'_>> {
                 Some((names, text)) if names.ends_with(' ') => (names.trim(), text.to_owned()),
                 _ => (line.trim(), String::new()),
             };
-            entries.push(Entry { names, text });
+            entries.push(HelpEntry { names, text });
         }
     }
     entries

@@ -16,8 +16,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::arguments::{self, Refusal, flag, option, positional};
 use crate::idl_types::{Types, compile};
-use crate::operations::{self, Listed, Signature};
-use crate::text::{excerpt, json_text};
+use crate::operations::{self, ListedInterface, Signature};
+use crate::text::{excerpt, json_line, json_text};
 use crate::{DONE, NOT_DONE, json, naming};
 
 /// Help text of the command.
@@ -99,11 +99,11 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
         return status;
     }
     let (status, text) = match call(arguments) {
-        Ok(Ok(json)) => (DONE, json.to_string()),
-        Ok(Err(exception)) => (NOT_DONE, exception.to_string()),
-        Err(error) => (NOT_DONE, format!("error: {error}")),
+        Ok(Ok(json)) => (DONE, json_line(&json)),
+        Ok(Err(exception)) => (NOT_DONE, json_line(&exception)),
+        Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    let _ = writeln!(out, "{text}");
+    let _ = out.write_all(text.as_bytes());
     status
 }
 
@@ -162,10 +162,10 @@ fn list(arguments: &Arguments) -> Result<String, String> {
     };
     let listed = operations::list(&compilation, arguments.interface.as_deref(), &type_id)?;
     if arguments.is_json {
-        let interfaces: Vec<Json> = listed.iter().map(Listed::to_json).collect();
+        let interfaces: Vec<Json> = listed.iter().map(ListedInterface::to_json).collect();
         return Ok(json_text(&json!({ "schema": 1, "interfaces": interfaces })));
     }
-    Ok(listed.iter().map(Listed::to_text).collect())
+    Ok(listed.iter().map(ListedInterface::to_text).collect())
 }
 
 fn call(arguments: Arguments) -> Result<Outcome, String> {

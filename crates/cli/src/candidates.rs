@@ -11,6 +11,11 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
+/// The limits of an ORB that calls candidates. As `IOR:` a reference takes more than twice the text
+/// that it took as `corbaloc:`.
+pub(crate) const LIMITS: Limits =
+    Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
+
 /// An address of a reference.
 #[derive(Debug)]
 pub(crate) struct Candidate {

@@ -13,6 +13,7 @@ use corelane_idl::symbol::Symbol;
 use serde_json::{Value as Json, json};
 
 use crate::idl_types::{Types, compile};
+use crate::text::json_text;
 use crate::{DONE, NOT_DONE, arguments};
 
 /// Help text of the command.
@@ -47,7 +48,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             let dump = Dump { compilation: &compilation, types: Types::new(&compilation) };
             let roots = compilation.model.roots.iter();
             let definitions: Vec<Json> = roots.filter_map(|id| dump.definition(*id)).collect();
-            let _ = writeln!(out, "{:#}", json!({ "file": file.display().to_string(), "definitions": definitions }));
+            let shown = json!({ "file": file.display().to_string(), "definitions": definitions });
+            let _ = out.write_all(json_text(&shown).as_bytes());
             DONE
         }
         Err(error) => {

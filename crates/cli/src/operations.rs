@@ -92,20 +92,20 @@ fn chosen(
 }
 
 /// An interface with the operations that it has and inherits.
-pub(crate) struct Listed {
+pub(crate) struct ListedInterface {
     name: String,
     id: String,
     /// The operations that each interface declares: this one, then its bases.
-    operations: Vec<(String, Vec<Declared>)>,
+    operations: Vec<(String, Vec<ListedOperation>)>,
 }
 
 /// An operation, under the name by which the command calls it.
-struct Declared {
+struct ListedOperation {
     name: String,
     declaration: String,
 }
 
-impl Listed {
+impl ListedInterface {
     /// Returns the operations, one a line.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{} ({})\n", self.name, self.id);
@@ -133,7 +133,11 @@ impl Listed {
 
 /// Lists the operations of the named interface or the reference's interface with everything it
 /// inherits, else those of each interface of the file.
-pub(crate) fn list(compilation: &Compilation, interface: Option<&str>, type_id: &str) -> Result<Vec<Listed>, String> {
+pub(crate) fn list(
+    compilation: &Compilation,
+    interface: Option<&str>,
+    type_id: &str,
+) -> Result<Vec<ListedInterface>, String> {
     let types = Types::new(compilation);
     let mut wanted = chosen(compilation, &types, interface, type_id)?;
     if wanted.is_empty() {
@@ -150,13 +154,17 @@ pub(crate) fn list(compilation: &Compilation, interface: Option<&str>, type_id: 
     let listed = |id| {
         let declaring = std::iter::once(id).chain(compilation.model.all_bases(id));
         let of = |declaring| (types.scoped_name(declaring), operations_of(compilation, &types, declaring));
-        Listed { name: types.scoped_name(id), id: types.repository_id(id), operations: declaring.map(of).collect() }
+        ListedInterface {
+            name: types.scoped_name(id),
+            id: types.repository_id(id),
+            operations: declaring.map(of).collect(),
+        }
     };
     Ok(wanted.into_iter().map(listed).collect())
 }
 
 /// Returns the operations that an interface itself declares.
-fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId) -> Vec<Declared> {
+fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId) -> Vec<ListedOperation> {
     let Kind::Interface(interface) = &compilation.model.get(id).kind else { return Vec::new() };
     let mut found = Vec::new();
     for member in &interface.members {
@@ -170,7 +178,7 @@ fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId)
         for name in names {
             if let Some(signature) = signature(compilation, *member, &name) {
                 let declaration = declaration(types, &name, &signature);
-                found.push(Declared { name, declaration });
+                found.push(ListedOperation { name, declaration });
             }
         }
     }

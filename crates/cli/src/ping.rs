@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 use self::latency::Latencies;
 use crate::arguments::{self, Refusal, flag, option, positional};
-use crate::candidates::{Candidate, candidates};
+use crate::candidates::{Candidate, LIMITS, candidates};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, input, naming};
 
@@ -57,7 +57,7 @@ pub(crate) fn command() -> Command {
 }
 
 #[derive(Debug)]
-struct Arguments {
+struct PingArguments {
     reference: String,
     rounds: u64,
     interval: Duration,
@@ -67,8 +67,8 @@ struct Arguments {
     is_json: bool,
 }
 
-impl Arguments {
-    fn of(parsed: &ArgMatches) -> Result<Arguments, String> {
+impl PingArguments {
+    fn of(parsed: &ArgMatches) -> Result<PingArguments, String> {
         let seconds = |id: &str, least: f64, default: f64| match arguments::text(parsed, id) {
             None => Ok(Duration::from_secs_f64(default)),
             Some(text) => {
@@ -81,7 +81,7 @@ impl Arguments {
             let rounds = text.parse().ok().filter(|rounds| (1..=MAX_ROUNDS).contains(rounds));
             rounds.ok_or_else(|| format!("`--count` needs a number from 1 to {MAX_ROUNDS}, not `{}`", excerpt(&text)))
         });
-        Ok(Arguments {
+        Ok(PingArguments {
             rounds: rounds.unwrap_or(Ok(10))?,
             interval: seconds("interval", 0.0, 0.1)?,
             timeout: seconds("timeout", 0.001, 3.0)?,
@@ -96,7 +96,7 @@ impl Arguments {
 /// Runs the command with the arguments after `corelane ping`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = arguments::parse(command(), words).map_err(Refusal::reason);
-    let arguments = match parsed.and_then(|parsed| Arguments::of(&parsed).map_err(Some)) {
+    let arguments = match parsed.and_then(|parsed| PingArguments::of(&parsed).map_err(Some)) {
         Ok(arguments) => arguments,
         Err(reason) => return arguments::refused(reason, USAGE, out),
     };
@@ -161,7 +161,7 @@ impl Question {
     }
 }
 
-struct Report {
+struct PingReport {
     /// The type id in the reference.
     type_id: String,
     /// The repository id that `_is_a` asked for.
@@ -173,10 +173,10 @@ struct Report {
     is_cut: bool,
 }
 
-fn ping(arguments: &Arguments) -> Result<Report, String> {
+fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     let began = Instant::now();
     let left = || arguments.deadline.saturating_sub(began.elapsed());
-    let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).build();
+    let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).limits(LIMITS).build();
     let orb = orb.map_err(|error| error.to_string())?;
     let object = naming::object(&orb, &input::reference(&arguments.reference)?)?;
     let object = object.ok_or("the reference is nil")?;
@@ -184,7 +184,7 @@ fn ping(arguments: &Arguments) -> Result<Report, String> {
     let asked_type = arguments.type_id.clone().unwrap_or_else(|| type_id.clone());
     let asked_type = if asked_type.is_empty() { OBJECT.to_owned() } else { asked_type };
     let mut report =
-        Report { type_id, asked_type, silent: Vec::new(), answered: None, questions: Vec::new(), is_cut: false };
+        PingReport { type_id, asked_type, silent: Vec::new(), answered: None, questions: Vec::new(), is_cut: false };
     let all = candidates(object.ior());
     if all.is_empty() {
         return Err("the reference has no address that this ORB can call".to_owned());
@@ -224,7 +224,7 @@ fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<O
     }
 }
 
-fn rounds(object: &ObjectRef, arguments: &Arguments, report: &mut Report, began: Instant) {
+fn rounds(object: &ObjectRef, arguments: &PingArguments, report: &mut PingReport, began: Instant) {
     static IS_A: Operation = Operation::new("_is_a");
     static NON_EXISTENT: Operation = Operation::new("_non_existent");
     let mut locate = Question::new("locate", "here", "not here");
@@ -252,7 +252,7 @@ fn rounds(object: &ObjectRef, arguments: &Arguments, report: &mut Report, began:
     report.questions = vec![locate, is_a, non_existent];
 }
 
-impl Report {
+impl PingReport {
     fn is_there(&self) -> bool {
         let is_answered =
             |question: &Question| question.wanted_answers > 0 && question.failures + question.other_answers == 0;

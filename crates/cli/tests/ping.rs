@@ -6,7 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::thread;
 
-use corelane::{Endpoint, Orb};
+use corelane::dynamic::{DynamicServant, ServerRequest};
+use corelane::poa::PoaPolicies;
+use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass};
+use corelane::{Endpoint, Orb, Servant, SystemException};
 use corelane_services::naming::Naming;
 use serde_json::Value as Json;
 
@@ -126,6 +129,45 @@ fn the_address_and_the_lane_that_answer_are_told() {
     assert_eq!(status(&named), 0, "{}", text(&named));
 }
 
+/// A servant without operations of its own.
+struct Plain;
+
+impl DynamicServant for Plain {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:Plain:1.0"]
+    }
+
+    fn invoke(&self, _: &mut ServerRequest<'_, '_>) -> Result<(), SystemException> {
+        Err(SystemException::bad_operation())
+    }
+}
+
+#[test]
+fn the_lanes_of_a_real_time_server_are_told_apart() {
+    let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").real_time(rt).build().expect("an ORB");
+    let lane = |priority| LaneConfig::default().priority(priority).static_threads(1).listen("tcp:127.0.0.1:0");
+    let lanes = LanesConfig::default().name("lanes").lanes([lane(10), lane(20)]);
+    let pool = orb.real_time().create_threadpool_with_lanes(&lanes).expect("a pool");
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 10)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let poa = orb.root_poa().create_rt_poa("lanes", None, PoaPolicies::default(), &policies).expect("a POA");
+    let reference = poa.activate(&Servant::dynamic(Plain)).expect("an object").to_string();
+    poa.manager().activate().expect("an active manager");
+    let report = json(&corelane(&["ping", "--json", "--count", "2", &reference]));
+    assert_eq!((&report["is_there"], &report["asked_type"]), (&true.into(), &"IDL:Plain:1.0".into()), "{report}");
+    assert_eq!((&report["answered"]["lane_priority"], &report["answered"]["profile"]), (&10.into(), &1.into()));
+    let output = corelane(&["doctor", &reference]);
+    let said = text(&output);
+    assert_eq!(status(&output), 0, "{said}");
+    for priority in [10, 20] {
+        assert!(said.contains(&format!(", lane of priority {priority}: it has the object\n")), "{said}");
+    }
+}
+
 #[test]
 fn an_object_that_is_not_there_or_of_another_type_is_status_1() {
     let server = Server::start();
@@ -171,6 +213,32 @@ fn a_ping_ends_whatever_the_server_does() {
     let report = json(&corelane(&["ping", "--json", "--timeout", "0.2", "--deadline", "0.5", &many]));
     assert_eq!((&report["is_cut"], &report["is_there"]), (&true.into(), &false.into()));
     assert!(report["unanswered"].as_array().unwrap().len() < 64);
+}
+
+/// The largest accepted references: one with a key of a mebioctet, and one with as many addresses as
+/// are accepted.
+#[test]
+fn the_largest_references_are_examined() {
+    let server = Server::start();
+    let begin = format!("corbaloc::1.2@127.0.0.1:{}/", server.port);
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("largest-key");
+    std::fs::write(&path, format!("{begin}{}", "k".repeat((1 << 20) - begin.len()))).expect("written");
+    let path = format!("@{}", path.display());
+    let output = corelane(&["ping", "--count", "1", &path]);
+    let said = text(&output);
+    assert_eq!(status(&output), 1, "{}", &said[..said.len().min(400)]);
+    assert!(said.contains("1 asked: failed (1): OBJECT_NOT_EXIST") && said.len() < 4000, "{said}");
+    let (status, found) = finding(&path, "server");
+    assert_eq!(status, 1);
+    assert!(found["found"].as_str().unwrap().starts_with("it does not have the object"), "{found}");
+    let many = format!(
+        "corbaloc:{},:1.2@127.0.0.1:{}/NameService",
+        vec![format!(":1.2@{}", refused()); 63].join(","),
+        server.port
+    );
+    let report = json(&corelane(&["ping", "--json", "--count", "1", &many]));
+    assert_eq!((&report["answered"]["profile"], &report["is_there"]), (&64.into(), &true.into()));
+    assert_eq!(finding(&many, "route").0, 0);
 }
 
 /// Returns the status, and the finding of a check that is not good, of an examination in JSON.

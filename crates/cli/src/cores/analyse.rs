@@ -10,7 +10,7 @@ use corelane_sched::task_file::{NamedTask, toml};
 use serde_json::{Value as Json, json};
 
 use super::{Arguments, System, milliseconds, picture, write_file, write_table};
-use crate::text::printable;
+use crate::text::{json_text, printable};
 
 /// Seconds that rt-app runs the tasks of a file that `--rt-app` writes.
 const RT_APP_SECONDS: u64 = 10;
@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, St
     }
     // A closed pipe is the reader's choice.
     let _ = if arguments.is_json {
-        writeln!(out, "{:#}", as_json(&system, &rows, all_fit))
+        out.write_all(json_text(&as_json(&system, &rows, all_fit)).as_bytes())
     } else {
         write_text(out, &system, &rows)
     };

@@ -9,7 +9,7 @@ use corelane_sched::task::{Nanos, Timing};
 use serde_json::{Value as Json, json};
 
 use super::{Arguments, System, milliseconds, picture, write_file, write_table};
-use crate::text::printable;
+use crate::text::{json_text, printable};
 
 /// Longest periods that a simulation lasts without `--for`.
 const PERIODS: u64 = 10;
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, St
     }
     // A closed pipe is the reader's choice.
     let _ = if arguments.is_json {
-        writeln!(out, "{:#}", as_json(&system, duration, &outcome))
+        out.write_all(json_text(&as_json(&system, duration, &outcome)).as_bytes())
     } else {
         write_text(out, &system, duration, &outcome)
     };

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CheckResult {
     /// Nothing stops a call.
     Good,
     /// Something stops a call.
@@ -17,7 +17,7 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: CheckResult,
     /// The profile that is concerned, from 1.
     pub(super) profile: Option<usize>,
     /// The address that is concerned.
@@ -29,18 +29,18 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn good(check: &'static str, found: impl Into<String>) -> Self {
-        Self::of(Verdict::Good, check, found, "")
+        Self::of(CheckResult::Good, check, found, "")
     }
 
     pub(super) fn bad(check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
-        Self::of(Verdict::Bad, check, found, remedy)
+        Self::of(CheckResult::Bad, check, found, remedy)
     }
 
     pub(super) fn unsure(check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
-        Self::of(Verdict::Unsure, check, found, remedy)
+        Self::of(CheckResult::Unsure, check, found, remedy)
     }
 
-    fn of(verdict: Verdict, check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
+    fn of(verdict: CheckResult, check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
         let remedy = remedy.to_owned();
         Finding { check, verdict, profile: None, endpoint: None, found: found.into(), remedy }
     }
@@ -53,9 +53,9 @@ impl Finding {
     /// Returns the finding as a line, and the remedy as a second one.
     pub(super) fn to_text(&self) -> String {
         let word = match self.verdict {
-            Verdict::Good => "yes",
-            Verdict::Bad => "NO",
-            Verdict::Unsure => "?",
+            CheckResult::Good => "yes",
+            CheckResult::Bad => "NO",
+            CheckResult::Unsure => "?",
         };
         let profile = self.profile.map_or(String::new(), |profile| format!("profile {profile}: "));
         let endpoint = self.endpoint.as_ref().map_or(String::new(), |endpoint| format!("{endpoint}: "));
@@ -70,9 +70,9 @@ impl Finding {
         json!({
             "check": self.check,
             "verdict": match self.verdict {
-                Verdict::Good => "yes",
-                Verdict::Bad => "no",
-                Verdict::Unsure => "unknown",
+                CheckResult::Good => "yes",
+                CheckResult::Bad => "no",
+                CheckResult::Unsure => "unknown",
             },
             "profile": self.profile,
             "endpoint": self.endpoint,

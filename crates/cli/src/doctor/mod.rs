@@ -104,7 +104,7 @@ fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
 
 /// What the words ask for.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct DoctorRequest {
     required: Vec<&'static str>,
     reference: Option<String>,
     timeout: Duration,
@@ -112,7 +112,10 @@ struct Request {
 }
 
 /// Takes the words apart. The error is the reason, or `None` if help is requested.
-fn parse(arguments: impl Iterator<Item = OsString>, report: &[GuaranteeReport]) -> Result<Request, Option<String>> {
+fn parse(
+    arguments: impl Iterator<Item = OsString>,
+    report: &[GuaranteeReport],
+) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         Refusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
         Refusal::Other(reason) if reason.starts_with("`--require` needs") => {
@@ -140,7 +143,7 @@ fn parse(arguments: impl Iterator<Item = OsString>, report: &[GuaranteeReport]) 
             seconds.map(Duration::from_secs_f64).ok_or_else(|| Some("a time-out is a number of seconds".to_owned()))?
         }
     };
-    Ok(Request { required, reference, timeout, is_json: parsed.get_flag("json") })
+    Ok(DoctorRequest { required, reference, timeout, is_json: parsed.get_flag("json") })
 }
 
 /// Text about reachable lanes, which only the server process itself can report.

@@ -16,8 +16,8 @@ use corelane_wire::giop::Version;
 use corelane_wire::ior::{Corbaname, ObjectUrl, Profile, ProfileAddress, ProfileEndpoint, component_tag};
 use corelane_wire::{CdrError, Limits};
 
-use super::finding::{Finding, Verdict};
-use crate::candidates::{Candidate, candidates};
+use super::finding::{CheckResult, Finding};
+use crate::candidates::{Candidate, LIMITS, candidates};
 use crate::ior::content::{code_set, is_known, profile_name};
 use crate::naming;
 use crate::text::{excerpt, printable};
@@ -44,7 +44,7 @@ pub(super) struct Examination {
 /// Examines a reference. Each step may take `timeout`.
 pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
     let mut examination = Examination { timeout, began: Instant::now(), findings: Vec::new(), works: false };
-    let orb = match Orb::builder().call_timeout(timeout).build() {
+    let orb = match Orb::builder().call_timeout(timeout).limits(LIMITS).build() {
         Ok(orb) => orb,
         Err(error) => {
             examination.add(Finding::bad(
@@ -298,7 +298,7 @@ impl Examination {
             Ok((false, true)) => Finding::good("object", "it exists and answers"),
             Err(exception) => Finding { check: "object", ..refusal(&exception) },
         };
-        let works = finding.verdict != Verdict::Bad;
+        let works = finding.verdict != CheckResult::Bad;
         self.add(finding);
         works
     }

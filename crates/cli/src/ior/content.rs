@@ -253,3 +253,31 @@ pub(super) fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
 pub(super) fn host_text(host: &str) -> String {
     if host.contains(':') { format!("[{}]", printable(host)) } else { printable(host) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every cut and every changed octet of what a component may hold has a meaning or none.
+    #[test]
+    fn damaged_components_are_not_understood() {
+        let whole: Vec<u8> =
+            [&[0, 0, 0, 0, 0, 0, 0, 2][..], b"h\0\x00\x05", &[0, 0, 0, 1, 0, 0, 0, 40, 0, 0, 0, 4, 0, 0, 0, 1]]
+                .concat();
+        let tags = (0..=45).chain(100..=125).chain(NAMES.iter().map(|(tag, _)| *tag));
+        let tags = tags.chain([component_tag::TAO_ENDPOINTS, component_tag::LANE_ENDPOINTS]);
+        for tag in tags.chain([component_tag::OMNIORB_UNIX_TRANSPORT]) {
+            for profile in [profile_tag::IIOP, profile_tag::UNIX, profile_tag::TAO_UIOP, 99] {
+                for end in 0..=whole.len() {
+                    let cut = &whole[..end];
+                    let shown = content(profile, tag, cut);
+                    assert_eq!(shown.text.is_none(), shown.json.is_null(), "{tag}");
+                    for octet in [0, 0x7f, 0xff] {
+                        let changed = [&cut[..end.saturating_sub(1)], &[octet], &whole[end..]].concat();
+                        drop(content(profile, tag, &changed));
+                    }
+                }
+            }
+        }
+    }
+}

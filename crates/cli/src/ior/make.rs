@@ -77,7 +77,7 @@ pub(super) fn command() -> Command {
 /// Runs the command with the arguments after `corelane ior make`.
 pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let parts = match arguments::parse(command(), words).map_err(Refusal::reason) {
-        Ok(parsed) => Parts::of(&parsed).map_err(Some),
+        Ok(parsed) => ReferenceParts::of(&parsed).map_err(Some),
         Err(reason) => Err(reason),
     };
     let parts = match parts {
@@ -95,7 +95,7 @@ pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
 
 /// An address, with the text of `--address` or `--lane`.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum MadeAddress {
     Tcp(String, u16),
     Unix(String),
     Uiop(String),
@@ -103,10 +103,10 @@ enum Place {
 
 /// The parts of a reference.
 #[derive(Debug)]
-struct Parts {
+struct ReferenceParts {
     type_id: String,
     version: Version,
-    addresses: Vec<Place>,
+    addresses: Vec<MadeAddress>,
     host: String,
     key: Vec<u8>,
     components: Vec<TaggedComponent>,
@@ -115,12 +115,12 @@ struct Parts {
     is_corbaloc: bool,
 }
 
-impl Parts {
-    fn of(parsed: &ArgMatches) -> Result<Parts, String> {
+impl ReferenceParts {
+    fn of(parsed: &ArgMatches) -> Result<ReferenceParts, String> {
         let text = |id: &str| arguments::text(parsed, id);
         let lanes = arguments::texts(parsed, "lane").iter().map(|lane| lane_of(lane)).collect::<Result<Vec<_>, _>>()?;
         let addresses = arguments::texts(parsed, "address").iter().map(|text| place(text)).collect::<Result<_, _>>()?;
-        let mut parts = Parts {
+        let mut parts = ReferenceParts {
             type_id: text("type-id").unwrap_or_default(),
             version: version(text("version").as_deref().unwrap_or("1.2"))?,
             addresses,
@@ -138,19 +138,19 @@ impl Parts {
             if !parts.addresses.is_empty() {
                 return Err("`--lane` and `--address` exclude each other".to_owned());
             }
-            parts.addresses.push(Place::Tcp(first.address.clone(), first.port.unwrap_or_default()));
+            parts.addresses.push(MadeAddress::Tcp(first.address.clone(), first.port.unwrap_or_default()));
         }
         if parts.addresses.is_empty() && parts.profiles.is_empty() {
             return Err("no address is given".to_owned());
         }
-        if parts.host.is_empty() && parts.addresses.iter().any(|place| matches!(place, Place::Unix(_))) {
+        if parts.host.is_empty() && parts.addresses.iter().any(|place| matches!(place, MadeAddress::Unix(_))) {
             return Err("`unix:` needs the machine's name, `--host`".to_owned());
         }
         if parts.version == Version::GIOP_1_0 && !parts.components.is_empty() {
             return Err("profiles of version 1.0 have no components".to_owned());
         }
         if parts.is_corbaloc {
-            let is_tcp = parts.addresses.iter().all(|place| matches!(place, Place::Tcp(..)));
+            let is_tcp = parts.addresses.iter().all(|place| matches!(place, MadeAddress::Tcp(..)));
             if !is_tcp || !parts.profiles.is_empty() {
                 return Err("a corbaloc has TCP addresses only".to_owned());
             }
@@ -165,17 +165,17 @@ impl Parts {
     fn make(self) -> Result<String, CdrError> {
         if self.is_corbaloc {
             let address = |place| match place {
-                Place::Tcp(host, port) => Some(CorbalocAddress::Iiop { version: self.version, host, port }),
-                Place::Unix(_) | Place::Uiop(_) => None,
+                MadeAddress::Tcp(host, port) => Some(CorbalocAddress::Iiop { version: self.version, host, port }),
+                MadeAddress::Unix(_) | MadeAddress::Uiop(_) => None,
             };
             let addresses = self.addresses.into_iter().filter_map(address).collect();
             return Ok(Corbaloc { addresses, key: self.key }.to_string());
         }
-        let profile = |place: &Place| {
+        let profile = |place: &MadeAddress| {
             let address = match place {
-                Place::Tcp(host, port) => ProfileAddress::Inet { host, port: *port },
-                Place::Unix(path) => ProfileAddress::Unix { host: &self.host, path },
-                Place::Uiop(path) => ProfileAddress::Uiop { path },
+                MadeAddress::Tcp(host, port) => ProfileAddress::Inet { host, port: *port },
+                MadeAddress::Unix(path) => ProfileAddress::Unix { host: &self.host, path },
+                MadeAddress::Uiop(path) => ProfileAddress::Uiop { path },
             };
             TaggedProfile::of(self.version, address, &self.key, &self.components)
         };
@@ -273,15 +273,15 @@ fn version(text: &str) -> Result<Version, String> {
     }
 }
 
-fn place(text: &str) -> Result<Place, String> {
+fn place(text: &str) -> Result<MadeAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return Ok(Place::Unix(path.to_owned()));
+        return Ok(MadeAddress::Unix(path.to_owned()));
     }
     if let Some(path) = text.strip_prefix("uiop:") {
-        return Ok(Place::Uiop(path.to_owned()));
+        return Ok(MadeAddress::Uiop(path.to_owned()));
     }
     let (host, port) = host_and_port(text.strip_prefix("tcp:").unwrap_or(text))?;
-    Ok(Place::Tcp(host, port))
+    Ok(MadeAddress::Tcp(host, port))
 }
 
 /// Reads `HOST:PORT`; an IPv6 address stands in brackets.
