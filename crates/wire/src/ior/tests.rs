@@ -1,6 +1,7 @@
 //! References of the specification and of other ORBs, and texts and profiles that are refused.
 
 use super::*;
+use crate::cdr::{MemoryAccount, MemoryRefusal, Meter};
 use crate::codeset::{CharSet, CodeSetInfo};
 use crate::giop::Version;
 use crate::{Endian, Limits};
@@ -425,4 +426,34 @@ fn the_hash_of_a_reference_is_known() {
         .iter()
         .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193));
     assert_eq!((ior.equivalence_hash(), Ior::NIL.equivalence_hash()), (fnv, 0x811c_9dc5));
+}
+
+/// An account that never refuses.
+struct Unlimited;
+
+impl MemoryAccount for Unlimited {
+    fn reserve(&self, _: usize) -> Result<(), MemoryRefusal> {
+        Ok(())
+    }
+
+    fn release(&self, _: usize) {}
+}
+
+/// A list of many small profiles takes more memory than it has octets.
+#[test]
+fn memory_of_a_profile_is_that_of_its_structure_and_its_data() {
+    let charged = |lengths: &[usize]| {
+        let profiles = lengths.iter().map(|length| TaggedProfile { tag: 9, data: vec![1; *length] }).collect();
+        let mut e = Encoder::new();
+        Ior { type_id: "IDL:X:1.0".into(), profiles }.encode(&mut e).unwrap();
+        let (octets, meter) = (e.to_vec(), Meter::new(&Unlimited));
+        Ior::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_meter(&meter)).unwrap();
+        meter.charged()
+    };
+    let structure = charged(&[0]) - charged(&[]);
+    assert!(structure >= size_of::<TaggedProfile>(), "{structure}");
+    for lengths in [&[1][..], &[100], &[100, 0, 7]] {
+        let data: usize = lengths.iter().sum();
+        assert_eq!(charged(lengths) - charged(&[]), lengths.len() * structure + data, "{lengths:?}");
+    }
 }
