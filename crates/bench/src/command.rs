@@ -17,6 +17,7 @@ use crate::harness::Progress;
 use crate::idl;
 use crate::idle::IdleStateLock;
 use crate::mt;
+use crate::naming;
 use crate::options::Options;
 use crate::os;
 use crate::page;
@@ -165,6 +166,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "scale",
         about: "1 to 10,000 connections, 1 to 64 client threads, octet sequences of 1 B to 64 MiB",
         run: scale::scale,
+    },
+    Benchmark {
+        name: "naming",
+        about: "the name server: resolve among 10 to 1,000,000 bindings, durable and relaxed changes, start, memory; omniNames",
+        run: naming::naming,
     },
     Benchmark {
         name: "footprint",

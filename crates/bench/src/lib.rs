@@ -25,6 +25,7 @@ mod idl;
 mod idle;
 pub mod json;
 mod mt;
+mod naming;
 pub mod operation;
 mod options;
 mod orb;

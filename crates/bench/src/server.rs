@@ -11,8 +11,8 @@ use crate::baseline::{Spinning, Transport, run_server};
 use crate::orb::server::Keys;
 use crate::orb::{Architecture, caller, server};
 use crate::placement::{Placement, Side};
-use crate::probed;
 use crate::service::Service;
+use crate::{naming, probed};
 
 /// First argument of the hidden mode.
 pub const MODE: &str = "__bench-server";
@@ -62,6 +62,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)
         }
         ["nested", depth, keys] => server::nested(number(depth, 1000)? - 1, Keys::from_name(keys)?),
+        ["naming", place, durability] => naming::serve(place, durability),
         ["operations", count] => server::operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it does not know {words:?}"))),
     }
@@ -158,6 +159,11 @@ pub(crate) fn start_nested(depth: usize, keys: Keys, placement: &Placement) -> R
 /// Starts a Corelane server with an object of `count` operations. Returns its reference.
 pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(Service, String), Failure> {
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
+}
+
+/// Starts a name server and returns the reference of its initial context.
+pub(crate) fn start_naming(place: &str, durability: &str, placement: &Placement) -> Result<(Service, String), Failure> {
+    start("Corelane's name server", &["naming", place, durability], placement)
 }
 
 /// Starts this program as a server with these arguments. Returns it with the rest of its `ready`
