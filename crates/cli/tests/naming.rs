@@ -17,6 +17,8 @@ use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef, 
 use corelane_services::naming::name;
 use corelane_wire::ior::Endpoint;
 
+mod naming_commands;
+
 /// A folder that is removed with the test.
 struct Folder(PathBuf);
 
