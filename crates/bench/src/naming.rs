@@ -547,8 +547,9 @@ impl Scene<'_> {
         let count = options.extent.count.min(1_000);
         let extent = Extent { warm_up: options.extent.warm_up.min(50), count, ..options.extent };
         let (server, root) = self.server(&self.folder.store("synced.db")?, "synced", &options.placement)?;
+        // No two clients change one name.
         let group_of = |root: &NamingContextExtRef, count: usize, server: u32| {
-            ClientGroup::new((0..count).map(|client| Changes::new(root, client)).collect(), server)
+            ClientGroup::new((0..count).map(|client| Changes::new(root, 100 * count + client)).collect(), server)
         };
         let (one, many) = ("durable, 1 client".to_owned(), format!("durable, {CLIENTS} clients"));
         let variant = |peer, transport, config: &str, subject: Box<dyn Subject + Send>, against| Variant {

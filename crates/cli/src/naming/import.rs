@@ -73,11 +73,14 @@ pub(super) fn import(
     for from in [from, &own_reference(from)] {
         copied.insert(from.as_object().clone(), to.as_object().clone());
     }
+    let mut made = ObjectMap::default();
+    made.insert(to.as_object().clone(), ());
     let mut importer = Importer {
         import,
         control,
         server: OwnServer::new(from.as_object()),
         copied,
+        made,
         work: vec![Work { from: from.clone(), to: to.clone(), name: name.to_vec() }],
         counts: Counts::default(),
         out,
@@ -93,6 +96,8 @@ struct Importer<'a> {
     server: OwnServer,
     /// Contexts of that server, with their copies.
     copied: ObjectMap<ObjectRef>,
+    /// The copies. A server that is copied into itself has them below the contexts to copy.
+    made: ObjectMap<()>,
     work: Vec<Work>,
     counts: Counts,
     out: &'a mut dyn Write,
@@ -162,6 +167,9 @@ impl Importer<'_> {
     /// has been copied.
     fn copy_context(&mut self, work: &Work, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
+        if self.made.get(&object).is_some() {
+            return Err("it is a copy itself".to_owned());
+        }
         let known = self.copied.get(&object).cloned();
         let bound = match known {
             Some(copy) => Some(copy),
@@ -197,6 +205,7 @@ impl Importer<'_> {
             Err(error) => return Err(of_bind_new_context(error)),
         };
         self.copied.insert(object.clone(), to.as_object().clone());
+        self.made.insert(to.as_object().clone(), ());
         let from = NamingContextRef::unchecked_narrow(&object);
         self.work.push(Work { from, to, name: [&work.name[..], name].concat() });
         Ok(())

@@ -256,7 +256,7 @@ fn parse(command: &str, words: impl Iterator<Item = OsString>) -> Result<Option<
 fn check(command: &str, parsed: &Arguments) -> Result<(), String> {
     let has_path = parsed.store.is_some() || parsed.control.is_some();
     let complaint = match command {
-        "backup" if !has_path => "`naming backup` needs --store, or --control for a server that runs",
+        "backup" if !has_path => "`naming backup` needs --store",
         "backup" if parsed.store.is_some() && parsed.control.is_some() => {
             "`naming backup` takes either --store or --control"
         }
@@ -306,7 +306,7 @@ mod tests {
             (&["serve", "--at", "x"], "error: `naming serve` has no option `--at`"),
             (&["serve", "--durability", "x"], "error: `x` is not a durability: synced or relaxed"),
             (&["list", "--timeout", "0"], "error: a time-out is a number of seconds"),
-            (&["backup", "copy"], "error: `naming backup` needs --store, or --control for a server that runs"),
+            (&["backup", "copy"], "error: `naming backup` needs --store"),
             (
                 &["backup", "--store", "a", "--control", "b", "c"],
                 "error: `naming backup` takes either --store or --control",

@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::Arc;
 
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
 use corelane_services::naming::{NAME_SERVICE, Naming, STORE_KIND};
 use corelane_services::store::{Durability, FileStore, Store, StoreError};
-use corelane_sys::{signal, thread};
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::{poll, signal};
 
 use super::{Arguments, control};
 
@@ -46,16 +48,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Stri
     }
     let naming = naming.serve(&orb).map_err(|error| error.to_string())?;
     control::refuse(&orb)?;
-    let (end, ended) = mpsc::channel();
+    let end = Arc::new(EventFd::new().map_err(|error| error.to_string())?);
     let controlled = match control_path(arguments) {
         Some(path) => {
-            let end = end.clone();
-            let users = arguments.allow_control.clone();
-            let shutdown = move || {
-                // The receiver is gone only when the server ends anyway.
-                let _ = end.send(());
-            };
-            Some(control::serve(&naming, &path, users, shutdown)?)
+            let (end, users) = (Arc::clone(&end), arguments.allow_control.clone());
+            Some(control::serve(&naming, &path, users, move || end.notify())?)
         }
         None => None,
     };
@@ -75,13 +72,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Stri
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     explain(arguments);
     notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
-    let waiting = thread::Builder::new().name("naming/signals").spawn(move || {
-        // The kernel refuses only when it is out of memory, and then the server ends.
-        let _ = termination.wait(None);
-        let _ = end.send(());
-    });
-    waiting.map_err(|error| error.to_string())?;
-    ended.recv().map_err(|error| error.to_string())?;
+    poll::wait_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
     let _ = notify("STOPPING=1\n");
     if let Some(orb) = controlled {
         orb.shutdown(true).map_err(|error| error.to_string())?;

@@ -106,11 +106,16 @@ impl<V> ObjectMap<V> {
         }
     }
 
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
+    /// Removes the objects whose values `keep` does not accept. Returns true if there were any.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
+        let mut has_removed = false;
         for same_hash in self.0.values_mut() {
+            let before = same_hash.len();
             same_hash.retain(|(_, value)| keep(value));
+            has_removed |= same_hash.len() < before;
         }
         self.0.retain(|_, same_hash| !same_hash.is_empty());
+        has_removed
     }
 }
 
@@ -297,7 +302,7 @@ mod tests {
         map.insert(object("corbaloc::1.2@a.example:1/x"), 2);
         map.insert(object("corbaloc::1.2@a.example:1/y"), 3);
         assert_eq!(map.get(&object("corbaloc::1.2@a.example:1/x")), Some(&2));
-        map.retain(|value| *value != 2);
+        assert!(map.retain(|value| *value != 2) && !map.retain(|value| *value != 2));
         assert_eq!(map.get(&object("corbaloc::1.2@a.example:1/x")), None);
         assert_eq!(map.get(&object("corbaloc::1.2@a.example:1/y")), Some(&3));
     }

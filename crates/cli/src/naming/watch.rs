@@ -192,7 +192,10 @@ fn follow(
             std::thread::sleep(PAUSE);
         }
         for change in changes {
-            print(&change, &mut contexts, printer)?;
+            if print(&change, &mut contexts, printer)? {
+                // Other names may lead to the contexts below.
+                contexts.extend(read_contexts(context, prefix)?);
+            }
         }
         position = end;
     }
@@ -203,16 +206,17 @@ fn read_contexts(context: &NamingContextRef, prefix: &str) -> Result<ObjectMap<S
     read(context, prefix, false, &mut |_, _| {})
 }
 
-/// Prints a change if it is in one of the contexts, which it may extend or reduce.
-fn print(change: &Change, contexts: &mut ObjectMap<String>, printer: &mut Printer<'_>) -> Result<(), String> {
-    let Some(parent) = &change.parent else { return Ok(()) };
-    let Some(prefix) = contexts.get(parent.as_object()) else { return Ok(()) };
+/// Prints a change if it is in one of the contexts, which it may extend or reduce. Returns true if
+/// it has removed some.
+fn print(change: &Change, contexts: &mut ObjectMap<String>, printer: &mut Printer<'_>) -> Result<bool, String> {
+    let Some(parent) = &change.parent else { return Ok(false) };
+    let Some(prefix) = contexts.get(parent.as_object()) else { return Ok(false) };
     let name = joined(prefix, std::slice::from_ref(&change.name));
     let is_context = change.binding_type == BindingType::Ncontext;
     printer.print(change.kind, &name, is_context)?;
     // The name may have been bound to a context, whose names below are gone with it.
     let below = format!("{name}/");
-    contexts.retain(|known| *known != name && !known.starts_with(&below));
+    let has_removed = contexts.retain(|known| *known != name && !known.starts_with(&below));
     if let (true, Some(object)) = (is_context, &change.target)
         && contexts.get(object).is_none()
     {
@@ -223,5 +227,5 @@ fn print(change: &Change, contexts: &mut ObjectMap<String>, printer: &mut Printe
             Err(_) => contexts.insert(object.clone(), name),
         }
     }
-    Ok(())
+    Ok(has_removed)
 }

@@ -90,6 +90,26 @@ fn watch_prints_what_the_server_reports() {
     below.end();
 }
 
+/// A context that loses one of its names is still watched under the other.
+#[test]
+fn watch_follows_shared_contexts() {
+    let server = Server::start(ANY_PORT, &[]);
+    let shared = server.done(&["new", "a"]);
+    server.done(&["new", "a/t"]);
+    server.done(&["bind-context", "b", shared.trim()]);
+    let mut watching = Watching::start(&server.url, &["--count", "4"]);
+    server.done(&["bind", "b/t/x", NOWHERE]);
+    assert_eq!(watching.next(), "bound a/t/x");
+    server.done(&["unbind", "a"]);
+    assert_eq!(watching.next(), "unbound a");
+    server.done(&["bind", "b/t/y", NOWHERE]);
+    assert_eq!(watching.next(), "bound b/t/y");
+    server.done(&["unbind", "b/t"]);
+    server.done(&["bind", "last", NOWHERE]);
+    assert_eq!(watching.next(), "unbound b/t");
+    watching.end();
+}
+
 /// A name server that reports no changes: it passes every operation on to one of ours.
 struct Plain(NamingContextExtRef);
 
@@ -255,6 +275,20 @@ fn import_copies_a_whole_server() {
         to.done(&[&["import", "--replace"][..], &words].concat());
         assert_eq!(resolve("shop/o1.obj"), from.done(&["resolve", "shop/o1.obj"]));
     }
+}
+
+#[test]
+fn a_server_copied_into_itself_ends() {
+    let server = Server::start(ANY_PORT, &[]);
+    server.done(&["new", "a"]);
+    server.done(&["new", "a/b"]);
+    server.done(&["bind", "o", NOWHERE]);
+    server.done(&["new", "copy"]);
+    let refused = server.refused(&["import", "--from", &server.url, "copy"]);
+    let expected = "copy/copy: it is a copy itself\n1 objects and 2 contexts are bound, 0 were already\n\
+                    error: 1 names were not bound\n";
+    assert_eq!(refused, expected);
+    assert_eq!(server.done(&["tree", "copy"]), "a/\n  b/\no\n");
 }
 
 #[test]
