@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::{ArgAction, ArgMatches, Command};
 use corelane::dynamic::{DynamicRequest, RequestError};
 use corelane::{Any, Context, ObjectRef, Orb, TypeCode};
 use corelane_idl::ast::Direction;
@@ -13,10 +14,11 @@ use corelane_idl::compile::Options;
 use corelane_wire::Limits;
 use serde_json::{Map, Value as Json};
 
+use crate::arguments::{self, Refusal, flag, option, positional};
 use crate::idl_types::{Types, compile};
 use crate::operations::{self, Signature};
 use crate::text::excerpt;
-use crate::{DONE, NOT_DONE, WRONG_USAGE, json};
+use crate::{DONE, NOT_DONE, json, naming};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
@@ -59,7 +61,7 @@ const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
 struct Arguments {
-    idl: Option<PathBuf>,
+    idl: PathBuf,
     options: Options,
     interface: Option<String>,
     timeout: Option<f64>,
@@ -68,18 +70,21 @@ struct Arguments {
     words: Vec<String>,
 }
 
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let command = arguments::command("call", USAGE)
+        .args(arguments::idl_options())
+        .args([option("interface", "NAME"), option("timeout", "SECONDS"), flag("list")])
+        .args([option("context", "NAME=VALUE").action(ArgAction::Append), option("idl", "FILE")])
+        .args([positional("REFERENCE"), positional("OPERATION"), arguments::words("ARGUMENT")]);
+    arguments::described(command, USAGE)
+}
+
 /// Runs the command with the arguments after `corelane call`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
-        Ok(Some(arguments)) => arguments,
-        Ok(None) => {
-            let _ = out.write_all(USAGE.as_bytes());
-            return DONE;
-        }
-        Err(reason) => {
-            let _ = write!(out, "error: {reason}\n\n{USAGE}");
-            return WRONG_USAGE;
-        }
+        Ok(arguments) => arguments,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
     };
     if arguments.list {
         let (status, text) = match list(&arguments) {
@@ -99,54 +104,43 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>, String> {
-    let mut parsed = Arguments::default();
-    while let Some(argument) = words.next() {
-        let word = argument.to_string_lossy().into_owned();
-        // After reference and operation every word is an argument, because numbers may be negative.
-        if parsed.words.len() >= 2 {
-            parsed.words.push(word);
-            continue;
-        }
-        if parsed.options.take(&argument, &mut words)? {
-            continue;
-        }
-        let mut value = || {
-            let value = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
-            Ok::<_, String>(value.to_string_lossy().into_owned())
+/// Takes the words apart. The error is the reason, or `None` if help is requested.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, Option<String>> {
+    let command = command();
+    // After reference and operation every word is an argument, because numbers may be negative.
+    let is_word = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
+    let words = arguments::words_last(&command, words, is_word);
+    let parsed = arguments::parse(command, words).map_err(Refusal::reason)?;
+    refine(&parsed).map_err(Some)
+}
+
+/// Converts the values of options, and checks which words there are.
+fn refine(parsed: &ArgMatches) -> Result<Arguments, String> {
+    let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
+    let timeout = arguments::text(parsed, "timeout").map(|text| {
+        let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
+        seconds.ok_or("a time-out is a number of seconds")
+    });
+    let mut context = Context::default();
+    for property in arguments::texts(parsed, "context") {
+        let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
+        let refused = |_| {
+            let property = excerpt(&property);
+            format!("`{property}` is not a property: NAME is a letter, then letters, digits, `_` and `.`")
         };
-        match word.as_str() {
-            "-h" | "--help" => return Ok(None),
-            "--list" => parsed.list = true,
-            "--idl" => parsed.idl = Some(value()?.into()),
-            "--interface" => parsed.interface = Some(value()?),
-            "--timeout" => {
-                let seconds = value()?.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
-                parsed.timeout = Some(seconds.ok_or("a time-out is a number of seconds")?);
-            }
-            "--context" => {
-                let property = value()?;
-                let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
-                let refused = |_| {
-                    format!(
-                        "`{}` is not a property: NAME is a letter, then letters, digits, `_` and `.`",
-                        excerpt(&property)
-                    )
-                };
-                parsed.context = std::mem::take(&mut parsed.context).with(name, value).map_err(refused)?;
-            }
-            option if option.starts_with('-') => return Err(format!("there is no option `{}`", excerpt(option))),
-            _ => parsed.words.push(word),
-        }
+        context = context.with(name, value).map_err(refused)?;
     }
-    match (&parsed.idl, parsed.words.len()) {
-        (None, _) => Err("no IDL is given".to_owned()),
-        (_, 0 | 1) if parsed.list => Ok(Some(parsed)),
-        _ if parsed.list => Err("--list takes no operation and no arguments".to_owned()),
-        (_, 0) => Err("no reference is given".to_owned()),
-        (_, 1) => Err("no operation is given: --list shows the operations".to_owned()),
-        _ => Ok(Some(parsed)),
+    let list = parsed.get_flag("list");
+    let idl = parsed.get_one::<OsString>("idl").ok_or("no IDL is given")?.into();
+    match words.len() {
+        0 | 1 if list => {}
+        _ if list => return Err("--list takes no operation and no arguments".to_owned()),
+        0 => return Err("no reference is given".to_owned()),
+        1 => return Err("no operation is given: --list shows the operations".to_owned()),
+        _ => {}
     }
+    let (options, interface) = (arguments::idl_options_of(parsed), arguments::text(parsed, "interface"));
+    Ok(Arguments { idl, options, interface, timeout: timeout.transpose()?, context, list, words })
 }
 
 /// The result of a call in JSON: the returned values, or the user exception that was raised.
@@ -154,12 +148,12 @@ type Outcome = Result<Json, Json>;
 
 /// Returns the list of operations that `--list` prints.
 fn list(arguments: &Arguments) -> Result<String, String> {
-    let compilation = compile(arguments.idl.as_deref().unwrap_or(Path::new("")), &arguments.options)?;
+    let compilation = compile(&arguments.idl, &arguments.options)?;
     let type_id = match arguments.words.first() {
         None => String::new(),
         Some(reference) => {
             let orb = Orb::new().map_err(|error| error.to_string())?;
-            let object = orb.string_to_object(reference).map_err(|error| error.to_string())?;
+            let object = naming::object(&orb, reference)?;
             object.map(|object| object.type_id().to_owned()).unwrap_or_default()
         }
     };
@@ -168,13 +162,12 @@ fn list(arguments: &Arguments) -> Result<String, String> {
 
 fn call(arguments: Arguments) -> Result<Outcome, String> {
     let Arguments { idl, options, interface, timeout, context, list: _, words } = arguments;
-    let compilation = compile(&idl.unwrap_or_default(), &options)?;
+    let compilation = compile(&idl, &options)?;
     let (Some(reference), Some(operation)) = (words.first(), words.get(1)) else {
         return Err("no operation is given".to_owned());
     };
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    let object = orb.string_to_object(reference).map_err(|error| error.to_string())?;
-    let object = object.ok_or("the reference is nil")?;
+    let object = naming::object(&orb, reference)?.ok_or("the reference is nil")?;
     let object = object.with_timeout(Duration::from_secs_f64(timeout.unwrap_or(30.0)));
     let mut types = Types::new(&compilation);
     for type_code in types.of_values() {

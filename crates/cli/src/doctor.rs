@@ -3,9 +3,12 @@
 use std::ffi::OsString;
 use std::io::Write;
 
+use clap::{ArgAction, Command};
 use corelane_sys::guarantees::{self, GuaranteeReport, Holds};
 
-use crate::{DONE, NOT_DONE, WRONG_USAGE};
+use crate::arguments::{self, Refusal, option};
+use crate::text::excerpt;
+use crate::{DONE, NOT_DONE};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
@@ -19,19 +22,18 @@ everything still works, at best effort.
 Exit status: 0 examined, 1 a required guarantee does not hold, 2 wrong usage.
 ";
 
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let command = arguments::command("doctor", USAGE).arg(option("require", "NAME").action(ArgAction::Append));
+    arguments::described(command, USAGE)
+}
+
 /// Runs the command with the arguments after `corelane doctor`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let report = guarantees::report();
     let required = match parse(arguments, &report) {
-        Ok(Some(required)) => required,
-        Ok(None) => {
-            let _ = out.write_all(USAGE.as_bytes());
-            return DONE;
-        }
-        Err(message) => {
-            let _ = write!(out, "error: {message}\n\n{USAGE}");
-            return WRONG_USAGE;
-        }
+        Ok(required) => required,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
     };
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(render(&report).as_bytes());
@@ -47,33 +49,27 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     NOT_DONE
 }
 
-/// Returns the names of the required guarantees, or `None` if help is requested.
+/// Returns the names of the required guarantees. The error is the reason, or `None` if help is
+/// requested.
 fn parse(
-    mut arguments: impl Iterator<Item = OsString>,
+    arguments: impl Iterator<Item = OsString>,
     report: &[GuaranteeReport],
-) -> Result<Option<Vec<&'static str>>, String> {
+) -> Result<Vec<&'static str>, Option<String>> {
+    let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
+        Refusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
+        Refusal::Other(_) => Some("`--require` needs the name of a guarantee".to_owned()),
+        Refusal::Help => None,
+    })?;
     let mut required = Vec::new();
-    while let Some(argument) = arguments.next() {
-        let text = argument.to_string_lossy().into_owned();
-        let name = match text.as_str() {
-            "-h" | "--help" => return Ok(None),
-            "--require" => match arguments.next() {
-                Some(name) => name.to_string_lossy().into_owned(),
-                None => return Err("`--require` needs the name of a guarantee".to_owned()),
-            },
-            _ => match text.strip_prefix("--require=") {
-                Some(name) => name.to_owned(),
-                None => return Err(format!("there is no argument `{text}`")),
-            },
-        };
+    for name in arguments::texts(&parsed, "require") {
         let before = required.len();
         required.extend(report.iter().map(|one| one.name).filter(|&known| name == "all" || name == known));
         if required.len() == before {
             let known: Vec<&str> = report.iter().map(|one| one.name).collect();
-            return Err(format!("there is no guarantee `{name}`; there are {}", known.join(", ")));
+            return Err(Some(format!("there is no guarantee `{}`; there are {}", excerpt(&name), known.join(", "))));
         }
     }
-    Ok(Some(required))
+    Ok(required)
 }
 
 /// Text about reachable lanes, which only the server process itself can report.
@@ -150,10 +146,10 @@ mod tests {
     fn required_guarantees_are_known_ones() {
         let report = [guarantee("first", Holds::Yes), guarantee("second", Holds::No)];
         let parse = |words: &[&str]| parse(words.iter().map(OsString::from), &report);
-        assert_eq!(parse(&["--require", "second"]), Ok(Some(vec!["second"])));
-        assert_eq!(parse(&["--require=all"]), Ok(Some(vec!["first", "second"])));
-        assert_eq!(parse(&["--help"]), Ok(None));
-        assert!(parse(&["--require", "third"]).unwrap_err().contains("first, second"));
+        assert_eq!(parse(&["--require", "second"]), Ok(vec!["second"]));
+        assert_eq!(parse(&["--require=all"]), Ok(vec!["first", "second"]));
+        assert_eq!(parse(&["--help"]), Err(None));
+        assert!(parse(&["--require", "third"]).unwrap_err().unwrap().contains("first, second"));
         assert!(parse(&["--require"]).is_err() && parse(&["more"]).is_err());
     }
 

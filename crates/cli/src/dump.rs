@@ -2,17 +2,18 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
+use clap::Command;
 use corelane_idl::ast::{Direction, Flavor, ValueFlavor};
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::Compilation;
 use corelane_idl::model::{Annotation, ConstantValue, DefinitionId, Kind, Member, Operation, Type};
 use corelane_idl::source::Span;
 use corelane_idl::symbol::Symbol;
 use serde_json::{Value as Json, json};
 
 use crate::idl_types::{Types, compile};
-use crate::{DONE, NOT_DONE, WRONG_USAGE};
+use crate::{DONE, NOT_DONE, arguments};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
@@ -24,25 +25,23 @@ and annotations as they are written. The options are those of `corelane idl`.
 Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
 ";
 
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let command = arguments::command("dump", USAGE).args(arguments::idl_options()).arg(arguments::words("FILE"));
+    arguments::described(command, corelane_idl::command::USAGE)
+}
+
 /// Runs the command with the arguments after `corelane idl dump`.
-pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
-    let (mut options, mut files) = (Options::default(), Vec::<PathBuf>::new());
-    while let Some(word) = arguments.next() {
-        match options.take(&word, &mut arguments) {
-            Ok(true) => continue,
-            Ok(false) => {}
-            Err(reason) => return wrong_usage(&reason, out),
-        }
-        match word.to_string_lossy().as_ref() {
-            "-h" | "--help" => {
-                let _ = out.write_all(USAGE.as_bytes());
-                return DONE;
-            }
-            option if option.starts_with('-') => return wrong_usage(&format!("there is no option `{option}`"), out),
-            _ => files.push(word.into()),
-        }
-    }
-    let [file] = files.as_slice() else { return wrong_usage("one file is needed", out) };
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let parsed = match arguments::parse(command(), arguments) {
+        Ok(parsed) => parsed,
+        Err(refusal) => return arguments::refused(refusal.reason(), USAGE, out),
+    };
+    let files: Vec<&OsString> = parsed.get_many("FILE").into_iter().flatten().collect();
+    let [file] = files.as_slice() else {
+        return arguments::refused(Some("one file is needed".to_owned()), USAGE, out);
+    };
+    let (file, options) = (Path::new(file), arguments::idl_options_of(&parsed));
     match compile(file, &options) {
         Ok(compilation) => {
             let dump = Dump { compilation: &compilation, types: Types::new(&compilation) };
@@ -56,11 +55,6 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn W
             NOT_DONE
         }
     }
-}
-
-fn wrong_usage(reason: &str, out: &mut dyn Write) -> u8 {
-    let _ = write!(out, "error: {reason}\n\n{USAGE}");
-    WRONG_USAGE
 }
 
 struct Dump<'c> {

@@ -5,6 +5,7 @@
 //! use the same statuses: 0 done, 1 not done, 2 wrong usage.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod call;
 mod cores;
 mod doctor;
@@ -12,6 +13,7 @@ mod dump;
 mod idl_types;
 mod ior;
 mod json;
+mod manual;
 mod naming;
 mod operations;
 mod policies;
@@ -21,8 +23,12 @@ mod trace;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::vec;
 
+use clap::Command;
 use corelane_bench::server;
+
+use crate::text::excerpt;
 
 /// Counts allocations for the benchmarks, whose servers run this program too.
 #[global_allocator]
@@ -40,6 +46,8 @@ usage: corelane COMMAND [ARGUMENT]...
   bench ...         measure this ORB, its peers and bare sockets
   trace             write one request's path through client and server as a trace
   doctor            show which real-time guarantees hold on this machine, and what to change
+  completions SHELL print completions for bash, zsh and other shells
+  man DIR           write manual pages
   version           print the version
   help [COMMAND]    print this text, or the help of a command
 
@@ -50,26 +58,48 @@ const DONE: u8 = 0;
 const NOT_DONE: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
+/// A command of the program.
+struct Tool {
+    name: &'static str,
+    /// What the command takes.
+    command: fn() -> Command,
+    run: fn(vec::IntoIter<OsString>, &mut dyn Write) -> u8,
+    /// The help text.
+    help: fn() -> String,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool { name: "idl", command: idl_command, run: run_idl, help: idl_help },
+    Tool { name: "call", command: call::command, run: call::run, help: || call::USAGE.to_owned() },
+    Tool { name: "ior", command: ior::command, run: ior::run, help: || ior::USAGE.to_owned() },
+    Tool { name: "naming", command: naming::command, run: naming::run, help: || naming::USAGE.to_owned() },
+    Tool { name: "cores", command: cores::command, run: cores::run, help: || cores::USAGE.to_owned() },
+    Tool {
+        name: "bench",
+        command: bench_command,
+        run: |words, out| corelane_bench::command::run(words, out),
+        help: || corelane_bench::command::USAGE.to_owned(),
+    },
+    Tool { name: "trace", command: trace::command, run: trace::run, help: || trace::USAGE.to_owned() },
+    Tool { name: "doctor", command: doctor::command, run: doctor::run, help: || doctor::USAGE.to_owned() },
+    Tool {
+        name: "completions",
+        command: manual::completions_command,
+        run: manual::completions,
+        help: || manual::COMPLETIONS_USAGE.to_owned(),
+    },
+    Tool { name: "man", command: manual::man_command, run: manual::man, help: || manual::MAN_USAGE.to_owned() },
+];
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    ExitCode::from(dispatch(&command, arguments))
+    ExitCode::from(dispatch(&command, arguments.collect()))
 }
 
-fn dispatch(command: &str, arguments: impl Iterator<Item = OsString>) -> u8 {
-    let mut out = io::stdout();
-    let mut arguments = arguments.peekable();
+fn dispatch(command: &str, arguments: Vec<OsString>) -> u8 {
+    let mut arguments = arguments.into_iter();
     match command {
-        "idl" if arguments.next_if(|word| word == "dump").is_some() => dump::run(arguments, &mut out),
-        // The compiler's messages concern its input, so they go to the standard error.
-        "idl" => corelane_idl::command::run(arguments, &mut io::stderr()),
-        "call" => call::run(arguments, &mut out),
-        "ior" => ior::run(arguments, &mut out),
-        "naming" => naming::run(arguments, &mut out),
-        "cores" => cores::run(arguments, &mut out),
-        "bench" => corelane_bench::command::run(arguments, &mut out),
-        "trace" => trace::run(arguments, &mut out),
-        "doctor" => doctor::run(arguments, &mut out),
         "version" | "--version" | "-V" => print(&format!("corelane {}\n", env!("CARGO_PKG_VERSION"))),
         "help" | "--help" | "-h" => match arguments.next() {
             None => print(USAGE),
@@ -77,23 +107,45 @@ fn dispatch(command: &str, arguments: impl Iterator<Item = OsString>) -> u8 {
         },
         server::MODE => server::run(arguments),
         "" => wrong_usage("no command is given"),
-        _ => wrong_usage(&format!("there is no command `{command}`")),
+        _ => match TOOLS.iter().find(|tool| tool.name == command) {
+            Some(tool) => (tool.run)(arguments, &mut io::stdout()),
+            None => wrong_usage(&format!("there is no command `{}`", excerpt(command))),
+        },
     }
 }
 
 fn help(command: &str) -> u8 {
-    match command {
-        "idl" => print(&format!("{}\n{}", corelane_idl::command::USAGE, dump::USAGE)),
-        "call" => print(call::USAGE),
-        "ior" => print(ior::USAGE),
-        "naming" => print(naming::USAGE),
-        "cores" => print(cores::USAGE),
-        "bench" => print(corelane_bench::command::USAGE),
-        "trace" => print(trace::USAGE),
-        "doctor" => print(doctor::USAGE),
-        "help" | "version" => print(USAGE),
-        _ => wrong_usage(&format!("there is no command `{command}`")),
+    match TOOLS.iter().find(|tool| tool.name == command) {
+        Some(tool) => print(&(tool.help)()),
+        None if ["help", "version"].contains(&command) => print(USAGE),
+        None => wrong_usage(&format!("there is no command `{}`", excerpt(command))),
     }
+}
+
+/// Returns what `corelane idl` takes. The compiler parses its own words, as in build scripts.
+fn idl_command() -> Command {
+    let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
+    let about = arguments::summary(USAGE, "idl dump");
+    compile.arg(arguments::words("FILE")).subcommand(dump::command().about(about))
+}
+
+fn idl_help() -> String {
+    format!("{}\n{}", corelane_idl::command::USAGE, dump::USAGE)
+}
+
+fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
+    if words.as_slice().first().is_some_and(|word| word == "dump") {
+        words.next();
+        return dump::run(words, out);
+    }
+    // The compiler's messages concern its input, so they go to the standard error.
+    corelane_idl::command::run(words, &mut io::stderr())
+}
+
+/// Returns what `corelane bench` takes. The benchmarks parse their own words.
+fn bench_command() -> Command {
+    let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
+    arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::words("NAME")])
 }
 
 /// Prints a text. Errors are ignored: the reader may have closed the pipe.

@@ -8,13 +8,16 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::{ArgMatches, Command};
 use corelane_bench::json::Object;
 use corelane_bench::operation::Operation;
 use corelane_bench::placement::{Cores, Placement};
 use corelane_bench::probed::{Point, Probed, Process};
 
 use self::switches::{Capture, Preemption};
-use crate::{DONE, NOT_DONE, WRONG_USAGE};
+use crate::arguments::{self, Refusal, option};
+use crate::text::excerpt;
+use crate::{DONE, NOT_DONE};
 
 pub(crate) const USAGE: &str = "\
 usage: corelane trace [OPTION]...
@@ -43,18 +46,18 @@ struct Options {
 /// Number of calls before the first recorded one.
 const WARM_UP: usize = 1000;
 
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let options = [option("out", "FILE"), option("op", "NAME"), option("calls", "N")];
+    let command = arguments::command("trace", USAGE).args(options);
+    arguments::described(command.args([option("server", "NAME"), option("cores", "A,B")]), USAGE)
+}
+
 /// Runs the command and returns its exit status.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let options = match parse(arguments) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            let _ = out.write_all(USAGE.as_bytes());
-            return DONE;
-        }
-        Err(reason) => {
-            let _ = write!(out, "error: {reason}\n\n{USAGE}");
-            return WRONG_USAGE;
-        }
+        Ok(options) => options,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
     };
     let capture = Capture::start();
     let permitted = capture.is_some();
@@ -80,44 +83,44 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     DONE
 }
 
-fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
-    let mut options = Options {
-        out: PathBuf::from("trace.json"),
-        operation: Operation::Octet,
-        calls: 1,
-        server: "leader-followers:2".to_owned(),
-        placement: Placement::one_core().map_err(|error| error.to_string())?,
-    };
-    while let Some(argument) = arguments.next() {
-        let name = argument.to_string_lossy().into_owned();
-        let mut value = || arguments.next().ok_or_else(|| format!("`{name}` needs a value"));
-        match name.as_str() {
-            "--out" => options.out = value()?.into(),
-            "--op" => {
-                let operation = Operation::from_name(&value()?.to_string_lossy()).map_err(|error| error.to_string())?;
-                if operation.is_oneway() {
-                    return Err("a oneway has no reply to wait for; choose another operation".to_owned());
-                }
-                options.operation = operation;
-            }
-            "--calls" => {
-                let text = value()?.to_string_lossy().into_owned();
-                let calls = text.parse().ok().filter(|calls| (1..=300).contains(calls));
-                options.calls = calls.ok_or_else(|| format!("`--calls` takes a number from 1 to 300, not `{text}`"))?;
-            }
-            "--server" => options.server = value()?.to_string_lossy().into_owned(),
-            "--cores" => {
-                let text = value()?.to_string_lossy().into_owned();
-                let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-                let (client, server) =
-                    pair.ok_or_else(|| format!("`--cores` takes two cores as in 0,1, not `{text}`"))?;
-                options.placement.cores = Cores::Two(client, server);
-            }
-            "-h" | "--help" => return Ok(None),
-            _ => return Err(format!("there is no option `{name}`")),
+/// Takes the words apart. The error is the reason, or `None` if help is requested.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Option<String>> {
+    let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
+        Refusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
+        other => other.reason(),
+    })?;
+    refine(&parsed).map_err(Some)
+}
+
+/// Converts the values of options.
+fn refine(parsed: &ArgMatches) -> Result<Options, String> {
+    let mut placement = Placement::one_core().map_err(|error| error.to_string())?;
+    let mut operation = Operation::Octet;
+    if let Some(name) = arguments::text(parsed, "op") {
+        operation = Operation::from_name(&name).map_err(|error| error.to_string())?;
+        if operation.is_oneway() {
+            return Err("a oneway has no reply to wait for; choose another operation".to_owned());
         }
     }
-    Ok(Some(options))
+    let mut calls = 1;
+    if let Some(text) = arguments::text(parsed, "calls") {
+        let number = text.parse().ok().filter(|calls| (1..=300).contains(calls));
+        let refused = || format!("`--calls` takes a number from 1 to 300, not `{}`", excerpt(&text));
+        calls = number.ok_or_else(refused)?;
+    }
+    if let Some(text) = arguments::text(parsed, "cores") {
+        let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let refused = || format!("`--cores` takes two cores as in 0,1, not `{}`", excerpt(&text));
+        let (client, server) = pair.ok_or_else(refused)?;
+        placement.cores = Cores::Two(client, server);
+    }
+    Ok(Options {
+        out: parsed.get_one::<OsString>("out").map_or_else(|| "trace.json".into(), Into::into),
+        operation,
+        calls,
+        server: arguments::text(parsed, "server").unwrap_or_else(|| "leader-followers:2".to_owned()),
+        placement,
+    })
 }
 
 /// Returns the object that a thread waited for, if the time before this point was a wait.
@@ -267,6 +270,7 @@ fn messages(processes: &[Process]) -> Vec<(Place<'_>, Place<'_>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WRONG_USAGE;
 
     fn point(thread: u32, at: u64, id: u64, name: &str) -> Point {
         Point { thread, at, id, name: name.to_owned() }

@@ -68,6 +68,13 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["naming", "serve", "--durability", "x"], "`x` is not a durability: synced or relaxed"),
     (&["naming", "list", "--timeout", "0"], "a time-out is a number of seconds"),
     (&["naming", "backup", "copy"], "`naming backup` needs --store"),
+    (&["naming", "backup", "--store", "a", "--control", "b", "c"], "`naming backup` takes either --store or --control"),
+    (&["naming", "shutdown"], "`naming shutdown` needs --control"),
+    (&["naming", "shutdown", "--control", "a", "b"], "`naming shutdown` has too many arguments"),
+    (&["naming", "import"], "`naming import` needs --from"),
+    (&["naming", "watch", "--count", "0"], "`0` is not a number from 1 to 18446744073709551615"),
+    (&["naming", "watch", "a", "b"], "`naming watch` has too many arguments"),
+    (&["naming", "serve", "--allow-control", "0"], "`--allow-control` needs --store or --control"),
     (&["cores"], "no command is given"),
     (&["cores", "what"], "there is no command `cores what`"),
     (&["cores", "analyse"], "no task file is given"),
@@ -188,5 +195,60 @@ fn options_of_other_commands_are_taken_in_every_form() {
     ] {
         let output = corelane(words);
         assert_eq!(status(&output), expected, "{words:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let top = said(&corelane(&["help"]));
+    let commands = top.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let commands: Vec<&str> = commands.filter(|name| !name.is_empty()).collect();
+    assert!(commands.contains(&"call") && commands.contains(&"doctor"), "{commands:?}");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = corelane(&["completions", shell]);
+        assert_eq!(status(&output), 0, "{shell}");
+        let text = said(&output);
+        for command in &commands {
+            assert!(text.contains(command), "{shell}: {command}");
+        }
+        // Options of commands that parse their own words, and of subcommands.
+        for option in ["message-format", "without-peers", "dry-run", "rt-app"] {
+            assert!(text.contains(option), "{shell}: {option}");
+        }
+    }
+    assert!(said(&corelane(&["completions", "dos"])).starts_with("error: there are no completions for `dos`"));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
+    let _ = std::fs::remove_dir_all(&folder);
+    let output = corelane(&["man", &folder.to_string_lossy()]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+    let page = |name: &str| {
+        let page = std::fs::read_to_string(folder.join(format!("{name}.1")));
+        page.unwrap_or_else(|error| panic!("{name}: {error}")).replace("\\-", "-")
+    };
+    for command in commands {
+        assert!(page(&format!("corelane-{command}")).contains(".SH NAME"), "{command}");
+    }
+    assert!(page("corelane").contains("corelane-naming"));
+    assert!(page("corelane-call").contains("give up after this time (30)"));
+    assert!(page("corelane-idl").contains("also write which files the output depends on"));
+    assert!(page("corelane-naming-prune").contains("unbind nothing, and print what would be unbound"));
+    assert!(page("corelane-naming-import").contains("the context whose names are copied to NAME"));
+    let nowhere = corelane(&["man", "/proc/nowhere"]);
+    assert_eq!(status(&nowhere), 1);
+    assert!(said(&nowhere).starts_with("error: cannot write to `/proc/nowhere`"), "{}", said(&nowhere));
+}
+
+/// bash accepts its completions, and completes a command and an option.
+#[test]
+fn bash_completes_commands_and_options() {
+    let script = format!(
+        "source <({} completions bash) && COMP_WORDS=(corelane \"$1\" \"$2\") && COMP_CWORD=$3 && \
+         _corelane corelane \"${{COMP_WORDS[$3]}}\" \"${{COMP_WORDS[$3-1]}}\" && echo \"${{COMPREPLY[@]}}\"",
+        env!("CARGO_BIN_EXE_corelane")
+    );
+    for (words, expected) in [(["nam", "", "1"], "naming"), (["doctor", "--req", "2"], "--require")] {
+        let output = Command::new("bash").args(["-c", &script, "bash"]).args(words).output().expect("bash starts");
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected);
     }
 }

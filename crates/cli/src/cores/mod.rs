@@ -9,13 +9,15 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
+use clap::{ArgMatches, Command};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
 use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, Utilization};
 use corelane_sched::task_file::{self, MAX_BYTES, MAX_CORES, TaskFile};
 
+use crate::arguments::{self, Refusal, flag, option};
 use crate::text::excerpt;
-use crate::{DONE, NOT_DONE, WRONG_USAGE};
+use crate::{DONE, NOT_DONE};
 
 /// Text of `corelane help cores`.
 pub(crate) const USAGE: &str = "\
@@ -78,30 +80,29 @@ struct Arguments {
     tasks: Option<usize>,
 }
 
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let file = || arguments::positional("FILE");
+    let machine = || [option("cores", "N"), option("discipline", "NAME"), flag("json"), option("svg", "FILE")];
+    let analyse = arguments::command("analyse", USAGE).arg(file()).args(machine()).arg(option("rt-app", "FILE"));
+    let simulate = arguments::command("simulate", USAGE).arg(file()).args(machine());
+    let simulate = simulate.args([flag("global"), option("for", "TIME"), option("seed", "N")]);
+    let generate = arguments::command("generate", USAGE).args([option("util", "U"), option("balance", "B")]);
+    let generate = generate.args([option("tasks", "N"), option("cores", "N"), option("seed", "N")]);
+    let commands = [analyse, simulate.arg(option("lose", "CORE@TIME")), generate];
+    arguments::described(arguments::command("cores", USAGE).subcommands(commands), USAGE)
+}
+
 /// Runs the command with the arguments behind `corelane cores`.
-pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
-    let command = arguments.next().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    let parsed = match command.as_str() {
-        "help" | "-h" | "--help" => Ok(None),
-        "analyse" => parse(Action::Analyse, arguments),
-        "simulate" => parse(Action::Simulate, arguments),
-        "generate" => parse(Action::Generate, arguments),
-        "" => Err("no command is given".to_owned()),
-        other => Err(format!("there is no command `cores {}`", excerpt(other))),
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let (action, arguments) = match parse(arguments) {
+        Ok(parsed) => parsed,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
     };
-    let outcome = match parsed {
-        Ok(Some((Action::Analyse, arguments))) => analyse::run(&arguments, out),
-        Ok(Some((Action::Simulate, arguments))) => simulate::run(&arguments, out),
-        Ok(Some((Action::Generate, arguments))) => generate::run(&arguments, out),
-        Ok(None) => {
-            // A closed pipe is the reader's choice, here and below.
-            let _ = out.write_all(USAGE.as_bytes());
-            return DONE;
-        }
-        Err(reason) => {
-            let _ = write!(out, "error: {reason}\n\n{USAGE}");
-            return WRONG_USAGE;
-        }
+    let outcome = match action {
+        Action::Analyse => analyse::run(&arguments, out),
+        Action::Simulate => simulate::run(&arguments, out),
+        Action::Generate => generate::run(&arguments, out),
     };
     match outcome {
         Ok(true) => DONE,
@@ -113,46 +114,57 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn W
     }
 }
 
-/// Parses the words behind the subcommand. `None`: help is asked for.
-fn parse(action: Action, words: impl Iterator<Item = OsString>) -> Result<Option<(Action, Arguments)>, String> {
-    let mut parsed = Arguments::default();
-    let (has_file, is_analyse) = (action != Action::Generate, action == Action::Analyse);
-    let mut words = words.map(|word| word.to_string_lossy().into_owned());
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
-        match word.as_str() {
-            "-h" | "--help" => return Ok(None),
-            "--cores" => parsed.cores = Some(number(&word, &value()?, 1, u64::from(MAX_CORES))?),
-            "--seed" if !is_analyse => parsed.seed = Some(number(&word, &value()?, 0, u64::MAX)?),
-            "--discipline" if has_file => {
-                let name = value()?;
-                let discipline = task_file::toml::discipline(&name);
-                parsed.discipline =
-                    Some(discipline.ok_or_else(|| format!("there is no discipline `{}`", excerpt(&name)))?);
-            }
-            "--json" if has_file => parsed.is_json = true,
-            "--svg" if has_file => parsed.svg = Some(value()?),
-            "--rt-app" if is_analyse => parsed.rt_app = Some(value()?),
-            "--global" if action == Action::Simulate => parsed.is_global = true,
-            "--for" if action == Action::Simulate => parsed.duration = Some(time(&word, &value()?)?),
-            "--lose" if action == Action::Simulate => parsed.lost_core = Some(lost_core(&value()?)?),
-            "--util" if !has_file => parsed.utilization = Some(fraction(&word, &value()?)?),
-            "--balance" if !has_file => parsed.balance = Some(fraction(&word, &value()?)?),
-            "--tasks" if !has_file => {
-                parsed.tasks = Some(number(&word, &value()?, 1, MAX_GENERATED as u64)?);
-            }
-            option if option.starts_with("--") => return Err(format!("there is no option `{}` here", excerpt(option))),
-            _ if has_file && parsed.file.is_none() => parsed.file = Some(word),
-            other => return Err(format!("`{}` is one argument too many", excerpt(other))),
+/// Takes the words apart. The error is the reason, or `None` if help is requested.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<(Action, Arguments), Option<String>> {
+    let parsed = arguments::parse_subcommand("cores", command(), words).map_err(|refusal| match refusal {
+        Refusal::Unknown(word) if word.starts_with('-') => {
+            Some(format!("there is no option `{}` here", excerpt(&word)))
         }
-    }
+        Refusal::Unknown(word) => Some(format!("`{}` is one argument too many", excerpt(&word))),
+        other => other.reason(),
+    })?;
+    refine(&parsed.0, &parsed.1).map_err(Some)
+}
+
+/// Converts the values of options, and checks which there are.
+fn refine(command: &str, parsed: &ArgMatches) -> Result<(Action, Arguments), String> {
+    let action = match command {
+        "analyse" => Action::Analyse,
+        "simulate" => Action::Simulate,
+        _ => Action::Generate,
+    };
+    // An option that the subcommand does not have has no value.
+    let text = |id: &str| parsed.try_get_one::<OsString>(id).ok()?.map(|word| word.to_string_lossy().into_owned());
+    let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
+    let discipline = |name: String| {
+        let known = task_file::toml::discipline(&name);
+        known.ok_or_else(|| format!("there is no discipline `{}`", excerpt(&name)))
+    };
+    let number_of =
+        |id: &str, least, most| text(id).map(|text| number::<u64>(&format!("--{id}"), &text, least, most)).transpose();
+    let fraction_of = |id: &str| text(id).map(|text| fraction(&format!("--{id}"), &text)).transpose();
+    let arguments = Arguments {
+        file: text("FILE"),
+        cores: number_of("cores", 1, MAX_CORES.into())?.and_then(|cores| cores.try_into().ok()),
+        discipline: text("discipline").map(discipline).transpose()?,
+        is_json: flag("json"),
+        svg: text("svg"),
+        rt_app: text("rt-app"),
+        is_global: flag("global"),
+        duration: text("for").map(|text| time("--for", &text)).transpose()?,
+        seed: number_of("seed", 0, u64::MAX)?,
+        lost_core: text("lose").map(|text| lost_core(&text)).transpose()?,
+        utilization: fraction_of("util")?,
+        balance: fraction_of("balance")?,
+        tasks: number_of("tasks", 1, MAX_GENERATED as u64)?.and_then(|tasks| tasks.try_into().ok()),
+    };
     match action {
-        Action::Generate if parsed.utilization.is_none() => Err("`--util` is missing".to_owned()),
-        Action::Generate if parsed.balance.is_some() && parsed.tasks.is_some() => {
+        Action::Generate if arguments.utilization.is_none() => Err("`--util` is missing".to_owned()),
+        Action::Generate if arguments.balance.is_some() && arguments.tasks.is_some() => {
             Err("`--balance` and `--tasks` exclude each other".to_owned())
         }
-        Action::Analyse | Action::Simulate if parsed.file.is_none() => Err("no task file is given".to_owned()),
-        _ => Ok(Some((action, parsed))),
+        Action::Analyse | Action::Simulate if arguments.file.is_none() => Err("no task file is given".to_owned()),
+        _ => Ok((action, arguments)),
     }
 }
 
@@ -250,32 +262,32 @@ fn write_table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn parsed(action: Action, words: &str) -> Result<Arguments, String> {
-        parse(action, words.split_whitespace().map(OsString::from)).map(|parsed| parsed.expect("no help").1)
+    fn parsed(words: &str) -> Result<Arguments, Option<String>> {
+        parse(words.split_whitespace().map(OsString::from)).map(|parsed| parsed.1)
     }
 
     #[test]
     fn options_belong_to_their_subcommand() {
-        let arguments = parsed(Action::Simulate, "f --lose 1@250ms --for 2s --seed 7 --global").expect("right");
+        let arguments = parsed("simulate f --lose 1@250ms --for 2s --seed 7 --global").expect("right");
         assert_eq!(arguments.lost_core, Some((1, 250_000_000)));
         assert_eq!((arguments.duration, arguments.seed, arguments.is_global), (Some(2_000_000_000), Some(7), true));
-        for (action, wrong) in [
-            (Action::Analyse, "f --global"),
-            (Action::Analyse, "f --seed 1"),
-            (Action::Analyse, ""),
-            (Action::Analyse, "f g"),
-            (Action::Analyse, "f --cores 0"),
-            (Action::Analyse, "f --cores 1025"),
-            (Action::Analyse, "f --discipline round-robin"),
-            (Action::Simulate, "f --lose 1"),
-            (Action::Simulate, "f --lose x@1ms"),
-            (Action::Simulate, "f --for 3"),
-            (Action::Generate, "--util"),
-            (Action::Generate, "--tasks 3"),
-            (Action::Generate, "--util 1.6 --tasks 3 --balance 0.1"),
-            (Action::Generate, "--util 1.6 f"),
+        for wrong in [
+            "analyse f --global",
+            "analyse f --seed 1",
+            "analyse",
+            "analyse f g",
+            "analyse f --cores 0",
+            "analyse f --cores 1025",
+            "analyse f --discipline round-robin",
+            "simulate f --lose 1",
+            "simulate f --lose x@1ms",
+            "simulate f --for 3",
+            "generate --util",
+            "generate --tasks 3",
+            "generate --util 1.6 --tasks 3 --balance 0.1",
+            "generate --util 1.6 f",
         ] {
-            assert!(parsed(action, wrong).is_err(), "{action:?} {wrong}");
+            assert!(matches!(parsed(wrong), Err(Some(_))), "{wrong}");
         }
     }
 

@@ -91,7 +91,7 @@ fn parse_name(text: &str) -> Result<Vec<NameComponent>, String> {
 }
 
 /// Returns the object that a text names.
-fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
+pub(crate) fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     let held;
     let text = match text.strip_prefix('@') {
         None => text,

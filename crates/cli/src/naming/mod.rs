@@ -13,10 +13,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::{ArgAction, ArgMatches, Command};
 use corelane_services::store::Durability;
 
+pub(crate) use self::client::object;
+use crate::arguments::{self, Refusal, flag, option};
 use crate::text::excerpt;
-use crate::{DONE, NOT_DONE, WRONG_USAGE};
+use crate::{DONE, NOT_DONE};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
@@ -121,23 +124,46 @@ struct Arguments {
     words: Vec<String>,
 }
 
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let on_server = |name: &'static str| {
+        let command = arguments::command(name, USAGE).args([option("at", "REFERENCE"), option("timeout", "SECONDS")]);
+        // The number of words is checked apart.
+        command.arg(arguments::words("NAME"))
+    };
+    let serve = arguments::command("serve", USAGE)
+        .args([option("listen", "ADDRESS"), option("publish", "ADDRESS")].map(|one| one.action(ArgAction::Append)))
+        .args([option("store", "FILE"), option("durability", "synced|relaxed"), flag("read-only")])
+        .args([option("allow-control", "USER,..."), option("control", "PATH"), option("ior-file", "FILE")])
+        .arg(arguments::words("NAME").hide(true));
+    let names = ["list", "tree", "bind", "rebind", "bind-context", "rebind-context", "unbind", "new", "resolve"];
+    let watch = on_server("watch").args([option("interval", "SECONDS"), option("count", "N")]);
+    let prune = on_server("prune").args([flag("dry-run"), flag("follow")]);
+    let import = on_server("import").args([
+        option("from", "REFERENCE"),
+        flag("replace"),
+        option("jobs", "N"),
+        option("control", "PATH"),
+    ]);
+    let backup = arguments::command("backup", USAGE).args([
+        option("store", "FILE"),
+        option("control", "PATH"),
+        arguments::words("COPY"),
+    ]);
+    let shutdown =
+        arguments::command("shutdown", USAGE).args([option("control", "PATH"), arguments::words("NAME").hide(true)]);
+    let naming = arguments::command("naming", USAGE)
+        .subcommand(serve)
+        .subcommands(names.map(on_server))
+        .subcommands([watch, prune, import, backup, shutdown]);
+    arguments::described(naming, USAGE)
+}
+
 /// Runs the command with the arguments after `corelane naming`.
-pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
-    let command = arguments.next().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    if matches!(command.as_str(), "help" | "-h" | "--help") {
-        let _ = out.write_all(USAGE.as_bytes());
-        return DONE;
-    }
-    let parsed = match parse(&command, arguments) {
-        Ok(Some(parsed)) => parsed,
-        Ok(None) => {
-            let _ = out.write_all(USAGE.as_bytes());
-            return DONE;
-        }
-        Err(reason) => {
-            let _ = write!(out, "error: {reason}\n\n{USAGE}");
-            return WRONG_USAGE;
-        }
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let (command, parsed) = match parse(arguments) {
+        Ok(parsed) => parsed,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
     };
     let outcome = match action(&command) {
         Some(action) => client::run(action, &parsed, out),
@@ -173,69 +199,58 @@ fn action(command: &str) -> Option<Action> {
     })
 }
 
-fn parse(command: &str, words: impl Iterator<Item = OsString>) -> Result<Option<Arguments>, String> {
+/// Takes the words apart. The error is the reason, or `None` if help is requested.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, Arguments), Option<String>> {
+    let mut words: Vec<OsString> = words.collect();
+    let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
+    let naming = command();
+    if let Some(subcommand) = naming.find_subcommand(&name) {
+        // A name may begin with `-`.
+        let is_word = |word: &str, _| !word.starts_with("--") && word != "-h";
+        let placed = arguments::words_last(subcommand, words.drain(1..), is_word);
+        words.extend(placed);
+    }
+    let (name, parsed) = arguments::parse_subcommand("naming", naming, words).map_err(|refusal| match refusal {
+        Refusal::Unknown(word) => Some(format!("`naming {name}` has no option `{}`", excerpt(&word))),
+        other => other.reason(),
+    })?;
+    let arguments = refine(&name, &parsed).map_err(Some)?;
+    Ok((name, arguments))
+}
+
+/// Converts the values of options, and checks the number of words.
+fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
-    if action.is_none() && !is_serve && !is_backup && !is_shutdown {
-        return Err(match command {
-            "" => "no command is given".to_owned(),
-            other => format!("there is no command `naming {}`", excerpt(other)),
-        });
-    }
-    let mut parsed = Arguments {
-        at: None,
-        timeout: None,
-        dry_run: false,
-        follow: false,
-        interval: None,
-        count: None,
-        from: None,
-        replace: false,
-        jobs: DEFAULT_JOBS,
-        allow_control: Vec::new(),
-        control: None,
-        listen: Vec::new(),
-        publish: Vec::new(),
-        store: None,
-        durability: Durability::Synced,
-        read_only: false,
-        ior_file: None,
-        words: Vec::new(),
+    // An option that the subcommand does not have has no values.
+    let values = |id: &str| parsed.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten();
+    let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
+    let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
+    let one = |id: &str| texts(id).pop();
+    let arguments = Arguments {
+        at: texts("at").pop(),
+        timeout: one("timeout").map(|text| seconds(&text, "a time-out")).transpose()?,
+        dry_run: flag("dry-run"),
+        follow: flag("follow"),
+        interval: one("interval").map(|text| seconds(&text, "an interval")).transpose()?,
+        count: one("count").map(|text| number(&text, 1..=u64::MAX)).transpose()?,
+        from: one("from"),
+        replace: flag("replace"),
+        jobs: one("jobs").map_or(Ok(DEFAULT_JOBS), |text| number(&text, 1..=256).map(|jobs| jobs as usize))?,
+        allow_control: one("allow-control").map_or(Ok(Vec::new()), |text| users(&text))?,
+        control: values("control").last().map(PathBuf::from),
+        listen: texts("listen"),
+        publish: texts("publish"),
+        store: values("store").next().map(PathBuf::from),
+        durability: match texts("durability").pop().as_deref() {
+            None | Some("synced") => Durability::Synced,
+            Some("relaxed") => Durability::Relaxed,
+            Some(other) => return Err(format!("`{}` is not a durability: synced or relaxed", excerpt(other))),
+        },
+        read_only: flag("read-only"),
+        ior_file: values("ior-file").next().map(PathBuf::from),
+        words: texts(if is_backup { "COPY" } else { "NAME" }),
     };
-    let mut words = words.map(|word| word.to_string_lossy().into_owned());
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
-        match word.as_str() {
-            "-h" | "--help" => return Ok(None),
-            "--at" if action.is_some() => parsed.at = Some(value()?),
-            "--timeout" if action.is_some() => parsed.timeout = Some(seconds(&value()?, "a time-out")?),
-            "--dry-run" if action == Some(Action::Prune) => parsed.dry_run = true,
-            "--follow" if action == Some(Action::Prune) => parsed.follow = true,
-            "--interval" if action == Some(Action::Watch) => parsed.interval = Some(seconds(&value()?, "an interval")?),
-            "--count" if action == Some(Action::Watch) => parsed.count = Some(number(&value()?, 1..=u64::MAX)?),
-            "--from" if action == Some(Action::Import) => parsed.from = Some(value()?),
-            "--replace" if action == Some(Action::Import) => parsed.replace = true,
-            "--jobs" if action == Some(Action::Import) => parsed.jobs = number(&value()?, 1..=256)? as usize,
-            "--control" if action == Some(Action::Import) || action.is_none() => parsed.control = Some(value()?.into()),
-            "--allow-control" if is_serve => parsed.allow_control = users(&value()?)?,
-            "--store" if is_serve || is_backup => parsed.store = Some(value()?.into()),
-            "--listen" if is_serve => parsed.listen.push(value()?),
-            "--publish" if is_serve => parsed.publish.push(value()?),
-            "--read-only" if is_serve => parsed.read_only = true,
-            "--ior-file" if is_serve => parsed.ior_file = Some(value()?.into()),
-            "--durability" if is_serve => {
-                parsed.durability = match value()?.as_str() {
-                    "synced" => Durability::Synced,
-                    "relaxed" => Durability::Relaxed,
-                    other => return Err(format!("`{}` is not a durability: synced or relaxed", excerpt(other))),
-                }
-            }
-            option if option.starts_with("--") => {
-                return Err(format!("`naming {command}` has no option `{}`", excerpt(option)));
-            }
-            _ => parsed.words.push(word),
-        }
-    }
     let expected = match action {
         Some(Action::List | Action::Tree | Action::Watch | Action::Prune | Action::Import) => 0..=1,
         Some(Action::Unbind | Action::New | Action::Resolve) => 1..=1,
@@ -243,13 +258,13 @@ fn parse(command: &str, words: impl Iterator<Item = OsString>) -> Result<Option<
         None if is_serve || is_shutdown => 0..=0,
         None => 1..=1,
     };
-    if !expected.contains(&parsed.words.len()) {
-        let count = parsed.words.len();
+    if !expected.contains(&arguments.words.len()) {
+        let count = arguments.words.len();
         let few_or_many = if count < *expected.start() { "too few" } else { "too many" };
         return Err(format!("`naming {command}` has {few_or_many} arguments"));
     }
-    check(command, &parsed)?;
-    Ok(Some(parsed))
+    check(command, &arguments)?;
+    Ok(arguments)
 }
 
 /// Checks options that need each other.
@@ -287,6 +302,7 @@ fn users(text: &str) -> Result<Vec<u32>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WRONG_USAGE;
 
     fn refused(words: &[&str]) -> String {
         let mut out = Vec::new();

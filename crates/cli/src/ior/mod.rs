@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 
+use clap::Command;
 use corelane_wire::cdr::TaggedList;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo, id};
 use corelane_wire::ior::{
@@ -14,7 +15,7 @@ use corelane_wire::limits::Limits;
 
 use crate::policies::describe as describe_policy;
 use crate::text::{excerpt, printable};
-use crate::{DONE, NOT_DONE, WRONG_USAGE};
+use crate::{DONE, NOT_DONE, arguments};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
@@ -34,15 +35,19 @@ const MOST_INPUT: u64 = 16 << 20;
 /// Maximum number of bytes that are shown of unknown content.
 const MOST_SHOWN: usize = 256;
 
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    arguments::described(arguments::command("ior", USAGE).arg(arguments::words("TEXT")), USAGE)
+}
+
 /// Runs the command with the arguments after `corelane ior`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
-    let texts: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let texts = match arguments::parse(command(), arguments) {
+        Ok(parsed) => arguments::texts(&parsed, "TEXT"),
+        Err(refusal) => return arguments::refused(refusal.reason(), USAGE, out),
+    };
     let texts = match texts.as_slice() {
-        [] => return wrong_usage("no reference is given", out),
-        [help] if help == "-h" || help == "--help" => {
-            let _ = out.write_all(USAGE.as_bytes());
-            return DONE;
-        }
+        [] => return arguments::refused(Some("no reference is given".to_owned()), USAGE, out),
         [dash] if dash == "-" => match lines_of_input() {
             Ok(lines) => lines,
             Err(error) => {
@@ -50,10 +55,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
                 return NOT_DONE;
             }
         },
-        _ => match texts.iter().find(|text| text.starts_with('-')) {
-            Some(option) => return wrong_usage(&format!("there is no option `{}`", excerpt(option)), out),
-            None => texts,
-        },
+        _ => texts,
     };
     let mut status = DONE;
     for text in &texts {
@@ -68,11 +70,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
         let _ = out.write_all(shown.as_bytes());
     }
     status
-}
-
-fn wrong_usage(reason: &str, out: &mut dyn Write) -> u8 {
-    let _ = write!(out, "error: {reason}\n\n{USAGE}");
-    WRONG_USAGE
 }
 
 fn lines_of_input() -> io::Result<Vec<String>> {
@@ -291,6 +288,7 @@ fn octets(data: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WRONG_USAGE;
     use corelane_wire::codeset::CharSet;
     use corelane_wire::giop::Version;
     use corelane_wire::ior::TaggedComponent;

@@ -1,0 +1,151 @@
+//! `corelane completions` and `corelane man`: completions for shells, and manual pages, made from
+//! what the commands take.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::vec;
+
+use clap::{Command, ValueEnum};
+use clap_complete::Shell;
+
+use crate::text::excerpt;
+use crate::{DONE, NOT_DONE, TOOLS, USAGE, arguments};
+
+/// Help text of `corelane completions`.
+pub(crate) const COMPLETIONS_USAGE: &str = "\
+usage: corelane completions SHELL
+
+Prints completions of the commands and their options for a shell: bash, elvish, fish, powershell or zsh. In bash:
+
+    corelane completions bash > ~/.local/share/bash-completion/completions/corelane
+
+Exit status: 0 printed, 2 wrong usage.
+";
+
+/// Help text of `corelane man`.
+pub(crate) const MAN_USAGE: &str = "\
+usage: corelane man DIR
+
+Writes manual pages of all commands to DIR, which is made if it is missing: corelane.1, corelane-call.1 and so on. `man -l FILE`
+shows a page; `man` finds pages in a folder man1 of its search path, such as ~/.local/share/man/man1.
+
+Exit status: 0 written, 1 not written, 2 wrong usage.
+";
+
+/// Returns what the whole program takes.
+pub(crate) fn program() -> Command {
+    let program = Command::new("corelane")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Real-time CORBA: IDL compiler, benchmarks, and tools for references, names, calls and the machine")
+        .after_help("Exit status: 0 done, 1 not done, 2 wrong usage.")
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .disable_version_flag(true)
+        .subcommands(TOOLS.iter().map(|tool| (tool.command)()))
+        .subcommand(arguments::command("version", USAGE))
+        .subcommand(arguments::command("help", USAGE).arg(arguments::positional("COMMAND")));
+    arguments::described(program, USAGE)
+}
+
+/// Returns what `corelane completions` takes.
+pub(crate) fn completions_command() -> Command {
+    arguments::command("completions", COMPLETIONS_USAGE).arg(arguments::words("SHELL"))
+}
+
+/// Runs `corelane completions`.
+pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
+    let parsed = arguments::parse(completions_command(), words);
+    let names = match parsed {
+        Ok(parsed) => arguments::texts(&parsed, "SHELL"),
+        Err(refusal) => return arguments::refused(refusal.reason(), COMPLETIONS_USAGE, out),
+    };
+    let [name] = names.as_slice() else {
+        return arguments::refused(Some("one shell is needed".to_owned()), COMPLETIONS_USAGE, out);
+    };
+    let Ok(shell) = Shell::from_str(name, false) else {
+        let reason = format!("there are no completions for `{}`", excerpt(name));
+        return arguments::refused(Some(reason), COMPLETIONS_USAGE, out);
+    };
+    // The generator panics when its output fails, so it writes to memory.
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut program(), "corelane", &mut text);
+    // Errors are ignored: the reader may have closed the pipe.
+    let _ = out.write_all(&text);
+    DONE
+}
+
+/// Returns what `corelane man` takes.
+pub(crate) fn man_command() -> Command {
+    arguments::command("man", MAN_USAGE).arg(arguments::words("DIR"))
+}
+
+/// Runs `corelane man`.
+pub(crate) fn man(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
+    let parsed = match arguments::parse(man_command(), words) {
+        Ok(parsed) => parsed,
+        Err(refusal) => return arguments::refused(refusal.reason(), MAN_USAGE, out),
+    };
+    let folders: Vec<&OsString> = parsed.get_many("DIR").into_iter().flatten().collect();
+    let [folder] = folders.as_slice() else {
+        return arguments::refused(Some("one folder is needed".to_owned()), MAN_USAGE, out);
+    };
+    let folder = Path::new(folder);
+    let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(program(), folder));
+    let (status, line) = match written {
+        Ok(()) => (DONE, format!("{} has the manual pages", folder.display())),
+        Err(error) => (NOT_DONE, format!("error: cannot write to `{}`: {error}", folder.display())),
+    };
+    let _ = writeln!(out, "{line}");
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `check` with every command and its path.
+    fn for_each(command: &Command, path: &str, check: &mut dyn FnMut(&Command, &str)) {
+        let path = format!("{path}{}", command.get_name());
+        check(command, &path);
+        command.get_subcommands().for_each(|one| for_each(one, &format!("{path} "), check));
+    }
+
+    #[test]
+    fn every_command_and_option_has_a_description() {
+        program().debug_assert();
+        let mut hidden = Vec::new();
+        for_each(&program(), "", &mut |command, path| {
+            assert!(command.get_about().is_some_and(|about| !about.to_string().is_empty()), "{path}");
+            for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
+                if argument.is_hide_set() {
+                    hidden.push(format!("{path}: {}", argument.get_id()));
+                } else {
+                    assert!(argument.get_help().is_some_and(|help| !help.to_string().is_empty()), "{path} {argument}");
+                }
+            }
+        });
+        // The compiler's option has no effect on a call.
+        assert_eq!(hidden, ["corelane call: case-sensitive"]);
+    }
+
+    #[test]
+    fn every_option_in_a_help_text_exists() {
+        for tool in TOOLS {
+            let command = (tool.command)();
+            let all = || command.get_arguments().chain(command.get_subcommands().flat_map(Command::get_arguments));
+            for line in (tool.help)().lines().filter(|line| line.starts_with("  -") && !line.starts_with("  - ")) {
+                let names = line.split_whitespace().map(|word| word.trim_end_matches(','));
+                for name in names.take_while(|word| word.starts_with('-')) {
+                    let known = all().any(|argument| {
+                        let long = argument.get_long().map(|long| format!("--{long}"));
+                        let short = argument.get_short().map(|short| format!("-{short}"));
+                        [long, short].into_iter().flatten().any(|form| form == name)
+                    });
+                    assert!(known, "{}: {name}", tool.name);
+                }
+            }
+        }
+    }
+}
