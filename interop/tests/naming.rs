@@ -270,6 +270,12 @@ fn naming(command: &str, port: u16, words: &[&str]) -> String {
     text
 }
 
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
 #[test]
 fn our_commands_work_on_omninames() {
     let client = Orb::new().unwrap();
@@ -291,13 +297,15 @@ fn our_commands_work_on_omninames() {
 
     let imported = naming("import", ours.port, &["--from", &url(port)]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
-    assert_eq!(naming("tree", ours.port, &[]), tree);
+    // Each server lists many names in an order of its own, which the batches of a list keep.
+    assert!(sorted(&naming("tree", ours.port, &[])) == sorted(&tree));
     assert_eq!(naming("resolve", ours.port, &["shop/o699"]), naming("resolve", port, &["again/o699"]));
     // And back into another context.
     naming("new", port, &["copy"]);
     let imported = naming("import", port, &["--from", &url(ours.port), "--jobs", "4", "copy"]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
-    assert_eq!(naming("tree", port, &["copy"]), tree);
+    let copied = naming("tree", port, &["copy"]).replace("as copy/again/", "as again/");
+    assert!(sorted(&copied) == sorted(&tree));
 
     let mut watch = Command::new(program());
     watch.args(["naming", "watch", "--at", &url(port), "--interval", "0.1", "--count", "2", "shop"]);

@@ -1,4 +1,4 @@
-//! What a name server offers beyond the Naming Service: reported changes, many bindings in one step, backups, the end.
+//! Extensions of the Naming Service: reported changes, many bindings in one step, backups, the end.
 
 use std::fs;
 use std::sync::Arc;

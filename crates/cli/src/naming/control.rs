@@ -21,8 +21,7 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::Version;
 use corelane_wire::ior::{Address, Ior, TaggedProfile};
 
-/// Minimum time between two lines about refusals. Others than the allowed users decide how often
-/// they are refused.
+/// Minimum time between two lines about refusals, which refused clients can cause at any rate.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Says on the standard error that a client was refused.

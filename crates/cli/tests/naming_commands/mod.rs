@@ -221,7 +221,7 @@ fn prune_leaves_the_names_of_other_servers_alone() {
     assert_eq!(server.done(&["list"]), "");
 }
 
-/// Fills a server with what `import` has to cope with.
+/// Fills a server with many objects, a nil one, a shared context, a ring, and another server's context.
 fn fill(server: &Server, elsewhere: &Server) {
     let orb = Orb::new().unwrap();
     let root: NamingContextExtRef = orb.reference(&server.url).unwrap();
