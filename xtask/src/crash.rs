@@ -86,9 +86,14 @@ impl Options {
 fn repeat(root: &Path, crash: &Crash, times: u32) -> Outcome {
     let mut command = steps::cargo();
     command.args(["test", "--locked", "--package", crash.package, "--test", crash.file, "--", "--exact", crash.test]);
-    let said = steps::output(command.current_dir(root).env(crash.variable, times.to_string()))?;
+    let output = command.current_dir(root).env(crash.variable, times.to_string()).output();
+    let output = output.map_err(|error| format!("cargo could not be started: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
     // A filter that fits no test passes too.
-    if said.contains("1 passed") { Ok(String::new()) } else { Err(format!("the test did not run:\n{said}")) }
+    if output.status.success() && said.contains("1 passed") {
+        return Ok(String::new());
+    }
+    Err(format!("the test failed or did not run:\n{said}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[cfg(test)]
