@@ -2,9 +2,11 @@
 //! omniNames, and each server with a context of the other.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use corelane::{Endpoint, ObjectRef, Orb, SystemException};
@@ -243,4 +245,82 @@ fn names_resolve_through_both_servers() {
     let expected = CannotProceed { cxt: Some(context), rest_of_name: n("c/o") };
     assert_eq!(our_root.resolve(&n("theirs/c/o")), Err(RebindError::CannotProceed(expected)));
     assert_eq!(nameclt(&url(ours.port), &["resolve", "theirs/c"]), "resolve: CannotProceed exception");
+}
+
+/// Returns the program `corelane`, which another package has. Cargo builds it if it is not up to date.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        build.args(["build", "--quiet", "--locked", "--package", "corelane-cli", "--target-dir"]).arg(target);
+        assert!(build.status().unwrap().success(), "the program `corelane` is not built");
+        target.join("debug").join("corelane")
+    })
+}
+
+/// Runs a command of `corelane naming` and returns its output.
+fn naming(command: &str, port: u16, words: &[&str]) -> String {
+    let mut run = Command::new(program());
+    let output = run.args(["naming", command, "--at", &url(port)]).args(words).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{command} {words:?}: {text}");
+    text
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn our_commands_work_on_omninames() {
+    let client = Orb::new().unwrap();
+    let (ours, theirs) = (Ours::start(), OmniNames::start("commands", &client));
+    let port = theirs.port;
+    let (near, far) = ("corbaloc::1.2@127.0.0.1:1/Near", "corbaloc::1.2@192.0.2.1:1/Far");
+    assert!(naming("new", port, &["shop"]).starts_with("IOR:"));
+    naming("bind", port, &["shop/clock.obj", near]);
+    naming("rebind", port, &["shop/clock.obj", near]);
+    let shop = naming("resolve", port, &["shop"]);
+    naming("bind-context", port, &["again", shop.trim()]);
+    naming("rebind-context", port, &["again", shop.trim()]);
+    for number in 0..700 {
+        root(&client, port).bind(&n(&format!("shop/o{number}")), Some(&object(&client, far))).unwrap();
+    }
+    assert_eq!(naming("list", port, &[]), "again/\nshop/\n");
+    let tree = naming("tree", port, &[]);
+    assert!(tree.ends_with("shop/ (printed above as again/)\n") && tree.lines().count() == 703, "{tree}");
+
+    let imported = naming("import", ours.port, &["--from", &url(port)]);
+    assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
+    // Each server lists many names in an order of its own, which the batches of a list keep.
+    assert!(sorted(&naming("tree", ours.port, &[])) == sorted(&tree));
+    assert_eq!(naming("resolve", ours.port, &["shop/o699"]), naming("resolve", port, &["again/o699"]));
+    // And back into another context.
+    naming("new", port, &["copy"]);
+    let imported = naming("import", port, &["--from", &url(ours.port), "--jobs", "4", "copy"]);
+    assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
+    let copied = naming("tree", port, &["copy"]).replace("as copy/again/", "as again/");
+    assert!(sorted(&copied) == sorted(&tree));
+
+    let mut watch = Command::new(program());
+    watch.args(["naming", "watch", "--at", &url(port), "--interval", "0.1", "--count", "2", "shop"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(watch.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "comparing all names every 0.1 s: the server reports no changes\n");
+    naming("unbind", port, &["shop/clock.obj"]);
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("unbound shop/clock.obj"));
+    naming("new", port, &["shop/late"]);
+    assert_eq!(lines.next().as_deref(), Some("bound shop/late/"));
+    assert!(watch.wait().unwrap().success());
+
+    naming("new", port, &["small"]);
+    naming("bind", port, &["small/dead", near]);
+    let dead = naming("prune", port, &["small"]);
+    assert!(dead.starts_with("small/dead: cannot be reached"), "{dead}");
+    assert_eq!(naming("list", port, &["small"]), "");
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod crash;
 mod cross;
 mod demo;
 mod dependencies;
@@ -49,6 +50,8 @@ cargo xtask <command>
        --list      names the targets; --prove: finds a planted fault
   mutants [FILE...]  changes the code in one place at a time: 95 of 100 times a test must fail; takes an hour or more
        --jobs N    N mutants at a time; CONTRIBUTING.md has more
+  crash naming     kills a name server 1,000 times, and simulates 1,000 power failures under its store; takes minutes
+       --cycles N  N kills; --cuts N: N power failures
   miri [FILTER...] tests of unsafe code under Miri, by hand: needs a nightly toolchain with miri and rust-src
   tsan [FILTER...] tests of shared data under ThreadSanitizer, by hand: needs a nightly toolchain with rust-src
   cross            the crates for 64-bit ARM; rustup installs the target if it is missing
@@ -91,6 +94,12 @@ fn main() -> ExitCode {
         }
         ["figures", options @ ..] => {
             if !figures::run(&mut steps, options) {
+                eprint!("{HELP}");
+                return ExitCode::from(2);
+            }
+        }
+        ["crash", options @ ..] => {
+            if !crash::run(&mut steps, options) {
                 eprint!("{HELP}");
                 return ExitCode::from(2);
             }

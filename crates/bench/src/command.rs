@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::baseline::Transport;
 use crate::environment::{Environment, RunEnd};
-use crate::guards::{call, counts, cubit, demux, footprint, idl, lane, scale};
+use crate::guards::{call, counts, cubit, demux, footprint, idl, lane, naming, scale};
 use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::Options;
@@ -155,6 +155,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "scale",
         about: "1 to 10,000 connections, 1 to 64 client threads, octet sequences of 1 B to 64 MiB",
         run: scale::scale,
+    },
+    Benchmark {
+        name: "naming",
+        about: "the name server: resolve among 10 to 1,000,000 bindings, durable and relaxed changes, start, memory; omniNames",
+        run: naming::naming,
     },
     Benchmark {
         name: "footprint",

@@ -105,6 +105,11 @@ pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(S
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
 }
 
+/// Starts a name server and returns the reference of its initial context.
+pub(crate) fn start_naming(place: &str, durability: &str, placement: &Placement) -> Result<(Service, String), Failure> {
+    start("Corelane's name server", &["naming", place, durability], placement)
+}
+
 /// Starts this program as a server with these arguments. Returns it with the rest of its `ready`
 /// line.
 pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(Service, String), Failure> {

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 
 use crate::Failure;
 use crate::baseline::{Spinning, StreamSpin, Transport, run_server};
+use crate::guards::naming;
 use crate::orb::keys::Keys;
 use crate::orb::{Architecture, caller, server};
 use crate::probed;
@@ -57,6 +58,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)
         }
         ["nested", depth, keys] => server::nested(number(depth, 1000)? - 1, Keys::from_name(keys)?),
+        ["naming", place, durability] => naming::serve(place, durability),
         ["operations", count] => server::operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it does not know {words:?}"))),
     }

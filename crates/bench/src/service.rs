@@ -94,6 +94,13 @@ impl Service {
         self.child.id()
     }
 
+    /// Kills the program, as `kill -9` does, and waits for its end.
+    pub(crate) fn kill(&mut self) {
+        // Ignore errors: both fail only if the program has just ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Sends a line without waiting for an answer.
     ///
     /// # Errors

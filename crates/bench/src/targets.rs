@@ -152,6 +152,34 @@ const GOALS: &[Goal] = &[
     },
 ];
 
+/// Goals of the Naming Service, for any cores.
+pub(crate) mod naming {
+    /// Maximum median of resolving one component among 10 bindings, as a multiple of a call that
+    /// returns as many octets.
+    pub(crate) const RESOLVE_TO_CALL: f64 = 1.25;
+    /// Minimum rate of resolving, as a multiple of omniNames' rate.
+    pub(crate) const RESOLVE_TO_OMNINAMES: f64 = 1.15;
+    /// Maximum median of resolving among more bindings, as a multiple of that among 10.
+    pub(crate) const FLAT_MEDIAN: f64 = 1.05;
+    /// Maximum 99th percentile of the same.
+    pub(crate) const FLAT_P99: f64 = 1.5;
+    /// Maximum time in microseconds that a further component of a name adds to the median.
+    pub(crate) const COMPONENT_US: f64 = 0.3;
+    /// Maximum 99th percentile of resolving beside clients that bind, as a multiple of that without
+    /// them.
+    pub(crate) const BESIDE_P99: f64 = 1.5;
+    /// Minimum rate of durable changes of one client, as a multiple of the disk's rate of syncs.
+    pub(crate) const DURABLE_ONE: f64 = 0.35;
+    /// Minimum rate of durable changes of 16 clients, as a multiple of the disk's rate of syncs.
+    pub(crate) const DURABLE_MANY: f64 = 8.0;
+    /// Minimum rate of relaxed changes, as a multiple of omniNames' rate.
+    pub(crate) const RELAXED_TO_OMNINAMES: f64 = 1.0;
+    /// Maximum time in seconds from the start with a million bindings to the first answer.
+    pub(crate) const START_S: f64 = 1.0;
+    /// Maximum memory in octets that listing a million bindings takes in the server: some batches.
+    pub(crate) const LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
+}
+
 /// Returns a goal for either dispatch architecture, on one core.
 const fn goal(
     benches: &'static [&'static str],

@@ -68,6 +68,13 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["naming", "serve", "--durability", "x"], "`x` is not a durability: synced or relaxed"),
     (&["naming", "list", "--timeout", "0"], "a time-out is a number of seconds"),
     (&["naming", "backup", "copy"], "`naming backup` needs --store"),
+    (&["naming", "backup", "--store", "a", "--control", "b", "c"], "`naming backup` takes either --store or --control"),
+    (&["naming", "shutdown"], "`naming shutdown` needs --control"),
+    (&["naming", "shutdown", "--control", "a", "b"], "`naming shutdown` has too many arguments"),
+    (&["naming", "import"], "`naming import` needs --from"),
+    (&["naming", "watch", "--count", "0"], "`0` is not a number from 1 to 18446744073709551615"),
+    (&["naming", "watch", "a", "b"], "`naming watch` has too many arguments"),
+    (&["naming", "serve", "--allow-control", "0"], "`--allow-control` needs --store or --control"),
     (&["cores"], "no command is given"),
     (&["cores", "what"], "there is no command `cores what`"),
     (&["cores", "analyse"], "no task file is given"),
@@ -239,6 +246,7 @@ fn completions_and_manual_pages_know_every_command() {
     assert!(page("corelane-call").contains("give up after this time (30)"));
     assert!(page("corelane-idl").contains("also write which files the output depends on"));
     assert!(page("corelane-naming-prune").contains("unbind nothing, and print what would be unbound"));
+    assert!(page("corelane-naming-import").contains("the context whose names are copied to NAME"));
     let nowhere = corelane(&["man", "/proc/nowhere"]);
     assert_eq!(status(&nowhere), 1);
     assert!(said(&nowhere).starts_with("error: cannot write to `/proc/nowhere`"), "{}", said(&nowhere));

@@ -17,6 +17,8 @@ use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef, 
 use corelane_services::naming::name;
 use corelane_wire::ior::ProfileEndpoint;
 
+mod naming_commands;
+
 /// A folder that is removed with the test.
 struct Folder(PathBuf);
 
@@ -438,21 +440,30 @@ fn acknowledged_changes_survive_kill_9() {
     }
     for cycle in 0..cycles {
         let (is_dying, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
+        // No client may compare its names while the server dies.
+        let (compared, clients_count) = (AtomicUsize::new(0), clients.len());
         std::thread::scope(|scope| {
+            let mut threads = Vec::new();
             for client in &mut clients {
-                let (url, is_dying, changes) = (server.url.clone(), &is_dying, &changes);
-                scope.spawn(move || {
+                let (url, is_dying, changes, compared) = (server.url.clone(), &is_dying, &changes, &compared);
+                threads.push(scope.spawn(move || {
                     let orb = Orb::new().unwrap();
                     let root: NamingContextExtRef = orb.reference(&url).unwrap();
                     client.check(&root);
+                    compared.fetch_add(1, Ordering::Relaxed);
                     while client.change(&orb, &root) {
                         changes.fetch_add(1, Ordering::Relaxed);
                     }
                     assert!(is_dying.load(Ordering::Relaxed), "the server ended by itself");
-                });
+                }));
             }
             // The server is killed during the work, at another instant in each cycle.
-            while changes.load(Ordering::Relaxed) < 10 + cycle % 17 * 3 {
+            let is_waiting = || {
+                let has_few = changes.load(Ordering::Relaxed) < 10 + cycle % 17 * 3;
+                has_few || compared.load(Ordering::Relaxed) < clients_count
+            };
+            // A thread that has ended has failed.
+            while is_waiting() && !threads.iter().any(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             is_dying.store(true, Ordering::Relaxed);

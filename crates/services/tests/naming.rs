@@ -644,6 +644,37 @@ fn context_that_is_none_cannot_proceed() {
     assert_eq!(scene.root.resolve(&n("other/x")), Err(RebindError::CannotProceed(expected)));
 }
 
+#[test]
+fn context_that_answers_nonsense_cannot_proceed() {
+    let scene = Scene::new(Naming::new().forward_timeout(Duration::from_secs(5)));
+    // Text, and a GIOP reply whose body is noise.
+    for (number, answer) in
+        [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"GIOP\x01\x02\x01\x01\x08\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"]
+            .into_iter()
+            .enumerate()
+    {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut request = [0; 4_096];
+                let _ = std::io::Read::read(&mut stream, &mut request);
+                let _ = std::io::Write::write_all(&mut stream, answer);
+            }
+        });
+        let other = scene.client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Noise")).unwrap().unwrap();
+        let other = NamingContextRef::unchecked_narrow(&other);
+        let path = n(&format!("noise{number}"));
+        scene.root.bind_context(&path, Some(&other)).unwrap();
+        let expected = CannotProceed { cxt: Some(other), rest_of_name: n("x") };
+        let name = [path, n("x")].concat();
+        assert_eq!(scene.root.resolve(&name), Err(RebindError::CannotProceed(expected.clone())));
+        assert_eq!(scene.root.bind(&name, None), Err(BindError::CannotProceed(expected)));
+    }
+}
+
 /// Clients of two servers that name each other always get answers, however many there are and however few threads.
 #[test]
 fn servers_that_name_each_other_do_not_starve() {

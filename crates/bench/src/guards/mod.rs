@@ -11,4 +11,5 @@ pub(crate) mod demux;
 pub(crate) mod footprint;
 pub(crate) mod idl;
 pub(crate) mod lane;
+pub(crate) mod naming;
 pub(crate) mod scale;

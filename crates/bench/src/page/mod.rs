@@ -176,6 +176,12 @@ const CHAPTERS: &[Chapter] = &[
         about: "System calls, locks, hand-offs and allocations of one call.",
     },
     Chapter { bench: "scale", title: "Scale", about: "Connections, threads and message sizes." },
+    Chapter {
+        bench: "naming",
+        title: "The name server",
+        about: "Resolving names beside a plain call and omniNames, changes beside the syncs of the disk, and a context \
+        with a million bindings. omniNames searches a linked list for each component and never syncs its log.",
+    },
     Chapter { bench: "idl-front-end", title: "The IDL compiler", about: "The time to read IDL." },
     Chapter { bench: "footprint", title: "Footprint", about: "Sizes of programs and of their memory." },
 ];

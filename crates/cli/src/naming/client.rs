@@ -1,7 +1,7 @@
 //! Commands that work on any CORBA name server.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use corelane::{ObjectRef, Orb, Reference};
@@ -13,7 +13,7 @@ use corelane_services::naming::name;
 use corelane_wire::Limits;
 use corelane_wire::ior::Corbaname;
 
-use super::{Action, Arguments, walk};
+use super::{Action, Arguments, import, prune, walk, watch};
 use crate::text::{excerpt, printable};
 
 /// The name server that is used without `--at`.
@@ -22,11 +22,14 @@ const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2809/NameService";
 const NIL: &str = "IOR:00000000000000010000000000000000";
 /// Default time-out of each call.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Default time between two comparisons of `watch`.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// Default time-out of each call to an object that `prune` checks.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
     let builder = Orb::builder().call_timeout(arguments.timeout.unwrap_or(TIMEOUT));
+    let builder = builder.max_connections_per_server(arguments.jobs);
     let orb = builder.build().map_err(|error| error.to_string())?;
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
     let root = NamingContextRef::unchecked_narrow(&object(&orb, at)?.ok_or("the name server's reference is nil")?);
@@ -39,11 +42,24 @@ pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) ->
     };
     match action {
         Action::List => walk::list(&subcontext(&root, &name)?, out),
-        Action::Tree => walk::tree(&subcontext(&root, &name)?, out),
+        Action::Tree => walk::tree(&subcontext(&root, &name)?, text.map_or("", String::as_str), out),
+        Action::Watch => {
+            let watch = watch::Watch { interval: arguments.interval.unwrap_or(INTERVAL), count: arguments.count };
+            let context = subcontext(&root, &name)?;
+            watch::watch(&context, text.map_or("", String::as_str), watch, out, &mut io::stderr())
+        }
         Action::Prune => {
             let timeout = arguments.timeout.unwrap_or(PRUNE_TIMEOUT);
-            let prune = walk::Prune { timeout, dry_run: arguments.dry_run };
-            walk::prune(&subcontext(&root, &name)?, text.map_or("", String::as_str), prune, out)
+            let prune = prune::Prune { timeout, dry_run: arguments.dry_run, follow: arguments.follow };
+            prune::prune(&subcontext(&root, &name)?, text.map_or("", String::as_str), prune, out)
+        }
+        Action::Import => {
+            let from = object(&orb, arguments.from.as_deref().unwrap_or_default())?;
+            let from = NamingContextRef::unchecked_narrow(&from.ok_or("the reference of --from is nil")?);
+            let to = subcontext(&root, &name)?;
+            let control = arguments.control.as_deref();
+            let import = import::Import { jobs: arguments.jobs, replace: arguments.replace, control };
+            import::import(&orb, &from, &to, &name, import, out, &mut io::stderr())
         }
         Action::Bind => root.bind(&name, bound()?.as_ref()).map_err(of_bind),
         Action::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(of_rebind),
@@ -140,7 +156,7 @@ pub(super) fn of_rebind(error: RebindError) -> String {
     }
 }
 
-fn of_bind(error: BindError) -> String {
+pub(super) fn of_bind(error: BindError) -> String {
     match error {
         BindError::NotFound(exception) => not_found(&exception),
         BindError::CannotProceed(exception) => cannot_proceed(&exception),
@@ -150,7 +166,7 @@ fn of_bind(error: BindError) -> String {
     }
 }
 
-fn of_bind_new_context(error: BindNewContextError) -> String {
+pub(super) fn of_bind_new_context(error: BindNewContextError) -> String {
     match error {
         BindNewContextError::NotFound(exception) => not_found(&exception),
         BindNewContextError::CannotProceed(exception) => cannot_proceed(&exception),

@@ -1,8 +1,12 @@
 //! `corelane naming`: a name server, and commands for any CORBA name server.
 
 mod client;
+mod control;
+mod import;
+mod prune;
 mod serve;
 mod walk;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -20,12 +24,17 @@ use crate::{DONE, NOT_DONE};
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane naming serve [--listen ADDRESS]... [--publish ADDRESS]... [--store FILE] [--durability synced|relaxed]
-                             [--read-only] [--ior-file FILE]
+                             [--read-only] [--allow-control USER,...] [--control PATH] [--ior-file FILE]
        corelane naming list|tree [--at REFERENCE] [--timeout SECONDS] [NAME]
        corelane naming bind|rebind|bind-context|rebind-context [--at REFERENCE] [--timeout SECONDS] NAME OBJECT
        corelane naming unbind|new|resolve [--at REFERENCE] [--timeout SECONDS] NAME
-       corelane naming prune [--dry-run] [--at REFERENCE] [--timeout SECONDS] [NAME]
+       corelane naming watch [--interval SECONDS] [--count N] [--at REFERENCE] [--timeout SECONDS] [NAME]
+       corelane naming prune [--dry-run] [--follow] [--at REFERENCE] [--timeout SECONDS] [NAME]
+       corelane naming import --from REFERENCE [--replace] [--jobs N] [--control PATH] [--at REFERENCE]
+                              [--timeout SECONDS] [NAME]
        corelane naming backup --store FILE COPY
+       corelane naming backup --control PATH COPY
+       corelane naming shutdown --control PATH
 
 `serve` runs a name server until SIGTERM or SIGINT. Its key is NameService; it prints its reference. The other commands
 work on any CORBA name server. Names have `/` between components and `.` between id and kind; `\\` stands before a `/`, `.` or
@@ -40,25 +49,41 @@ work on any CORBA name server. Names have `/` between components and `.` between
   unbind            remove a binding
   new               make a context and bind a name to it; prints its reference
   resolve           print the reference that a name is bound to
+  watch             print changes of names as they come; other servers' names are compared again and again
   prune             unbind names whose objects or contexts no longer exist or cannot be reached
-  backup            copy the store of a server that does not run
+  import            copy all names of another name server, or of one of its contexts
+  backup            copy the store of a server that does not run (--store), or of one that runs (--control)
+  shutdown          end a server that runs
 
   --at REFERENCE    the name server, or a context: IOR:, corbaloc:, corbaname: or @FILE
                     (corbaloc::1.2@127.0.0.1:2809/NameService)
   --timeout SECONDS give each call this time (30; for the objects that `prune` checks: 3)
   --dry-run         unbind nothing, and print what would be unbound
+  --follow          prune the contexts of other servers too, to which names lead
+  --interval SECONDS
+                    time between two comparisons (1)
+  --count N         end after N changes
+  --from REFERENCE  the context whose names are copied to NAME
+  --replace         bind names again that are bound to other objects
+  --jobs N          make this number of calls at a time, 1 to 256 (16)
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2809)
   --publish ADDRESS the address in references, if it differs
   --store FILE      keep all names in this file
   --durability relaxed
                     acknowledge changes before they are on the disk, up to 100 ms earlier
   --read-only       refuse changes
+  --allow-control USER,...
+                    let processes of these users, given by number, copy, fill and end the server over its control socket
+  --control PATH    the control socket (the store's path with `.control`)
   --ior-file FILE   write the reference to this file too
 
 OBJECT is IOR:, corbaloc:, corbaname: or @FILE, a file that holds one of them.
 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
+
+/// Number of calls that `import` makes at a time.
+const DEFAULT_JOBS: usize = 16;
 
 /// A command that works on a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +97,9 @@ enum Action {
     Unbind,
     New,
     Resolve,
+    Watch,
     Prune,
+    Import,
 }
 
 #[derive(Debug)]
@@ -80,6 +107,14 @@ struct Arguments {
     at: Option<String>,
     timeout: Option<Duration>,
     dry_run: bool,
+    follow: bool,
+    interval: Option<Duration>,
+    count: Option<u64>,
+    from: Option<String>,
+    replace: bool,
+    jobs: usize,
+    allow_control: Vec<u32>,
+    control: Option<PathBuf>,
     listen: Vec<String>,
     publish: Vec<String>,
     store: Option<PathBuf>,
@@ -99,13 +134,28 @@ pub(crate) fn command() -> Command {
     let serve = arguments::command("serve", USAGE)
         .args([option("listen", "ADDRESS"), option("publish", "ADDRESS")].map(|one| one.action(ArgAction::Append)))
         .args([option("store", "FILE"), option("durability", "synced|relaxed"), flag("read-only")])
-        .args([option("ior-file", "FILE"), arguments::words("NAME").hide(true)]);
+        .args([option("allow-control", "USER,..."), option("control", "PATH"), option("ior-file", "FILE")])
+        .arg(arguments::words("NAME").hide(true));
     let names = ["list", "tree", "bind", "rebind", "bind-context", "rebind-context", "unbind", "new", "resolve"];
-    let backup = arguments::command("backup", USAGE).args([option("store", "FILE"), arguments::words("COPY")]);
+    let watch = on_server("watch").args([option("interval", "SECONDS"), option("count", "N")]);
+    let prune = on_server("prune").args([flag("dry-run"), flag("follow")]);
+    let import = on_server("import").args([
+        option("from", "REFERENCE"),
+        flag("replace"),
+        option("jobs", "N"),
+        option("control", "PATH"),
+    ]);
+    let backup = arguments::command("backup", USAGE).args([
+        option("store", "FILE"),
+        option("control", "PATH"),
+        arguments::words("COPY"),
+    ]);
+    let shutdown =
+        arguments::command("shutdown", USAGE).args([option("control", "PATH"), arguments::words("NAME").hide(true)]);
     let naming = arguments::command("naming", USAGE)
         .subcommand(serve)
         .subcommands(names.map(on_server))
-        .subcommands([on_server("prune").arg(flag("dry-run")), backup]);
+        .subcommands([watch, prune, import, backup, shutdown]);
     arguments::described(naming, USAGE)
 }
 
@@ -118,6 +168,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     let outcome = match action(&command) {
         Some(action) => client::run(action, &parsed, out),
         None if command == "serve" => serve::run(&parsed, out),
+        None if command == "shutdown" => serve::shutdown(&parsed),
         None => serve::backup(&parsed, out),
     };
     match outcome {
@@ -141,7 +192,9 @@ fn action(command: &str) -> Option<Action> {
         "unbind" => Action::Unbind,
         "new" => Action::New,
         "resolve" => Action::Resolve,
+        "watch" => Action::Watch,
         "prune" => Action::Prune,
+        "import" => Action::Import,
         _ => return None,
     })
 }
@@ -168,19 +221,24 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, Arguments), O
 /// Converts the values of options, and checks the number of words.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
     let action = action(command);
-    let (is_serve, is_backup) = (command == "serve", command == "backup");
+    let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
     // An option that the subcommand does not have has no values.
     let values = |id: &str| parsed.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten();
     let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
-    let timeout = texts("timeout").pop().map(|text| {
-        let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
-        seconds.map(Duration::from_secs_f64).ok_or("a time-out is a number of seconds")
-    });
+    let one = |id: &str| texts(id).pop();
     let arguments = Arguments {
         at: texts("at").pop(),
-        timeout: timeout.transpose()?,
+        timeout: one("timeout").map(|text| seconds(&text, "a time-out")).transpose()?,
         dry_run: flag("dry-run"),
+        follow: flag("follow"),
+        interval: one("interval").map(|text| seconds(&text, "an interval")).transpose()?,
+        count: one("count").map(|text| number(&text, 1..=u64::MAX)).transpose()?,
+        from: one("from"),
+        replace: flag("replace"),
+        jobs: one("jobs").map_or(Ok(DEFAULT_JOBS), |text| number(&text, 1..=256).map(|jobs| jobs as usize))?,
+        allow_control: one("allow-control").map_or(Ok(Vec::new()), |text| users(&text))?,
+        control: values("control").last().map(PathBuf::from),
         listen: texts("listen"),
         publish: texts("publish"),
         store: values("store").next().map(PathBuf::from),
@@ -194,10 +252,10 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
         words: texts(if is_backup { "COPY" } else { "NAME" }),
     };
     let expected = match action {
-        Some(Action::List | Action::Tree | Action::Prune) => 0..=1,
+        Some(Action::List | Action::Tree | Action::Watch | Action::Prune | Action::Import) => 0..=1,
         Some(Action::Unbind | Action::New | Action::Resolve) => 1..=1,
         Some(_) => 2..=2,
-        None if is_serve => 0..=0,
+        None if is_serve || is_shutdown => 0..=0,
         None => 1..=1,
     };
     if !expected.contains(&arguments.words.len()) {
@@ -205,10 +263,40 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
         let few_or_many = if count < *expected.start() { "too few" } else { "too many" };
         return Err(format!("`naming {command}` has {few_or_many} arguments"));
     }
-    if is_backup && arguments.store.is_none() {
-        return Err("`naming backup` needs --store".to_owned());
-    }
+    check(command, &arguments)?;
     Ok(arguments)
+}
+
+/// Checks options that need each other.
+fn check(command: &str, parsed: &Arguments) -> Result<(), String> {
+    let has_path = parsed.store.is_some() || parsed.control.is_some();
+    let complaint = match command {
+        "backup" if !has_path => "`naming backup` needs --store",
+        "backup" if parsed.store.is_some() && parsed.control.is_some() => {
+            "`naming backup` takes either --store or --control"
+        }
+        "shutdown" if parsed.control.is_none() => "`naming shutdown` needs --control",
+        "import" if parsed.from.is_none() => "`naming import` needs --from",
+        "serve" if !parsed.allow_control.is_empty() && !has_path => "`--allow-control` needs --store or --control",
+        "serve" if parsed.allow_control.is_empty() && parsed.control.is_some() => "`--control` needs --allow-control",
+        _ => return Ok(()),
+    };
+    Err(complaint.to_owned())
+}
+
+fn seconds(text: &str, what: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{what} is a number of seconds"))
+}
+
+fn number(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("`{}` is not a number from {} to {}", excerpt(text), range.start(), range.end()))
+}
+
+fn users(text: &str) -> Result<Vec<u32>, String> {
+    let users = text.split(',').map(|user| user.parse().ok()).collect::<Option<_>>();
+    users.ok_or_else(|| format!("`{}` is not a list of user numbers", excerpt(text)))
 }
 
 #[cfg(test)]
@@ -235,6 +323,18 @@ mod tests {
             (&["serve", "--durability", "x"], "error: `x` is not a durability: synced or relaxed"),
             (&["list", "--timeout", "0"], "error: a time-out is a number of seconds"),
             (&["backup", "copy"], "error: `naming backup` needs --store"),
+            (
+                &["backup", "--store", "a", "--control", "b", "c"],
+                "error: `naming backup` takes either --store or --control",
+            ),
+            (&["shutdown"], "error: `naming shutdown` needs --control"),
+            (&["shutdown", "--store", "a"], "error: `naming shutdown` has no option `--store`"),
+            (&["import"], "error: `naming import` needs --from"),
+            (&["import", "--from", "a", "--jobs", "0"], "error: `0` is not a number from 1 to 256"),
+            (&["watch", "--interval", "x"], "error: an interval is a number of seconds"),
+            (&["serve", "--allow-control", "0"], "error: `--allow-control` needs --store or --control"),
+            (&["serve", "--control", "a"], "error: `--control` needs --allow-control"),
+            (&["serve", "--allow-control", "root"], "error: `root` is not a list of user numbers"),
         ] {
             assert_eq!(refused(words), reason);
         }

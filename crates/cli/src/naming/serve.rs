@@ -2,16 +2,19 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
 use corelane_services::naming::{NAME_SERVICE, Naming, STORE_KIND};
-use corelane_services::store::{Durability, FileStore, Store};
-use corelane_sys::signal;
+use corelane_services::store::{Durability, FileStore, Store, StoreError};
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::{poll, signal};
 
-use super::Arguments;
+use super::{Arguments, control};
 
 /// Threads that serve requests.
 const THREADS: usize = 40;
@@ -35,7 +38,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Stri
     let mut naming = Naming::new()
         .durability(arguments.durability)
         .max_waiting_changes(MAX_WAITING_CHANGES)
-        .max_forwards(THREADS / 4);
+        .max_forwards(THREADS / 4)
+        .max_watchers(THREADS / 10);
     if let Some(store) = &arguments.store {
         naming = naming.store(store);
     }
@@ -43,6 +47,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Stri
         naming = naming.read_only();
     }
     let naming = naming.serve(&orb).map_err(|error| error.to_string())?;
+    control::refuse(&orb)?;
+    let end = Arc::new(EventFd::new().map_err(|error| error.to_string())?);
+    let controlled = match control_path(arguments) {
+        Some(path) => {
+            let (end, users) = (Arc::clone(&end), arguments.allow_control.clone());
+            Some(control::serve(&naming, &path, users, move || end.notify())?)
+        }
+        None => None,
+    };
     let reference = naming.reference().as_object().to_string();
     let mut lines = format!("{reference}\n");
     for endpoint in orb.endpoints() {
@@ -59,9 +72,25 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Stri
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     explain(arguments);
     notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
-    termination.wait(None).map_err(|error| error.to_string())?;
+    poll::wait_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
     let _ = notify("STOPPING=1\n");
+    if let Some(orb) = controlled {
+        orb.shutdown(true).map_err(|error| error.to_string())?;
+    }
     orb.shutdown(true).map_err(|error| error.to_string())
+}
+
+/// Returns the path of the control socket, if there is to be one.
+fn control_path(arguments: &Arguments) -> Option<PathBuf> {
+    if arguments.allow_control.is_empty() {
+        return None;
+    }
+    let of_store = || {
+        let mut path = arguments.store.clone()?.into_os_string();
+        path.push(".control");
+        Some(path.into())
+    };
+    arguments.control.clone().or_else(of_store)
 }
 
 /// Explains defaults that users may not expect. Goes to the standard error, apart from the
@@ -78,6 +107,10 @@ fn explain(arguments: &Arguments) {
         }
         (Some(_), Durability::Synced) => {}
     }
+    if let Some(path) = control_path(arguments) {
+        let users: Vec<String> = arguments.allow_control.iter().map(u32::to_string).collect();
+        text += &format!("users {} control this server over {}\n", users.join(", "), path.display());
+    }
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
@@ -91,15 +124,39 @@ fn notify(state: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
-/// Copies the store of a server that does not run.
+/// Ends a server that runs.
+pub(super) fn shutdown(arguments: &Arguments) -> Result<(), String> {
+    let orb = Orb::new().map_err(|error| error.to_string())?;
+    let path = arguments.control.as_deref().ok_or("a control socket is needed")?;
+    control::object(&orb, path)?.shutdown().map_err(|exception| control::explain(&exception))
+}
+
+/// Copies the store of a server that runs.
+fn running_backup(path: &Path, copy: &str, out: &mut dyn Write) -> Result<(), String> {
+    let orb = Orb::new().map_err(|error| error.to_string())?;
+    // The server has another working directory.
+    let absolute = std::path::absolute(copy).map_err(|error| format!("`{copy}`: {error}"))?;
+    let text = absolute.to_str().ok_or_else(|| format!("the path `{copy}` is not UTF-8"))?;
+    control::object(&orb, path)?.backup(text).map_err(control::of_backup)?;
+    let _ = writeln!(out, "{copy} has all names of the server");
+    Ok(())
+}
+
+/// Copies the store of a server.
 pub(super) fn backup(arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
+    if let (Some(path), Some(copy)) = (&arguments.control, arguments.words.first()) {
+        return running_backup(path, copy, out);
+    }
     let (Some(store), Some(copy)) = (&arguments.store, arguments.words.first()) else {
         return Err("a store and a copy are needed".to_owned());
     };
     if !store.exists() {
         return Err(format!("there is no file `{}`", store.display()));
     }
-    let opened = FileStore::open(store, STORE_KIND).map_err(|error| error.to_string())?;
+    let opened = FileStore::open(store, STORE_KIND).map_err(|error| match error {
+        StoreError::Locked { .. } => format!("{error}, or copy it while the server runs: --control PATH"),
+        error => error.to_string(),
+    })?;
     opened.backup(Path::new(copy)).map_err(|error| error.to_string())?;
     let _ = writeln!(out, "{copy} has all names of {}", store.display());
     Ok(())

@@ -1,29 +1,25 @@
-//! Commands that traverse contexts: `list`, `tree`, `prune`.
+//! Traversal of contexts, and the commands `list` and `tree`.
 //!
 //! Bindings are fetched in batches, so that a context of any size takes little memory here and in
-//! the server.
+//! the server. A context that several names lead to is traversed once.
 
+use std::collections::HashMap;
 use std::io::Write;
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-use corelane::{ObjectRef, Phase, SystemException, SystemExceptionKind as Kind};
+use corelane::{ObjectRef, SystemException};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
+use corelane_wire::ior::ProfileEndpoint;
 
 use super::client::{of_rebind, shown};
 
 /// Number of bindings that are requested at a time.
-const BATCH: u32 = 500;
+pub(super) const BATCH: u32 = 500;
 /// Maximum depth of nested contexts that are traversed.
 const MAX_DEPTH: usize = 100;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Prune {
-    pub(super) timeout: Duration,
-    pub(super) dry_run: bool,
-}
-
 /// The reason why the bindings of a context were not read to the end.
-enum ListError {
+pub(super) enum ListError {
     /// The context cannot be listed.
     Context(SystemException),
     /// The iterator failed after the first batch. The server may have ended it; the context exists.
@@ -42,7 +38,7 @@ impl From<ListError> for String {
 }
 
 /// Passes all bindings of a context to `visit` in batches, each sorted by name.
-fn for_each_batch(
+pub(super) fn for_each_batch(
     context: &NamingContextRef,
     visit: &mut dyn FnMut(Vec<Binding>) -> Result<(), String>,
 ) -> Result<(), ListError> {
@@ -66,13 +62,129 @@ fn for_each_batch(
     visited
 }
 
-fn line(binding: &Binding) -> String {
+/// Returns a binding as a list shows it.
+pub(super) fn line(binding: &Binding) -> String {
     let mark = if binding.binding_type == BindingType::Ncontext { "/" } else { "" };
     format!("{}{mark}", shown(&binding.binding_name))
 }
 
-fn write_line(out: &mut dyn Write, line: &str) -> Result<(), String> {
+pub(super) fn write_line(out: &mut dyn Write, line: &str) -> Result<(), String> {
     writeln!(out, "{line}").map_err(|error| format!("cannot write: {error}"))
+}
+
+/// Returns the name of a binding of the context with the name `prefix`, as it is printed.
+pub(super) fn joined(prefix: &str, name: &[NameComponent]) -> String {
+    if prefix.is_empty() { shown(name) } else { format!("{prefix}/{}", shown(name)) }
+}
+
+/// Objects, each with a value. Equivalent references are one object.
+pub(super) struct ObjectMap<V>(HashMap<u32, Vec<(ObjectRef, V)>>);
+
+impl<V> Default for ObjectMap<V> {
+    fn default() -> Self {
+        ObjectMap(HashMap::new())
+    }
+}
+
+impl<V> ObjectMap<V> {
+    pub(super) fn get(&self, object: &ObjectRef) -> Option<&V> {
+        let same_hash = self.0.get(&object.hash_value(u32::MAX))?;
+        same_hash.iter().find(|(known, _)| known.is_equivalent(object)).map(|(_, value)| value)
+    }
+
+    pub(super) fn insert(&mut self, object: ObjectRef, value: V) {
+        let same_hash = self.0.entry(object.hash_value(u32::MAX)).or_default();
+        match same_hash.iter_mut().find(|(known, _)| known.is_equivalent(&object)) {
+            Some((_, known)) => *known = value,
+            None => same_hash.push((object, value)),
+        }
+    }
+
+    pub(super) fn extend(&mut self, other: ObjectMap<V>) {
+        for (object, value) in other.0.into_values().flatten() {
+            self.insert(object, value);
+        }
+    }
+
+    /// Removes the objects whose values `keep` does not accept. Returns true if there were any.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
+        let mut has_removed = false;
+        for same_hash in self.0.values_mut() {
+            let before = same_hash.len();
+            same_hash.retain(|(_, value)| keep(value));
+            has_removed |= same_hash.len() < before;
+        }
+        self.0.retain(|_, same_hash| !same_hash.is_empty());
+        has_removed
+    }
+}
+
+/// Tells the contexts of one server from those of others, by their addresses.
+pub(super) struct OwnServer {
+    addresses: Vec<Place>,
+    /// Results of earlier look-ups.
+    known: HashMap<(String, u16), Vec<Place>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Address(SocketAddr),
+    /// A host name that cannot be looked up.
+    Name(String, u16),
+    Path(String),
+}
+
+impl OwnServer {
+    pub(super) fn new(root: &ObjectRef) -> Self {
+        let mut server = OwnServer { addresses: Vec::new(), known: HashMap::new() };
+        server.addresses = server.places(root);
+        server
+    }
+
+    /// Returns true if the object has an address of the server.
+    pub(super) fn has(&mut self, object: &ObjectRef) -> bool {
+        let places = self.places(object);
+        places.iter().any(|place| self.addresses.iter().any(|own| is_same(own, place)))
+    }
+
+    fn places(&mut self, object: &ObjectRef) -> Vec<Place> {
+        let mut places = Vec::new();
+        for endpoint in object.ior().known_profiles().flat_map(|profile| profile.endpoints()) {
+            match endpoint {
+                ProfileEndpoint::Inet { host, port } => {
+                    let known = self.known.entry((host, port));
+                    places.extend(known.or_insert_with_key(|(host, port)| look_up(host, *port)).iter().cloned());
+                }
+                ProfileEndpoint::Unix { path, .. } | ProfileEndpoint::SharedMemory { path, .. } => {
+                    places.push(Place::Path(path))
+                }
+            }
+        }
+        places
+    }
+}
+
+fn look_up(host: &str, port: u16) -> Vec<Place> {
+    match (host, port).to_socket_addrs() {
+        Ok(addresses) => addresses.map(Place::Address).collect(),
+        Err(_) => vec![Place::Name(host.to_owned(), port)],
+    }
+}
+
+/// Returns true if two places are one. A server that listens at all addresses of this machine may
+/// be called at one of them and publish another.
+fn is_same(first: &Place, second: &Place) -> bool {
+    match (first, second) {
+        (Place::Address(first), Place::Address(second)) => {
+            first == second || (first.port() == second.port() && is_local(first.ip()) && is_local(second.ip()))
+        }
+        _ => first == second,
+    }
+}
+
+/// Returns true for an address of this machine: a socket can be bound to it.
+fn is_local(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Prints the bindings of a context.
@@ -81,141 +193,119 @@ pub(super) fn list(context: &NamingContextRef, out: &mut dyn Write) -> Result<()
     for_each_batch(context, &mut visit).map_err(String::from)
 }
 
-/// Prints the bindings of a context and of all contexts below it.
-pub(super) fn tree(context: &NamingContextRef, out: &mut dyn Write) -> Result<(), String> {
-    let mut path = vec![context.as_object().clone()];
-    tree_of(context, &mut path, out).map_err(String::from)
+/// Prints the bindings of a context and of all contexts below it. `name` is the context's own name.
+pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut dyn Write) -> Result<(), String> {
+    let mut walk = TreeWalk { path: vec![context.as_object().clone()], printed: ObjectMap::default() };
+    walk.printed.insert(context.as_object().clone(), name.to_owned());
+    walk.print(context, name, out).map_err(String::from)
 }
 
-fn tree_of(context: &NamingContextRef, path: &mut Vec<ObjectRef>, out: &mut dyn Write) -> Result<(), ListError> {
-    for_each_batch(context, &mut |bindings| {
-        for binding in bindings {
-            let indent = "  ".repeat(path.len() - 1);
-            if binding.binding_type == BindingType::Nobject {
-                write_line(out, &format!("{indent}{}", line(&binding)))?;
-                continue;
-            }
-            let (object, remark) = below(context, &binding.binding_name, path);
-            write_line(out, &format!("{indent}{}{remark}", line(&binding)))?;
-            let Some(object) = object else { continue };
-            path.push(object.clone());
-            let outcome = tree_of(&NamingContextRef::unchecked_narrow(&object), path, out);
-            path.pop();
-            match outcome {
-                Ok(()) => {}
-                Err(ListError::Context(exception)) => {
-                    write_line(out, &format!("{indent}  (cannot be listed: {exception})"))?
+struct TreeWalk {
+    /// The contexts that lead to the present one.
+    path: Vec<ObjectRef>,
+    /// Names of the contexts whose bindings have been printed.
+    printed: ObjectMap<String>,
+}
+
+impl TreeWalk {
+    fn print(&mut self, context: &NamingContextRef, prefix: &str, out: &mut dyn Write) -> Result<(), ListError> {
+        for_each_batch(context, &mut |bindings| {
+            for binding in bindings {
+                let indent = "  ".repeat(self.path.len() - 1);
+                if binding.binding_type == BindingType::Nobject {
+                    write_line(out, &format!("{indent}{}", line(&binding)))?;
+                    continue;
                 }
-                Err(ListError::Iterator(exception)) => {
-                    write_line(out, &format!("{indent}  (the list ended early: {exception})"))?
-                }
-                Err(ListError::Output(reason)) => return Err(reason),
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Returns the context to traverse that a name is bound to, else a remark that says why there is
-/// none.
-fn below(context: &NamingContextRef, name: &[NameComponent], path: &[ObjectRef]) -> (Option<ObjectRef>, String) {
-    match context.resolve(name) {
-        Ok(Some(object)) if path.iter().any(|above| above.is_equivalent(&object)) => {
-            (None, " (a context above)".to_owned())
-        }
-        Ok(Some(_)) if path.len() >= MAX_DEPTH => (None, " (deeper than 100 contexts)".to_owned()),
-        Ok(Some(object)) => (Some(object), String::new()),
-        Ok(None) => (None, " (nil)".to_owned()),
-        Err(error) => (None, format!(" ({})", of_rebind(error))),
-    }
-}
-
-/// Unbinds names below a context whose objects do not exist or cannot be reached. `prefix` is the
-/// context's own name.
-pub(super) fn prune(context: &NamingContextRef, prefix: &str, prune: Prune, out: &mut dyn Write) -> Result<(), String> {
-    let mut path = vec![context.as_object().clone()];
-    prune_of(context, prefix, prune, &mut path, out).map_err(String::from)
-}
-
-fn prune_of(
-    context: &NamingContextRef,
-    prefix: &str,
-    prune: Prune,
-    path: &mut Vec<ObjectRef>,
-    out: &mut dyn Write,
-) -> Result<(), ListError> {
-    let mut dead = Vec::new();
-    let listed = for_each_batch(context, &mut |bindings| {
-        for binding in bindings {
-            let name = binding.binding_name;
-            let whole = if prefix.is_empty() { shown(&name) } else { format!("{prefix}/{}", shown(&name)) };
-            let (object, reason) = if binding.binding_type == BindingType::Nobject {
-                let Some(object) = context.resolve(&name).ok().flatten() else { continue };
-                let reason = death(&object.with_timeout(prune.timeout));
-                (object, reason)
-            } else {
-                let Some(object) = below(context, &name, path).0 else { continue };
-                path.push(object.clone());
-                let child = NamingContextRef::unchecked_narrow(&object).with_timeout(prune.timeout);
-                let outcome = prune_of(&child, &whole, prune, path, out);
-                path.pop();
-                let reason = match outcome {
-                    Ok(()) => None,
-                    Err(ListError::Output(reason)) => return Err(reason),
-                    Err(ListError::Context(exception)) => death_of(&exception),
-                    Err(ListError::Iterator(exception)) => {
-                        write_line(out, &format!("{whole}: not checked to its end: {exception}"))?;
-                        None
+                let (object, remark) = self.below(context, &binding.binding_name);
+                write_line(out, &format!("{indent}{}{remark}", line(&binding)))?;
+                let Some(object) = object else { continue };
+                let name = joined(prefix, &binding.binding_name);
+                self.printed.insert(object.clone(), name.clone());
+                self.path.push(object.clone());
+                let outcome = self.print(&NamingContextRef::unchecked_narrow(&object), &name, out);
+                self.path.pop();
+                match outcome {
+                    Ok(()) => {}
+                    Err(ListError::Context(exception)) => {
+                        write_line(out, &format!("{indent}  (cannot be listed: {exception})"))?
                     }
-                };
-                (object, reason)
-            };
-            dead.extend(reason.map(|reason| (name, whole, object, reason)));
+                    Err(ListError::Iterator(exception)) => {
+                        write_line(out, &format!("{indent}  (the list ended early: {exception})"))?
+                    }
+                    Err(ListError::Output(reason)) => return Err(reason),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the context to print that a name is bound to, else a remark that says why there is
+    /// none.
+    fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, String) {
+        match bound_context(context, name, &self.path) {
+            Ok(object) => match self.printed.get(&object) {
+                Some(first) => (None, format!(" (printed above as {first}/)")),
+                None => (Some(object), String::new()),
+            },
+            Err(remark) => (None, format!(" ({remark})")),
         }
-        Ok(())
-    });
-    if let Err(ListError::Output(reason)) = listed {
-        return Err(ListError::Output(reason));
-    }
-    for (name, whole, object, reason) in dead {
-        let outcome = if prune.dry_run { Ok(()) } else { unbind_from(context, &name, &object) };
-        let line = match outcome {
-            Ok(()) => format!("{whole}: {reason}"),
-            Err(error) => format!("{whole}: {reason}; it stays bound: {error}"),
-        };
-        write_line(out, &line).map_err(ListError::Output)?;
-    }
-    listed
-}
-
-/// Unbinds a name that is still bound to `object`. During the check of other names its server may
-/// have started again and bound it to another object.
-fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<(), String> {
-    let found = context.resolve(name).map_err(of_rebind)?;
-    if found.is_none_or(|found| found.ior() != object.ior()) {
-        return Err("it has been bound again".to_owned());
-    }
-    context.unbind(name).map_err(of_rebind)
-}
-
-/// Returns why an object counts as dead, or `None` if it does not.
-fn death(object: &ObjectRef) -> Option<String> {
-    match object.non_existent() {
-        Ok(true) => Some("does not exist".to_owned()),
-        Ok(false) => None,
-        Err(exception) => death_of(&exception),
     }
 }
 
-/// Returns why an exception means that an object is dead. A slow server, or one that answers
-/// TRANSIENT, is alive.
-fn death_of(exception: &SystemException) -> Option<String> {
-    let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(Phase::Connect));
-    match exception.kind() {
-        Kind::ObjectNotExist => Some("does not exist".to_owned()),
-        Kind::Transient | Kind::CommFailure if has_failed_to_connect => {
-            Some(format!("cannot be reached ({exception})"))
+/// Returns the context that a name is bound to. `path` has the contexts that lead there.
+///
+/// # Errors
+/// A remark that says why it is not to be traversed.
+pub(super) fn bound_context(
+    context: &NamingContextRef,
+    name: &[NameComponent],
+    path: &[ObjectRef],
+) -> Result<ObjectRef, String> {
+    match context.resolve(name) {
+        Ok(Some(object)) if path.iter().any(|above| above.is_equivalent(&object)) => Err("a context above".to_owned()),
+        Ok(Some(_)) if path.len() >= MAX_DEPTH => Err(format!("deeper than {MAX_DEPTH} contexts")),
+        Ok(Some(object)) => Ok(object),
+        Ok(None) => Err("nil".to_owned()),
+        Err(error) => Err(of_rebind(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane::Orb;
+
+    use super::*;
+
+    #[test]
+    fn servers_are_told_apart_by_their_addresses() {
+        let orb = Orb::new().unwrap();
+        let object = |text: &str| orb.string_to_object(text).unwrap().unwrap();
+        let mut own = OwnServer::new(&object("corbaloc::1.2@localhost:2809/NameService"));
+        for (text, is_own) in [
+            ("corbaloc::1.2@127.0.0.1:2809/x", true),
+            ("corbaloc::1.2@127.0.0.2:2809/x", true),
+            ("corbaloc::1.2@127.0.0.1:2810/x", false),
+            ("corbaloc::1.2@192.0.2.1:2809/x", false),
+            ("corbaloc::1.2@192.0.2.1:2809,:1.2@127.0.0.1:2809/x", true),
+            ("corbaloc::1.2@no-such-host.invalid:2809/x", false),
+        ] {
+            assert_eq!(own.has(&object(text)), is_own, "{text}");
         }
-        _ => None,
+        let mut unknown = OwnServer::new(&object("corbaloc::1.2@no-such-host.invalid:2809/x"));
+        assert!(unknown.has(&object("corbaloc::1.2@no-such-host.invalid:2809/y")));
+    }
+
+    #[test]
+    fn equivalent_references_are_one_object() {
+        let orb = Orb::new().unwrap();
+        let object = |text: &str| orb.string_to_object(text).unwrap().unwrap();
+        let mut map = ObjectMap::default();
+        map.insert(object("corbaloc::1.2@a.example:1/x"), 1);
+        map.insert(object("corbaloc::1.2@a.example:1/x"), 2);
+        map.insert(object("corbaloc::1.2@a.example:1/y"), 3);
+        assert_eq!(map.get(&object("corbaloc::1.2@a.example:1/x")), Some(&2));
+        assert!(map.retain(|value| *value != 2) && !map.retain(|value| *value != 2));
+        assert_eq!(map.get(&object("corbaloc::1.2@a.example:1/x")), None);
+        assert_eq!(map.get(&object("corbaloc::1.2@a.example:1/y")), Some(&3));
     }
 }

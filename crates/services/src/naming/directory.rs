@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 use corelane_sys::rcu_cell::{RcuCell, RcuGuard};
 use corelane_sys::thread;
 
+use super::changes::{ChangeLog, LogLimits};
 use super::records::{self, Record, STAMP_KEY};
 use super::state::{Change, ContextId, Done, Loader, Operation, Refusal, State};
 use crate::store::{Durability, Revision, Store, StoreError, Write};
@@ -30,6 +31,10 @@ use crate::store::{Durability, Revision, Store, StoreError, Write};
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 /// Time from a sync that failed to the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The part of the last commit's duration for which a batch waits for further changes.
+const GATHER_PART: u32 = 4;
+/// Bounds of the changes that are kept for clients that watch.
+const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
 /// Maximum number of attempts to commit one batch while other servers keep changing the store.
 const MAX_ATTEMPTS: usize = 32;
 
@@ -47,6 +52,13 @@ pub(super) struct Directory {
     queue: Mutex<Queue>,
     /// Notified when a batch is done.
     done: Condvar,
+    /// Notified when `queue` gets longer.
+    arrived: Condvar,
+    /// Distinguishes the numbers of changes of this process from those of earlier ones.
+    run: u64,
+    changes: Mutex<ChangeLog>,
+    /// Notified when `changes` gets longer.
+    changed: Condvar,
     store: Option<Arc<Stored>>,
     syncing: Option<thread::JoinHandle<()>>,
 }
@@ -69,8 +81,30 @@ struct Queue {
     waiting: Vec<(u64, Operation)>,
     results: HashMap<u64, Result<Done, Failure>>,
     next_ticket: u64,
+    /// Number of threads whose operations are in `waiting`.
+    submitters: usize,
+    /// Number of submitters of the last batch and of those that waited for its end.
+    expected: usize,
+    /// Duration of the last batch.
+    last_commit: Duration,
     /// The newest version; `None` while a thread runs a batch.
     head: Option<Head>,
+}
+
+impl Queue {
+    /// Adds an operation and returns its ticket.
+    fn push(&mut self, operation: Operation) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.wrapping_add(1);
+        self.waiting.push((ticket, operation));
+        ticket
+    }
+
+    /// Notes the number of submitters of a batch that has just ended, and its duration.
+    fn note_batch(&mut self, submitters: usize, duration: Duration) {
+        self.expected = submitters + self.submitters;
+        self.last_commit = duration;
+    }
 }
 
 #[derive(Clone)]
@@ -126,9 +160,28 @@ impl Directory {
 
     fn new(head: Head, stamp: u64, store: Option<Arc<Stored>>, syncing: Option<thread::JoinHandle<()>>) -> Self {
         let state = RcuCell::new("naming contexts", Scope::Orb, head.state.clone());
-        let queue = Queue { waiting: Vec::new(), results: HashMap::new(), next_ticket: 0, head: Some(head) };
+        let queue = Queue {
+            waiting: Vec::new(),
+            results: HashMap::new(),
+            next_ticket: 0,
+            submitters: 0,
+            expected: 0,
+            last_commit: Duration::ZERO,
+            head: Some(head),
+        };
         let queue = Mutex::new("naming changes", Scope::Orb, queue);
-        Directory { state, stamp, queue, done: Condvar::new(), store, syncing }
+        Directory {
+            state,
+            stamp,
+            queue,
+            done: Condvar::new(),
+            arrived: Condvar::new(),
+            run: random_number(),
+            changes: Mutex::new("naming change log", Scope::Orb, ChangeLog::new(LOG_LIMITS)),
+            changed: Condvar::new(),
+            store,
+            syncing,
+        }
     }
 
     /// Returns the newest version of all contexts. Callers hold it only while they resolve a name.
@@ -145,27 +198,92 @@ impl Directory {
         Some(self.store.as_ref()?.store.backup(path))
     }
 
+    /// Returns a number that differs in each process, and the number of the next change. From now
+    /// on changes are kept.
+    pub(super) fn last_change(&self) -> (u64, u64) {
+        (self.run, self.changes.lock().watch())
+    }
+
+    /// Returns the changes of bindings from number `start` of run `run` on, within `limits`, and
+    /// the number after the last one. Waits until `deadline` if there is none. `None` if changes
+    /// are lost.
+    pub(super) fn changes_after(
+        &self,
+        (run, start): (u64, u64),
+        limits: LogLimits,
+        deadline: Monotonic,
+    ) -> Option<(Vec<Change>, u64)> {
+        let mut log = self.changes.lock();
+        if run != self.run {
+            return None;
+        }
+        while log.next() == start && !deadline.is_past() {
+            log = self.changed.wait_until(log, Some(deadline)).0;
+        }
+        log.after(start, limits)
+    }
+
     /// Runs an operation and returns when the store has its changes.
     pub(super) fn submit(&self, operation: Operation) -> Result<Done, Failure> {
         let mut queue = self.queue.lock();
-        let ticket = queue.next_ticket;
-        queue.next_ticket = ticket.wrapping_add(1);
-        queue.waiting.push((ticket, operation));
+        let ticket = queue.push(operation);
+        queue.submitters += 1;
+        self.arrived.notify_one();
+        self.finish(queue, |queue| queue.results.remove(&ticket))
+    }
+
+    /// Runs operations in one batch, each of which succeeds or fails by itself. Returns when the
+    /// store has their changes.
+    pub(super) fn submit_all(&self, operations: Vec<Operation>) -> Vec<Result<Done, Failure>> {
+        let mut queue = self.queue.lock();
+        let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
+        let Some(first) = tickets.first().copied() else { return Vec::new() };
+        queue.submitters += 1;
+        self.arrived.notify_one();
+        // A batch takes the whole queue, so that all results come together.
+        self.finish(queue, |queue| {
+            queue
+                .results
+                .contains_key(&first)
+                .then(|| tickets.iter().filter_map(|ticket| queue.results.remove(ticket)).collect())
+        })
+    }
+
+    /// Runs batches until `take` finds its results in the queue.
+    fn finish<'q, R>(&'q self, mut queue: MutexGuard<'q, Queue>, mut take: impl FnMut(&mut Queue) -> Option<R>) -> R {
         loop {
-            if let Some(result) = queue.results.remove(&ticket) {
+            if let Some(result) = take(&mut queue) {
                 return result;
             }
             let Some(head) = queue.head.take() else {
                 queue = self.done.wait(queue);
                 continue;
             };
+            queue = self.gather(queue);
             let batch = std::mem::take(&mut queue.waiting);
+            let submitters = std::mem::take(&mut queue.submitters);
             drop(queue);
+            let began = Monotonic::now();
             let mut turn = Turn { directory: self, head, results: unfinished(&batch) };
             turn.results = self.run(&mut turn.head, &batch);
             drop(turn);
             queue = self.queue.lock();
+            queue.note_batch(submitters, began.elapsed());
         }
+    }
+
+    /// Waits for the clients that the last batch answered. Without this, the first of them would
+    /// take a commit for itself, and the others would wait for it and the next one.
+    fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+        let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
+        if !is_synced || queue.submitters >= queue.expected {
+            return queue;
+        }
+        let deadline = Monotonic::now() + queue.last_commit / GATHER_PART;
+        while queue.submitters < queue.expected && !deadline.is_past() {
+            queue = self.arrived.wait_until(queue, Some(deadline)).0;
+        }
+        queue
     }
 
     /// Runs a batch of operations and publishes their changes.
@@ -184,12 +302,14 @@ impl Directory {
                 Ok(revision) => {
                     *head = Head { state: next, revision };
                     self.state.store(Arc::new(head.state.clone()));
+                    self.log(|log| log.push(&changes));
                     return results;
                 }
                 Err(StoreError::Conflict) => match self.reload() {
                     Ok(newer) => {
                         *head = newer;
                         self.state.store(Arc::new(head.state.clone()));
+                        self.log(ChangeLog::lose);
                     }
                     Err(error) => return refuse(head, batch, error),
                 },
@@ -197,6 +317,11 @@ impl Directory {
             }
         }
         refuse(head, batch, StoreError::Conflict)
+    }
+
+    fn log(&self, note: impl FnOnce(&mut ChangeLog)) {
+        note(&mut self.changes.lock());
+        self.changed.notify_all();
     }
 
     fn commit(&self, after: Revision, changes: &[Change]) -> Result<Revision, StoreError> {
@@ -439,6 +564,30 @@ mod tests {
         assert_eq!(names(directory.get().unwrap()).len(), WAITING + 1);
         assert_eq!(names(&open(store)), names(directory.get().unwrap()));
         assert!(directory.get().unwrap().queue.lock().results.is_empty());
+    }
+
+    #[test]
+    fn a_batch_waits_for_as_many_changes_as_the_last_one_saw() {
+        let store = MemoryStore::new(records::KIND);
+        let directory = open(Probe::new(store));
+        // As if a batch of one change had taken long, while another one came.
+        let mut queue = directory.queue.lock();
+        queue.submitters = 1;
+        queue.note_batch(1, Duration::from_secs(4_000));
+        queue.submitters = 0;
+        drop(queue);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| directory.submit(bind("a")));
+            // The first change has taken the turn and waits.
+            while directory.queue.lock().head.is_some() {
+                std::thread::yield_now();
+            }
+            assert!(!is_bound(&directory, "a"));
+            directory.submit(bind("b")).unwrap();
+            first.join().unwrap().unwrap();
+        });
+        assert!(is_bound(&directory, "a") && is_bound(&directory, "b"));
+        assert_eq!(directory.queue.lock().expected, 2);
     }
 
     #[test]

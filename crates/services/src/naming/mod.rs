@@ -24,6 +24,8 @@
 
 corelane::include_idl!("naming");
 
+mod changes;
+mod control;
 mod directory;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -45,7 +47,9 @@ use std::time::Duration;
 use corelane::poa::{IdAssignment, IdUniqueness, Lifespan, Poa, PoaPolicies, RequestProcessing, ServantRetention};
 use corelane::{Orb, Servant, SystemException};
 
-use self::cos_naming::{BindingIterator, NamingContextExtRef};
+use self::corelane_naming::control::BindAllError;
+use self::corelane_naming::{BindOutcomes, NewBinding};
+use self::cos_naming::{BindingIterator, NameComponent, NamingContextExtRef};
 use self::directory::Directory;
 use self::iterators::IteratorLimits;
 use self::servants::{BindingIterators, Contexts, Service, Settings};
@@ -53,6 +57,9 @@ use crate::store::{Durability, FileStore, Kind, Store, StoreError};
 
 /// The service and the format of its records, for a [`Store`] that a program supplies.
 pub const STORE_KIND: Kind = records::KIND;
+
+/// Plain object key of the object that controls a server: [`corelane_naming::Control`].
+pub const NAMING_CONTROL: &str = "CorelaneNamingControl";
 
 /// Plain object key and initial reference of a name service.
 pub const NAME_SERVICE: &str = "NameService";
@@ -102,6 +109,7 @@ impl Naming {
             forward_timeout: Duration::from_secs(3),
             max_forwards: 2,
             max_waiting_changes: usize::MAX,
+            max_watchers: 1,
             is_read_only: false,
         };
         Naming { place: StorePlace::Memory, durability: Durability::Synced, settings }
@@ -175,6 +183,16 @@ impl Naming {
     #[must_use]
     pub fn max_waiting_changes(mut self, threads: usize) -> Self {
         self.settings.max_waiting_changes = threads;
+        self
+    }
+
+    /// Sets the maximum number of clients that wait in the server for changes to be reported
+    /// (`corelane naming watch`), each with a thread of the pool. Further ones are answered at once
+    /// and ask again.
+    /// Default: 1.
+    #[must_use]
+    pub fn max_watchers(mut self, threads: usize) -> Self {
+        self.settings.max_watchers = threads;
         self
     }
 
@@ -266,6 +284,29 @@ impl NamingService {
     #[must_use]
     pub fn context_count(&self) -> usize {
         self.service.directory.state().context_count()
+    }
+
+    /// Binds many names of one context to objects, in one step and one commit to the store. `parent`
+    /// is the name of the context, empty for the initial one. Names that are bound stay as they
+    /// are, unless `replaces` is true: then those that are bound to objects are bound again.
+    ///
+    /// # Errors
+    /// The reason why nothing, or only a part, was bound.
+    pub fn bind_all(
+        &self,
+        parent: &[NameComponent],
+        bindings: &[NewBinding],
+        replaces: bool,
+    ) -> Result<BindOutcomes, BindAllError> {
+        control::bind_all(&self.service, parent, bindings, replaces)
+    }
+
+    /// Returns a servant of [`corelane_naming::Control`] for this service. `shutdown` has to end
+    /// the server. The caller decides which clients can reach the object: each of them can copy,
+    /// change and end everything.
+    #[must_use]
+    pub fn control(&self, shutdown: impl Fn() + Send + Sync + 'static) -> Servant {
+        control::servant(Arc::clone(&self.service), Box::new(shutdown))
     }
 
     /// Writes a copy of all contexts at one instant to a new file, for [`Naming::store`]. The

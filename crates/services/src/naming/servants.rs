@@ -9,6 +9,7 @@
 //! remaining components.
 
 use std::any::Any;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::Endian;
 
+use super::changes::LogLimits;
+use super::corelane_naming::{Change as ReportedChange, ChangeKind, Position, WatchedContextRef};
 use super::cos_naming::naming_context::{
     AlreadyBound, BindError, BindNewContextError, CannotProceed, InvalidName, NotEmpty, NotFound, RebindError,
 };
@@ -33,10 +36,16 @@ use super::directory::{self, Directory};
 use super::iterators::{ClientId, IteratorId, IteratorLimits, Iterators, Place};
 use super::name;
 use super::records;
-use super::state::{Batch, BatchLimits, ContextId, Done, Operation, Reference, Refusal, Resolved, Target};
+use super::state::{Batch, BatchLimits, Change, ContextId, Done, Operation, Reference, Refusal, Resolved, Target};
 
 /// Limits on the bindings in one reply of `list` or `next_n`, independent of the client's request.
 const BATCH_LIMITS: BatchLimits = BatchLimits { max_bindings: 10_000, max_size: 1 << 20 };
+
+/// Limits on the changes in one reply of `changes_after`.
+const CHANGE_LIMITS: LogLimits = LogLimits { max_changes: 1_000, max_size: 1 << 20 };
+
+/// Maximum time for which a client that watches waits for the next change.
+const MAX_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Object id of the initial context, the same in every store.
 const ROOT_ID: &[u8] = b"root";
@@ -47,19 +56,24 @@ pub(super) struct Settings {
     pub(super) forward_timeout: Duration,
     pub(super) max_forwards: usize,
     pub(super) max_waiting_changes: usize,
+    pub(super) max_watchers: usize,
     pub(super) is_read_only: bool,
 }
 
 /// State that both servants share.
 pub(super) struct Service {
     pub(super) directory: Directory,
-    settings: Settings,
+    pub(super) settings: Settings,
     iterators: Mutex<Iterators>,
+    /// Secret that makes the object ids of iterators unguessable.
+    iterator_secret: RandomState,
     started_at: Monotonic,
     /// Number of threads that call other servers.
     forwards: Mutex<usize>,
     /// Number of threads that wait for the store.
     waiting_changes: Mutex<usize>,
+    /// Number of threads that wait for changes to report.
+    watchers: Mutex<usize>,
 }
 
 enum Raised {
@@ -150,9 +164,11 @@ impl Service {
             directory,
             settings,
             iterators: Mutex::new("naming iterators", Scope::Orb, iterators),
+            iterator_secret: RandomState::new(),
             started_at: Monotonic::now(),
             forwards: Mutex::new("naming forwards", Scope::Orb, 0),
             waiting_changes: Mutex::new("naming changes that wait", Scope::Orb, 0),
+            watchers: Mutex::new("naming watchers", Scope::Orb, 0),
         }
     }
 
@@ -169,6 +185,22 @@ impl Service {
         stamp.copy_from_slice(&self.directory.stamp().to_be_bytes());
         number.copy_from_slice(&context.0.to_be_bytes());
         ObjectId::from(&id[..])
+    }
+
+    /// Returns the object id of an iterator: its number, and a keyed hash of it. A client that has
+    /// one iterator cannot compute the ids of others.
+    fn iterator_object_id(&self, id: IteratorId) -> [u8; 16] {
+        let mut octets = [0; 16];
+        let (number, tag) = octets.split_at_mut(8);
+        number.copy_from_slice(&id.0.to_be_bytes());
+        tag.copy_from_slice(&self.iterator_secret.hash_one(id.0).to_be_bytes());
+        octets
+    }
+
+    /// Returns the iterator with this object id; `None` if the service never gave this id out.
+    fn iterator(&self, id: &ObjectId) -> Option<IteratorId> {
+        let number = IteratorId(u64::from_be_bytes(*id.as_octets().first_chunk()?));
+        (id.as_octets() == self.iterator_object_id(number)).then_some(number)
     }
 
     /// Returns the context with this object id; `None` if no context of this directory ever had it.
@@ -224,7 +256,7 @@ struct Request<'s, 'c, 'm> {
 
 impl Skeleton for Contexts {
     fn repository_ids(&self) -> &'static [&'static str] {
-        &[NamingContextExtRef::REPOSITORY_ID, NamingContextRef::REPOSITORY_ID]
+        &[NamingContextExtRef::REPOSITORY_ID, NamingContextRef::REPOSITORY_ID, WatchedContextRef::REPOSITORY_ID]
     }
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
@@ -232,7 +264,8 @@ impl Skeleton for Contexts {
         let service = &*self.service;
         let context = service.context(&current.object_id);
         // Operations that read no bindings would otherwise succeed in a destroyed context.
-        if matches!(operation, [b'_', ..] | b"to_string" | b"to_name" | b"to_url") {
+        let reads_none = [&b"to_string"[..], b"to_name", b"to_url", b"own_reference", b"last_change", b"changes_after"];
+        if operation.starts_with(b"_") || reads_none.contains(&operation) {
             let is_there = context.is_some_and(|context| service.directory.state().has_context(context));
             match operation {
                 _ if is_there => {}
@@ -298,6 +331,12 @@ impl Request<'_, '_, '_> {
                     Err(name::InvalidUrl::Name) => Err(Raised::InvalidName),
                 }
             }
+            b"own_reference" => self.write_context(self.context),
+            b"last_change" => {
+                let (server, number) = self.service.directory.last_change();
+                self.write("result", &Position { server, number })
+            }
+            b"changes_after" => self.changes_after(),
             _ => Err(SystemException::bad_operation().into()),
         }
     }
@@ -430,9 +469,50 @@ impl Request<'_, '_, '_> {
         let opened = self.service.iterators.lock().open(client, place, self.service.now());
         let why = "the server's settings allow no binding iterators";
         let id = opened.ok_or_else(|| system(Kind::NoResources, Completion::No, why))?;
-        let id = ObjectId::from(&id.0.to_be_bytes()[..]);
+        let id = ObjectId::from(&self.service.iterator_object_id(id)[..]);
         let object = self.iterator_poa.create_reference_with_id(&id, BindingIteratorRef::REPOSITORY_ID)?;
         Ok(BindingIteratorRef::unchecked_narrow(&object))
+    }
+
+    fn changes_after(&mut self) -> Result<(), Raised> {
+        let decoder = self.call.arguments();
+        let start: Position = At::argument(Cdr::decode(decoder), "start", decoder)?;
+        let patience = At::argument(decoder.read_u32(), "patience", decoder)?;
+        let thread = WaitingThread::begin(&self.service.watchers, self.service.settings.max_watchers);
+        let patience = match thread {
+            Some(_) => Duration::from_millis(patience.into()).min(MAX_PATIENCE),
+            None => Duration::ZERO,
+        };
+        let from = (start.server, start.number);
+        let found = self.service.directory.changes_after(from, CHANGE_LIMITS, Monotonic::now() + patience);
+        drop(thread);
+        let is_whole = found.is_some();
+        let (changes, number) = found.unwrap_or_else(|| (Vec::new(), self.service.directory.last_change().1));
+        let reported: Vec<ReportedChange> =
+            changes.into_iter().map(|change| self.reported(change)).collect::<Result<_, _>>()?;
+        let (server, _) = self.service.directory.last_change();
+        self.call.reply().write_bool(is_whole);
+        self.write("found", &reported)?;
+        self.write("end", &Position { server, number })
+    }
+
+    /// Returns a change as clients see it.
+    fn reported(&self, change: Change) -> Result<ReportedChange, SystemException> {
+        let (context, name, target) = match change {
+            Change::PutBinding { context, name, target } => (context, name, Some(target)),
+            Change::RemoveBinding { context, name } => (context, name, None),
+            // The log keeps no others.
+            _ => return Ok(ReportedChange::default()),
+        };
+        let parent = Some(NamingContextRef::unchecked_narrow(&self.context_reference(context)?));
+        let is_context = target.as_ref().is_some_and(Target::is_context);
+        let kind = if target.is_some() { ChangeKind::Bound } else { ChangeKind::Unbound };
+        let target = match target {
+            Some(Target::Object(reference) | Target::ForeignContext(reference)) => self.reference(&reference)?,
+            Some(Target::Context(context)) => Some(self.context_reference(context)?),
+            None => None,
+        };
+        Ok(ReportedChange { parent, name, kind, binding_type: binding_type(is_context), target })
     }
 
     fn submit(&self, operation: Operation, name: &[NameComponent]) -> Result<Done, Raised> {
@@ -532,12 +612,17 @@ impl Request<'_, '_, '_> {
 
     /// Decodes a reference into one that can be called.
     fn object(&self, reference: &Reference) -> Result<ObjectRef, SystemException> {
+        let object = self.reference(reference)?;
+        object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
+    }
+
+    /// Decodes a reference; `None` is nil.
+    fn reference(&self, reference: &Reference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {
             decoder = decoder.with_env(orb);
         }
-        let object = read_reference(&mut decoder).map_err(SystemException::from)?;
-        object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
+        read_reference(&mut decoder).map_err(SystemException::from)
     }
 }
 
@@ -555,26 +640,26 @@ fn batch_limits(how_many: u32) -> BatchLimits {
     BatchLimits { max_bindings: wanted.min(BATCH_LIMITS.max_bindings), ..BATCH_LIMITS }
 }
 
+fn binding_type(is_context: bool) -> BindingType {
+    if is_context { BindingType::Ncontext } else { BindingType::Nobject }
+}
+
 fn bindings(batch: Batch) -> Vec<Binding> {
-    let binding = |(name, is_context)| {
-        let binding_type = if is_context { BindingType::Ncontext } else { BindingType::Nobject };
-        Binding { binding_name: vec![name], binding_type }
-    };
+    let binding = |(name, is_context)| Binding { binding_name: vec![name], binding_type: binding_type(is_context) };
     batch.bindings.into_iter().map(binding).collect()
 }
 
 pub(super) struct BindingIterators(pub(super) Arc<Service>);
 
 impl BindingIterators {
-    fn id() -> Result<IteratorId, SystemException> {
+    fn id(&self) -> Result<IteratorId, SystemException> {
         let current = current().ok_or_else(no_such_object)?;
-        let octets = current.object_id.as_octets().try_into();
-        octets.map(|octets| IteratorId(u64::from_be_bytes(octets))).map_err(|_| no_such_object())
+        self.0.iterator(&current.object_id).ok_or_else(no_such_object)
     }
 
     /// Returns at most `how_many` further bindings.
     fn advance(&self, how_many: u32) -> Result<Vec<Binding>, SystemException> {
-        let id = Self::id()?;
+        let id = self.id()?;
         let mut iterators = self.0.iterators.lock();
         let place = iterators.place_mut(id, self.0.now()).ok_or_else(no_such_object)?;
         let state = self.0.directory.state();
@@ -603,7 +688,7 @@ impl BindingIterator for BindingIterators {
     }
 
     fn destroy(&self) -> Result<(), SystemException> {
-        let id = Self::id()?;
+        let id = self.id()?;
         if self.0.iterators.lock().close(id) { Ok(()) } else { Err(no_such_object()) }
     }
 }

@@ -8,7 +8,7 @@
 //! that the store works as soon as the disk does. The revision in the file shows if the failed
 //! commit was kept. Relaxed commits that the file has lost are written again.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,7 @@ use redb::{
     StorageError, TableDefinition, TableError, TransactionError, WriteTransaction,
 };
 
+use super::preview::Preview;
 use super::{Durability, Revision, Store, StoreError, Visitor, Write};
 
 /// First bytes of every redb file.
@@ -150,7 +151,9 @@ impl FileStore {
     /// unchanged.
     pub fn open(path: impl Into<PathBuf>, kind: Kind) -> Result<FileStore, StoreError> {
         let path = path.into();
-        if !is_database(&path)? {
+        if is_database(&path)? {
+            check_contents(&path, kind)?;
+        } else {
             fenced(Some(&path), || create(&path, kind))?;
         }
         Self::of_source(Source::Path(path), kind)
@@ -414,6 +417,25 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
         start if start == MAGIC => Ok(true),
         _ => Err(StoreError::Foreign { path: path.to_owned() }),
     }
+}
+
+/// Checks that a database is a store of this kind, without changing its file. Opening it for
+/// writing would repair another program's database that was not closed.
+fn check_contents(path: &Path, kind: Kind) -> Result<(), StoreError> {
+    let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(StoreError::Locked { path: path.to_owned(), process: lock_holder(path) });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(&error)),
+    }
+    let preview = Preview::new(file).map_err(|error| failed(&error))?;
+    let opened =
+        fenced(Some(path), || builder().create_with_backend(preview).map_err(|error| of_database(error, Some(path))))?;
+    let opened = OpenDatabase(Some(opened));
+    fenced(Some(path), || prepare(opened.get()?, kind, Some(path))).map(drop)
 }
 
 fn builder() -> Builder {

@@ -11,6 +11,7 @@
 mod error;
 mod file;
 mod memory;
+mod preview;
 
 use std::path::Path;
 

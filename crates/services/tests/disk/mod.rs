@@ -26,6 +26,11 @@ impl Random {
     }
 }
 
+/// Returns the number of power failures that a test simulates: `CORELANE_CUTS`, or the usual number.
+pub(crate) fn cuts(usual: usize) -> usize {
+    std::env::var("CORELANE_CUTS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 #[derive(Clone, Debug)]
 enum Operation {
     Write(u64, Vec<u8>),
@@ -41,6 +46,8 @@ struct Contents {
     log: Vec<Operation>,
     /// Operations until the disk is full.
     room: Option<usize>,
+    /// Octets that were read.
+    read: usize,
 }
 
 /// A disk; clones are the same.
@@ -73,6 +80,10 @@ impl Disk {
 
     pub(crate) fn log_len(&self) -> usize {
         self.0.lock().log.len()
+    }
+
+    pub(crate) fn octets_read(&self) -> usize {
+        self.0.lock().read
     }
 
     /// Lets the operation after so many others fail, and all that follow.
@@ -146,7 +157,8 @@ impl StorageBackend for Disk {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let contents = self.0.lock();
+        let mut contents = self.0.lock();
+        contents.read += out.len();
         let range = offset as usize..offset as usize + out.len();
         out.copy_from_slice(contents.image.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())

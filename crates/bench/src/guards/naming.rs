@@ -1,0 +1,726 @@
+//! The benchmark `naming`: Corelane's name server against a plain call, the disk's syncs, and
+//! omniNames with the same client.
+//!
+//! omniNames searches a linked list for each component of a name, and never syncs its log. Its
+//! figures therefore end at a thousand bindings, and its changes are compared with relaxed ones.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use corelane::{Dispatch, ObjectRef, Orb, PoolConfig};
+use corelane_services::naming::corelane_naming::NewBinding;
+use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef};
+use corelane_services::naming::{Naming, NamingService};
+use corelane_services::store::Durability;
+use corelane_sys::thread::{Builder, JoinHandle};
+
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::client_group::{ClientGroup, GroupClient};
+use crate::cost::resident;
+use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
+use crate::launch::{start_echo, start_naming};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::{Calls, object, target};
+use crate::orb::{Architecture, client_orb};
+use crate::placement::{CoreChoice, Placement, Side};
+use crate::report::Report;
+use crate::sample::{Samples, timed};
+use crate::service::{Service, serve_lines};
+use crate::targets::naming as goals;
+use crate::value::Value;
+
+/// Threads of the server's pool, as `corelane naming serve` has them.
+const THREADS: usize = 40;
+/// Numbers of bindings in one context, up to the largest.
+const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
+/// The largest context in a run of few calls, which checks the benchmark and not the server.
+const SMALL: usize = 5_000;
+/// Bindings that the server makes in one commit while it is filled.
+const FILL: usize = 10_000;
+/// Names that a client resolves in turn.
+const NAMES: usize = 1_000;
+/// Clients that make changes at the same time.
+const CLIENTS: usize = 16;
+/// Maximum time to fill a server.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Bindings in one batch of a list.
+const BATCH: u32 = 1_000;
+
+/// Serves names at a free port until the standard input ends. `place` is `memory` or the path of a
+/// store. The line `fill CONTEXT COUNT` binds names in a new context.
+///
+/// # Errors
+/// The server cannot start.
+pub(crate) fn serve(place: &str, durability: &str) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
+    let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
+    let orb = Orb::builder().pool(pool).listen(LOOPBACK).build().map_err(|error| failed(&error))?;
+    let mut naming = Naming::new().max_waiting_changes(32).max_forwards(THREADS / 4);
+    naming = match durability {
+        "synced" => naming,
+        "relaxed" => naming.durability(Durability::Relaxed),
+        _ => return Err(Failure::new(format!("there is no durability `{durability}`"))),
+    };
+    if place != "memory" {
+        naming = naming.store(place);
+    }
+    let naming = naming.serve(&orb).map_err(|error| failed(&error))?;
+    println!("ready {}", naming.reference().as_object());
+    serve_lines(|line| {
+        Some(match fill(&naming, line) {
+            Ok(()) => "filled".to_owned(),
+            Err(failure) => format!("error {failure}"),
+        })
+    })
+    .map_err(|error| failed(&error))
+}
+
+/// Carries out a line `fill CONTEXT COUNT`, where CONTEXT is a list of ids with `/` between them.
+fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (path, count) = match *words {
+        ["fill", path, count] => (path, count.parse::<usize>().map_err(|error| Failure::new(error.to_string()))?),
+        _ => return Err(Failure::new(format!("`{line}` is no order"))),
+    };
+    let root = naming.reference();
+    let parent: Vec<NameComponent> = path.split('/').map(component).collect();
+    for depth in 1..=parent.len() {
+        // A context of an earlier order is used again.
+        if root.resolve(&parent[..depth]).is_err() {
+            root.bind_new_context(&parent[..depth]).map_err(|error| Failure::new(format!("{error:?}")))?;
+        }
+    }
+    let target = Some(root.as_object().clone());
+    for first in (0..count).step_by(FILL) {
+        let numbers = first..count.min(first + FILL);
+        let bindings: Vec<NewBinding> =
+            numbers.map(|number| NewBinding { name: numbered(number), target: target.clone() }).collect();
+        naming.bind_all(&parent, &bindings, false).map_err(|error| Failure::new(format!("{error:?}")))?;
+    }
+    Ok(())
+}
+
+fn component(id: &str) -> NameComponent {
+    NameComponent { id: id.to_owned(), kind: String::new() }
+}
+
+fn numbered(number: usize) -> NameComponent {
+    NameComponent { id: format!("object{number}"), kind: "o".to_owned() }
+}
+
+/// Returns names of a context with `count` bindings, spread over all of it.
+fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
+    let picked = count.min(NAMES);
+    let name = |index: usize| {
+        let mut name: Vec<NameComponent> = path.split('/').map(component).collect();
+        name.push(numbered(index * (count / picked)));
+        name
+    };
+    // A prime step visits all in an order that is not theirs.
+    (0..picked).map(|index| name(index * 7_919 % picked)).collect()
+}
+
+/// A client that resolves names in turn.
+struct Resolves {
+    context: NamingContextExtRef,
+    names: Vec<Vec<NameComponent>>,
+    next: usize,
+    server: u32,
+}
+
+impl Resolves {
+    /// Makes a client of the context `path`, which has `count` bindings. It calls the context
+    /// itself, so that a name has one component, unless `from_root` is true.
+    fn new(
+        root: &NamingContextExtRef,
+        path: &str,
+        count: usize,
+        from_root: bool,
+        server: u32,
+    ) -> Result<Self, Failure> {
+        if from_root {
+            return Ok(Resolves { context: root.clone(), names: names(path, count), next: 0, server });
+        }
+        let parent: Vec<NameComponent> = path.split('/').map(component).collect();
+        let found = root.resolve(&parent).map_err(|error| Failure::new(format!("{error:?}")))?;
+        let found = found.ok_or_else(|| Failure::new("the context is nil"))?;
+        let last = |mut name: Vec<NameComponent>| name.split_off(name.len() - 1);
+        let names = names(path, count).into_iter().map(last).collect();
+        Ok(Resolves { context: NamingContextExtRef::unchecked_narrow(&found), names, next: 0, server })
+    }
+
+    fn resolve(&mut self) -> Result<(), Failure> {
+        let name = &self.names[self.next % self.names.len()];
+        self.next += 1;
+        match self.context.resolve(name) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(Failure::new("a name is bound to nil")),
+            Err(error) => Err(Failure::new(format!("{error:?}"))),
+        }
+    }
+}
+
+impl Subject for Resolves {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        for _ in 0..warm_up {
+            self.resolve()?;
+        }
+        timed(count, into, || self.resolve())
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.server)
+    }
+}
+
+/// A client that binds a name and unbinds it, in turn.
+struct Changes {
+    root: NamingContextExtRef,
+    name: Vec<NameComponent>,
+    target: ObjectRef,
+    is_bound: bool,
+}
+
+impl Changes {
+    fn new(root: &NamingContextExtRef, client: usize) -> Self {
+        let name = vec![component(&format!("client{client}"))];
+        Changes { root: root.clone(), name, target: root.as_object().clone(), is_bound: false }
+    }
+
+    fn change(&mut self) -> Result<(), Failure> {
+        let failed = |error: &dyn std::fmt::Debug| Failure::new(format!("{error:?}"));
+        if self.is_bound {
+            self.root.unbind(&self.name).map_err(|error| failed(&error))?;
+        } else {
+            self.root.bind(&self.name, Some(&self.target)).map_err(|error| failed(&error))?;
+        }
+        self.is_bound = !self.is_bound;
+        Ok(())
+    }
+}
+
+impl GroupClient for Changes {
+    fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+        timed(count, into, || self.change()).map(drop)
+    }
+}
+
+/// A client that resolves while others make changes, each on a thread of its own.
+struct Beside {
+    resolves: Resolves,
+    is_running: Arc<AtomicBool>,
+    is_ending: Arc<AtomicBool>,
+    others: Vec<JoinHandle<Result<(), Failure>>>,
+}
+
+impl Beside {
+    fn new(resolves: Resolves, root: &NamingContextExtRef) -> Result<Self, Failure> {
+        let (is_running, is_ending): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
+        let mut others = Vec::new();
+        for client in 0..CLIENTS {
+            let mut changes = Changes::new(root, 1_000 + client);
+            let (is_running, is_ending) = (Arc::clone(&is_running), Arc::clone(&is_ending));
+            let body = move || {
+                while !is_ending.load(Ordering::Relaxed) {
+                    if is_running.load(Ordering::Relaxed) {
+                        changes.change()?;
+                    } else {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+                Ok(())
+            };
+            let spawned = Builder::new().name(format!("changes/{client}")).spawn(body);
+            others.push(spawned.map_err(|error| Failure::new(error.to_string()))?);
+        }
+        Ok(Beside { resolves, is_running, is_ending, others })
+    }
+}
+
+impl Subject for Beside {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        self.is_running.store(true, Ordering::Relaxed);
+        // All of them have begun by then.
+        std::thread::sleep(Duration::from_millis(20));
+        let outcome = self.resolves.run(warm_up, count, into);
+        self.is_running.store(false, Ordering::Relaxed);
+        if self.others.iter().any(JoinHandle::is_finished) {
+            return Err(Failure::new("a client that makes changes has failed"));
+        }
+        outcome
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.resolves.server)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+        for other in self.others.drain(..) {
+            let _ = other.join();
+        }
+    }
+}
+
+/// Syncs of one page of a file: the rate that the disk allows.
+struct Syncs {
+    file: File,
+    next: u64,
+}
+
+impl Syncs {
+    fn new(folder: &Path) -> Result<Self, Failure> {
+        let made = File::create(folder.join("syncs")).and_then(|file| file.set_len(4 << 20).map(|()| file));
+        Ok(Syncs { file: made.map_err(|error| Failure::new(error.to_string()))?, next: 0 })
+    }
+
+    fn sync(&mut self) -> Result<(), Failure> {
+        self.next += 1;
+        let place = SeekFrom::Start(self.next % 1_024 * 4_096);
+        let page = [self.next as u8; 4_096];
+        let written =
+            self.file.seek(place).and_then(|_| self.file.write_all(&page)).and_then(|()| self.file.sync_data());
+        written.map_err(|error| Failure::new(error.to_string()))
+    }
+}
+
+impl Subject for Syncs {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        for _ in 0..warm_up {
+            self.sync()?;
+        }
+        timed(count, into, || self.sync())
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// omniNames in a process of its own.
+struct OmniNames {
+    child: Child,
+    root: NamingContextExtRef,
+}
+
+impl OmniNames {
+    fn start(folder: &Path, orb: &Orb, placement: &Placement) -> Result<Self, Failure> {
+        fs::create_dir_all(folder).map_err(|error| Failure::new(error.to_string()))?;
+        // omniNames cannot say its port, so it gets one that was free just before.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
+        let mut command = Command::new("omniNames");
+        command.args(["-start", &port.to_string(), "-logdir"]).arg(folder);
+        command.args(["-ORBendPoint", &format!("giop:tcp:127.0.0.1:{port}")]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = placement.start(Side::Server, command).map_err(|error| {
+            Failure::new(format!("omniNames cannot be started: {error} (Debian's package omniorb-nameserver)"))
+        })?;
+        let found = object(orb, &format!("corbaloc::1.2@127.0.0.1:{port}/NameService"))?;
+        let names = OmniNames { child, root: NamingContextExtRef::unchecked_narrow(&found) };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while let Err(exception) = names.root.list(1) {
+            if Instant::now() > deadline {
+                return Err(Failure::new(format!("omniNames does not answer: {exception}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(names)
+    }
+
+    /// Binds names in a new context, one by one.
+    fn fill(&self, path: &str, count: usize, target: &ObjectRef) -> Result<(), Failure> {
+        let context =
+            self.root.bind_new_context(&[component(path)]).map_err(|error| Failure::new(format!("{error:?}")))?;
+        let context = context.ok_or_else(|| Failure::new("omniNames made a nil context"))?;
+        (0..count).try_for_each(|number| {
+            context.bind(&[numbered(number)], Some(target)).map_err(|error| Failure::new(format!("{error:?}")))
+        })
+    }
+}
+
+impl Drop for OmniNames {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder on the disk that is removed afterwards. Not below the system's folder for temporary
+/// files, which may be in memory.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, Failure> {
+        let path = PathBuf::from(format!("/var/tmp/corelane-bench-naming-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        Ok(Folder(path))
+    }
+
+    fn store(&self, name: &str) -> Result<String, Failure> {
+        let path = self.0.join(name).into_os_string().into_string();
+        path.map_err(|_| Failure::new("the path of the store is not UTF-8"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The parts of a run that all measurements use.
+struct Scene<'o> {
+    options: &'o Options,
+    orb: Orb,
+    folder: Folder,
+    /// Bindings in the largest context.
+    most: usize,
+}
+
+/// Measures resolving, changes, the start of a server and a long list.
+pub(crate) fn naming(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let is_small = options.asked.count.is_some_and(|count| count < 1_000);
+    let most = if is_small { SMALL } else { SIZES[2] };
+    let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: Folder::new()?, most };
+    report.text(
+        "naming: omniNames searches a linked list for each component and never syncs its log; its contexts have at most \
+         1,000 bindings here, and its changes are compared with relaxed ones\n",
+    )?;
+    scene.resolving(report, progress)?;
+    scene.resolving_beside_changes(report, progress)?;
+    scene.changes(report, progress)?;
+    scene.largest(report, progress)
+}
+
+fn label(peer: &'static str, transport: &'static str, op: &str, config: String) -> Label {
+    Label { bench: "naming", peer, transport, op: op.to_owned(), config, along: None }
+}
+
+/// Returns the figure with this configuration.
+fn found<'f>(figures: &'f [Figure], config: &str) -> Option<&'f Figure> {
+    figures.iter().find(|figure| figure.label.config == config)
+}
+
+/// Returns a number with its goal.
+fn judged(figure: &Figure, what: &str, value: f64, unit: &'static str, bound: f64) -> Value {
+    Value { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: Some(bound) }
+}
+
+impl Scene<'_> {
+    /// Starts a server and returns it with its initial context.
+    fn server(
+        &self,
+        place: &str,
+        durability: &str,
+        placement: &Placement,
+    ) -> Result<(Service, NamingContextExtRef), Failure> {
+        let (server, reference) = start_naming(place, durability, placement)?;
+        Ok((server, NamingContextExtRef::unchecked_narrow(&object(&self.orb, &reference)?)))
+    }
+
+    /// Starts omniNames, unless peers are left out.
+    fn omninames(&self, name: &str) -> Result<OmniNames, Failure> {
+        if self.options.without_peers {
+            return Err(Failure::new("left out by --without-peers"));
+        }
+        OmniNames::start(&self.folder.0.join(name), &self.orb, &self.options.placement)
+    }
+
+    fn resolving(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+        let options = self.options;
+        progress.show("naming: filling contexts");
+        let (mut server, root) = self.server("memory", "synced", &options.placement)?;
+        let sizes = [SIZES[0], SIZES[1], self.most];
+        for size in sizes {
+            server.ask(&format!("fill context{size} {size}"), PATIENCE)?;
+        }
+        server.ask("fill a/b/c 10", PATIENCE)?;
+        // A plain call that returns as many octets as a resolved reference has.
+        let octets = (root.as_object().to_string().len() - "IOR:".len()) / 2;
+        let architecture = Architecture::LeaderFollowers(THREADS);
+        let (echo, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+        let calls =
+            Calls { target: target(&self.orb, &reference)?, operation: Operation::Octets(octets), server: echo.pid() };
+        let plain = format!("a call that returns {octets} octets");
+        let mut variants = vec![Variant {
+            label: label("Corelane", "tcp", "call", plain.clone()),
+            subject: Box::new(calls),
+            against: Vec::new(),
+        }];
+        let config = |size: usize| format!("{size} bindings");
+        for size in sizes {
+            let subject = Resolves::new(&root, &format!("context{size}"), size, false, server.pid())?;
+            let against = if size == sizes[0] { vec![0] } else { vec![1] };
+            variants.push(Variant {
+                label: label("Corelane", "tcp", "resolve", config(size)),
+                subject: Box::new(subject),
+                against,
+            });
+        }
+        let subject = Resolves::new(&root, "a/b/c", 10, true, server.pid())?;
+        let deep = "4 components".to_owned();
+        variants.push(Variant {
+            label: label("Corelane", "tcp", "resolve", deep.clone()),
+            subject: Box::new(subject),
+            against: vec![1],
+        });
+        let theirs = |size: usize| format!("omniNames, {size} bindings");
+        let names = report.found("naming", "omniORB", self.omninames("resolve"))?;
+        if let Some(names) = &names {
+            for size in [SIZES[0], SIZES[1]] {
+                let path = format!("context{size}");
+                names.fill(&path, size, root.as_object())?;
+                let subject = Resolves::new(&names.root, &path, size, false, names.child.id())?;
+                variants.push(Variant {
+                    label: label("omniORB", "tcp", "resolve", theirs(size)),
+                    subject: Box::new(subject),
+                    against: vec![1],
+                });
+            }
+        }
+        let group = Group { title: "naming: resolve".to_owned(), compare: Compare::Median, variants };
+        let figures = report.measure(group, &options.extent, &options.placement, progress)?;
+        let Some(base) = found(&figures, &config(sizes[0])) else { return Ok(()) };
+        let mut values = Vec::new();
+        if let Some(call) = found(&figures, &plain) {
+            let ratio = base.summary.p50_us / call.summary.p50_us;
+            values.push(judged(base, "median against the call", ratio, "x", goals::RESOLVE_TO_CALL));
+        }
+        if let Some(theirs) = found(&figures, &theirs(sizes[0])) {
+            let ratio = theirs.summary.per_s / base.summary.per_s;
+            values.push(judged(base, "time per call against omniNames", ratio, "x", 1.0 / goals::RESOLVE_TO_OMNINAMES));
+        }
+        for size in &sizes[1..] {
+            let Some(figure) = found(&figures, &config(*size)) else { continue };
+            let (p50, p99) = (figure.summary.p50_us / base.summary.p50_us, figure.summary.p99_us / base.summary.p99_us);
+            values.push(judged(figure, "median against 10 bindings", p50, "x", goals::FLAT_MEDIAN));
+            values.push(judged(figure, "p99 against 10 bindings", p99, "x", goals::FLAT_P99));
+        }
+        if let Some(figure) = found(&figures, &deep) {
+            let each = (figure.summary.p50_us - base.summary.p50_us) / 3.0;
+            values.push(judged(figure, "median of each further component", each, "us", goals::COMPONENT_US));
+        }
+        report.values("naming: goals of resolve", &values)
+    }
+
+    fn resolving_beside_changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+        // On one core, the processor time of the changes would be measured.
+        let placement = Placement { cores: CoreChoice::Any, ..self.options.placement };
+        let (mut server, root) = self.server(&self.folder.store("beside.db")?, "synced", &placement)?;
+        server.ask("fill context10 10", PATIENCE)?;
+        let resolves = || Resolves::new(&root, "context10", 10, false, server.pid());
+        let (alone, beside) = ("no other client".to_owned(), format!("beside {CLIENTS} clients that bind"));
+        let variants = vec![
+            Variant {
+                label: label("Corelane", "tcp", "resolve", alone.clone()),
+                subject: Box::new(resolves()?),
+                against: Vec::new(),
+            },
+            Variant {
+                label: label("Corelane", "tcp", "resolve", beside.clone()),
+                subject: Box::new(Beside::new(resolves()?, &root)?),
+                against: vec![0],
+            },
+        ];
+        let title = "naming: resolve beside clients that bind; not pinned".to_owned();
+        let group = Group { title, compare: Compare::Median, variants };
+        let figures = report.measure(group, &self.options.extent, &placement, progress)?;
+        let (Some(alone), Some(beside)) = (found(&figures, &alone), found(&figures, &beside)) else { return Ok(()) };
+        let ratio = beside.summary.p99_us / alone.summary.p99_us;
+        report.values(
+            "naming: goal of resolve beside clients that bind",
+            &[judged(beside, "p99 against no other client", ratio, "x", goals::BESIDE_P99)],
+        )
+    }
+
+    fn changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+        let options = self.options;
+        let count = options.extent.count.min(1_000);
+        let extent = Extent { warm_up: options.extent.warm_up.min(50), count, ..options.extent };
+        let (server, root) = self.server(&self.folder.store("synced.db")?, "synced", &options.placement)?;
+        // No two clients change one name.
+        let group_of = |root: &NamingContextExtRef, count: usize, server: u32| {
+            ClientGroup::new((0..count).map(|client| Changes::new(root, 100 * count + client)).collect(), server)
+        };
+        let (one, many) = ("durable, 1 client".to_owned(), format!("durable, {CLIENTS} clients"));
+        let variant = |peer, transport, config: &str, subject: Box<dyn Subject + Send>, against| Variant {
+            label: label(peer, transport, "bind", config.to_owned()),
+            subject,
+            against,
+        };
+        let variants = vec![
+            variant("floor", "none", "sync of one page", Box::new(Syncs::new(&self.folder.0)?), Vec::new()),
+            variant("Corelane", "tcp", &one, Box::new(group_of(&root, 1, server.pid())), vec![0]),
+            variant("Corelane", "tcp", &many, Box::new(group_of(&root, CLIENTS, server.pid())), vec![0]),
+        ];
+        let title = format!("naming: bind and unbind in turn, store in {}", self.folder.0.display());
+        let group =
+            Group { title: "naming: durable bind and unbind in turn".to_owned(), compare: Compare::Rate, variants };
+        report.text(&format!("\n{title}\n"))?;
+        let figures = report.measure(group, &extent, &options.placement, progress)?;
+        let mut values = Vec::new();
+        let sync = found(&figures, "sync of one page").map(|figure| figure.summary.per_s);
+        for (config, rate) in [(&one, goals::DURABLE_ONE), (&many, goals::DURABLE_MANY)] {
+            let (Some(figure), Some(sync)) = (found(&figures, config), sync) else { continue };
+            let ratio = sync / figure.summary.per_s;
+            values.push(judged(figure, "time per bind against a sync", ratio, "x", 1.0 / rate));
+        }
+        drop((server, root));
+        self.relaxed(&extent, report, progress, &mut values)?;
+        report.values("naming: goals of bind", &values)
+    }
+
+    fn relaxed(
+        &self,
+        extent: &Extent,
+        report: &mut Report<'_>,
+        progress: &mut Progress,
+        values: &mut Vec<Value>,
+    ) -> Result<(), Failure> {
+        let options = self.options;
+        let (server, root) = self.server(&self.folder.store("relaxed.db")?, "relaxed", &options.placement)?;
+        let subject =
+            |root: &NamingContextExtRef, server| Box::new(ClientGroup::new(vec![Changes::new(root, 0)], server));
+        let mut variants = vec![Variant {
+            label: label("Corelane", "tcp", "bind", "relaxed, 1 client".to_owned()),
+            subject: subject(&root, server.pid()),
+            against: Vec::new(),
+        }];
+        let names = report.found("naming", "omniORB", self.omninames("relaxed"))?;
+        if let Some(names) = &names {
+            variants.insert(
+                0,
+                Variant {
+                    label: label("omniORB", "tcp", "bind", "omniNames, 1 client".to_owned()),
+                    subject: subject(&names.root, names.child.id()),
+                    against: Vec::new(),
+                },
+            );
+            variants[1].against.push(0);
+        }
+        let title = "naming: relaxed bind and unbind in turn".to_owned();
+        let figures =
+            report.measure(Group { title, compare: Compare::Rate, variants }, extent, &options.placement, progress)?;
+        let [ours, theirs] = ["relaxed, 1 client", "omniNames, 1 client"].map(|config| found(&figures, config));
+        if let (Some(ours), Some(theirs)) = (ours, theirs) {
+            let ratio = theirs.summary.per_s / ours.summary.per_s;
+            values.push(judged(ours, "time per bind against omniNames", ratio, "x", 1.0 / goals::RELAXED_TO_OMNINAMES));
+        }
+        Ok(())
+    }
+
+    /// Measures the start, the memory and a whole list of the largest context.
+    fn largest(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+        let (path, placement) = (self.folder.store("largest.db")?, &self.options.placement);
+        progress.show("naming: filling the largest context");
+        let (mut server, _) = self.server(&path, "synced", placement)?;
+        let empty = resident(server.pid())[0];
+        server.ask(&format!("fill largest {}", self.most), PATIENCE)?;
+        drop(server);
+        let label = label("Corelane", "tcp", "start", format!("{} bindings", self.most));
+        let value =
+            |what: &str, value, unit, bound| Value { label: label.clone(), what: what.to_owned(), value, unit, bound };
+        let mut values = Vec::new();
+        for (what, is_killed) in [("start after an orderly end", false), ("start after kill -9", true)] {
+            let mut times = Vec::new();
+            for _ in 0..3 {
+                progress.show(&format!("naming: {what}"));
+                let (mut server, root) = self.server(&path, "synced", placement)?;
+                // A change, so that the file is not as its last orderly end left it.
+                Changes::new(&root, 0).change()?;
+                root.unbind(&[component("client0")]).map_err(|error| Failure::new(format!("{error:?}")))?;
+                if is_killed {
+                    server.kill();
+                }
+                drop(server);
+                let began = Instant::now();
+                let (server, root) = self.server(&path, "synced", placement)?;
+                root.resolve(&[component("largest"), numbered(0)])
+                    .map_err(|error| Failure::new(format!("{error:?}")))?;
+                times.push(began.elapsed().as_secs_f64());
+                drop(server);
+            }
+            times.sort_by(f64::total_cmp);
+            values.push(value(&format!("{what}, to the first answer"), times[1], "s", Some(goals::START_S)));
+        }
+        let (server, root) = self.server(&path, "synced", placement)?;
+        let filled = resident(server.pid())[0];
+        let each = (filled - empty) * 1_024.0 / self.most as f64;
+        values.push(value("resident memory of a binding", each, "octets", None));
+        progress.show("naming: listing the largest context");
+        let (count, seconds, grown) = self.list(&root, server.pid(), filled)?;
+        if count != self.most {
+            return Err(Failure::new(format!("the list has {count} of {} bindings", self.most)));
+        }
+        values.push(value("list by iterator", count as f64 / seconds, "bindings/s", None));
+        values.push(value("most memory that the list takes", grown * 1_024.0, "octets", Some(goals::LIST_OCTETS)));
+        report.values("naming: the largest context", &values)
+    }
+
+    /// Lists the largest context. Returns the number of bindings, the time in seconds, and the
+    /// largest growth of the server's memory in KiB.
+    fn list(&self, root: &NamingContextExtRef, server: u32, before: f64) -> Result<(usize, f64, f64), Failure> {
+        let found = root.resolve(&[component("largest")]).map_err(|error| Failure::new(format!("{error:?}")))?;
+        let found = found.ok_or_else(|| Failure::new("the context is nil"))?;
+        let context = NamingContextExtRef::unchecked_narrow(&found);
+        let began = Instant::now();
+        let (bindings, iterator) = context.list(BATCH)?;
+        let (mut count, mut grown) = (bindings.len(), 0.0_f64);
+        let Some(iterator) = iterator else { return Ok((count, began.elapsed().as_secs_f64(), grown)) };
+        loop {
+            let (has_more, bindings) = iterator.next_n(BATCH)?;
+            count += bindings.len();
+            grown = grown.max(resident(server)[0] - before);
+            if !has_more {
+                break;
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        iterator.destroy()?;
+        Ok((count, seconds, grown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_spread_over_the_whole_context() {
+        for count in [10, 1_000, 5_000] {
+            let names = names("a/b", count);
+            let mut last: Vec<&str> = names.iter().map(|name| name[2].id.as_str()).collect();
+            last.sort_unstable();
+            last.dedup();
+            assert_eq!((names.len(), last.len(), names[0].len()), (count.min(NAMES), count.min(NAMES), 3));
+            let bound: Vec<String> = (0..count).map(|number| numbered(number).id).collect();
+            assert!(last.iter().all(|id| bound.iter().any(|bound| bound == id)));
+        }
+    }
+
+    #[test]
+    fn a_server_is_filled_as_ordered() {
+        let orb = Orb::builder().listen(LOOPBACK).build().unwrap();
+        let naming = Naming::new().serve(&orb).unwrap();
+        fill(&naming, "fill a/b 25").unwrap();
+        fill(&naming, "fill a 3").unwrap();
+        let root = naming.reference();
+        for name in names("a/b", 25) {
+            assert!(root.resolve(&name).unwrap().is_some());
+        }
+        for order in ["", "fill a", "fill a x", "empty a 3"] {
+            assert!(fill(&naming, order).is_err(), "{order}");
+        }
+        assert!(serve("memory", "forgetful").is_err());
+    }
+}

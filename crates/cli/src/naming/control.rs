@@ -1,0 +1,193 @@
+//! Operations on a server itself, over a Unix socket for the users that may use it.
+//!
+//! The kernel vouches for the user of each connection. A connection of another user is closed, and
+//! the server says so. The same key at the server's other addresses refuses every call.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use corelane::{Completion, Orb, Peer, SystemException, SystemExceptionKind as Kind, Transports};
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, Unix};
+use corelane_services::naming::corelane_naming::control::{BackupError, BindAllError};
+use corelane_services::naming::corelane_naming::{BindOutcomes, Control, ControlRef, NewBinding};
+use corelane_services::naming::cos_naming::NameComponent;
+use corelane_services::naming::{NAMING_CONTROL, NamingService};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_wire::Version;
+use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
+
+/// Minimum time between two lines about refusals, which refused clients can cause at any rate.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Says on the standard error that a client was refused.
+struct Log(Mutex<Option<Monotonic>>);
+
+impl Log {
+    const fn new() -> Self {
+        Log(Mutex::new("refused control", Scope::Orb, None))
+    }
+
+    fn say(&self, what: &str) {
+        let mut next = self.0.lock();
+        if next.is_none_or(Monotonic::is_past) {
+            *next = Some(Monotonic::now() + PAUSE);
+            // Ignore errors: there may be no standard error any more.
+            let _ = writeln!(io::stderr(), "{what}");
+        }
+    }
+}
+
+static REFUSED: Log = Log::new();
+
+/// Unix sockets for the processes of some users.
+#[derive(Debug)]
+struct AllowedUnix {
+    users: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct AllowedListener {
+    inner: Box<dyn Listener>,
+    users: Vec<u32>,
+}
+
+impl Transport for AllowedUnix {
+    fn name(&self) -> &'static str {
+        "unix for some users"
+    }
+
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        Unix.supports(endpoint)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        Unix.connect_with(endpoint, properties, deadline)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        let inner = Unix.listen(endpoint)?;
+        Ok(Box::new(AllowedListener { inner, users: self.users.clone() }))
+    }
+}
+
+impl Listener for AllowedListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        loop {
+            let stream = self.inner.accept()?;
+            match stream.peer() {
+                Peer::Process { uid, .. } if self.users.contains(uid) => return Ok(stream),
+                peer => REFUSED.say(&format!("refused control to {peer}, which --allow-control does not name")),
+            }
+        }
+    }
+
+    fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
+        self.inner.set_properties(properties)
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.inner.readiness()
+    }
+
+    fn local_endpoint(&self) -> &Endpoint {
+        self.inner.local_endpoint()
+    }
+}
+
+/// Refuses every call that comes to the server's addresses for clients.
+struct Refusing;
+
+impl Refusing {
+    fn refuse() -> SystemException {
+        REFUSED.say("refused control to a client that did not come over the Unix socket of --allow-control");
+        let why = "operations on the server itself go over the Unix socket of --allow-control";
+        SystemException::new(Kind::NoPermission, 0, Completion::No).because(why)
+    }
+}
+
+impl Control for Refusing {
+    fn bind_all(&self, _: &[NameComponent], _: &[NewBinding], _: bool) -> Result<BindOutcomes, BindAllError> {
+        Err(Self::refuse().into())
+    }
+
+    fn backup(&self, _: &str) -> Result<(), BackupError> {
+        Err(Self::refuse().into())
+    }
+
+    fn shutdown(&self) -> Result<(), SystemException> {
+        Err(Self::refuse())
+    }
+}
+
+/// Binds the key of the control object in the server's ORB to an object that refuses every call.
+pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
+    let root = orb.root_poa();
+    let refusing = root.activate(&Control::servant(Refusing)).map_err(|error| error.to_string())?;
+    root.manager().activate().map_err(|error| error.to_string())?;
+    orb.bind_key(NAMING_CONTROL, &refusing).map_err(|error| error.to_string())
+}
+
+/// Serves the control object at a Unix socket for the processes of `users`, until the returned ORB
+/// ends.
+pub(super) fn serve(
+    naming: &NamingService,
+    path: &Path,
+    users: Vec<u32>,
+    shutdown: impl Fn() + Send + Sync + 'static,
+) -> Result<Orb, String> {
+    let shown = path.display();
+    let text = path.to_str().ok_or_else(|| format!("the path `{shown}` is not UTF-8"))?;
+    let transports = Transports::new(vec![std::sync::Arc::new(AllowedUnix { users })]);
+    let builder = Orb::builder().transports(transports).listen(format!("unix:{text}"));
+    let orb = builder.build().map_err(|error| error.to_string())?;
+    let root = orb.root_poa();
+    let control = root.activate(&naming.control(shutdown)).map_err(|error| error.to_string())?;
+    orb.bind_key(NAMING_CONTROL, &control).map_err(|error| error.to_string())?;
+    // Each connection's user is checked. The file's mode must not keep an allowed user away.
+    fs::set_permissions(path, Permissions::from_mode(0o666))
+        .map_err(|error| format!("the permissions of `{shown}` cannot be set: {error}"))?;
+    root.manager().activate().map_err(|error| error.to_string())?;
+    Ok(orb)
+}
+
+/// Returns the control object of the server whose control socket has this path.
+pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
+    let absolute = std::path::absolute(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    let text = absolute.to_str().ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))?;
+    let profile =
+        TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Uiop { path: text }, NAMING_CONTROL.as_bytes(), &[]);
+    let profile = profile.map_err(|error| format!("{error:?}"))?;
+    let ior = Ior { type_id: ControlRef::REPOSITORY_ID.to_owned(), profiles: vec![profile] };
+    let text = ior.to_text().map_err(|error| format!("{error:?}"))?;
+    let object = orb.string_to_object(&text).map_err(|error| error.to_string())?;
+    Ok(ControlRef::unchecked_narrow(&object.ok_or("the reference is nil")?))
+}
+
+/// Explains an error of a call of the control object.
+pub(super) fn explain(exception: &SystemException) -> String {
+    let has_connected = exception.detail().is_none_or(|detail| detail.phase != Some(corelane::Phase::Connect));
+    match exception.kind() {
+        Kind::CommFailure | Kind::Transient if has_connected => format!(
+            "the server closes the connection ({exception}): its --allow-control has to name the user {}",
+            corelane_sys::process::effective_user_id()
+        ),
+        _ => exception.to_string(),
+    }
+}
+
+pub(super) fn of_backup(error: BackupError) -> String {
+    match error {
+        BackupError::Failed(failed) => failed.reason,
+        BackupError::System(exception) => explain(&exception),
+    }
+}

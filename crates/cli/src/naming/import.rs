@@ -1,0 +1,329 @@
+//! The command `import`: copies all names below a context of any name server.
+//!
+//! Names are read in batches and bound by several threads at a time, or many in one step over the
+//! control socket of a Corelane server. Memory does not depend on the number of names, only on the
+//! number of contexts.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use corelane::{ObjectRef, Orb};
+use corelane_services::naming::corelane_naming::control::BindAllError;
+use corelane_services::naming::corelane_naming::{BindOutcome, ControlRef, NewBinding, WatchedContextRef};
+use corelane_services::naming::cos_naming::naming_context::{BindError, BindNewContextError};
+use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
+
+use super::client::{of_bind, of_bind_new_context, of_rebind, shown};
+use super::control;
+use super::walk::{ObjectMap, OwnServer, for_each_batch, joined, write_line};
+
+/// Number of names that are not copied and are listed; further ones are counted.
+const MAX_LISTED: usize = 20;
+/// Number of names between two lines about the progress.
+const PROGRESS: usize = 100_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Import<'a> {
+    /// Number of threads that resolve and bind.
+    pub(super) jobs: usize,
+    /// True to replace objects that names are bound to.
+    pub(super) replace: bool,
+    /// Control socket of the server that gets the names.
+    pub(super) control: Option<&'a Path>,
+}
+
+/// A context to copy.
+struct Work {
+    from: NamingContextRef,
+    to: NamingContextRef,
+    /// Name of `to` in the server that gets the names.
+    name: Vec<NameComponent>,
+}
+
+/// The result for one object.
+enum Outcome {
+    Bound,
+    /// The name is bound to the same object already.
+    Same,
+    NotBound(String),
+}
+
+#[derive(Default)]
+struct Counts {
+    objects: usize,
+    contexts: usize,
+    same: usize,
+    not_bound: usize,
+}
+
+/// Copies all names below `from` to the context `to`, whose name in its server is `name`.
+pub(super) fn import(
+    orb: &Orb,
+    from: &NamingContextRef,
+    to: &NamingContextRef,
+    name: &[NameComponent],
+    import: Import<'_>,
+    out: &mut dyn Write,
+    said: &mut dyn Write,
+) -> Result<(), String> {
+    let control = import.control.map(|path| control::object(orb, path)).transpose()?;
+    let to = &own_reference(to);
+    let mut copied = ObjectMap::default();
+    for from in [from, &own_reference(from)] {
+        copied.insert(from.as_object().clone(), to.as_object().clone());
+    }
+    let mut made = ObjectMap::default();
+    made.insert(to.as_object().clone(), ());
+    let mut importer = Importer {
+        import,
+        control,
+        server: OwnServer::new(from.as_object()),
+        copied,
+        made,
+        work: vec![Work { from: from.clone(), to: to.clone(), name: name.to_vec() }],
+        counts: Counts::default(),
+        out,
+        said,
+    };
+    importer.run()
+}
+
+struct Importer<'a> {
+    import: Import<'a>,
+    control: Option<ControlRef>,
+    /// The server that has the names.
+    server: OwnServer,
+    /// Contexts of that server, with their copies.
+    copied: ObjectMap<ObjectRef>,
+    /// The copies. A server that is copied into itself has them below the contexts to copy.
+    made: ObjectMap<()>,
+    work: Vec<Work>,
+    counts: Counts,
+    out: &'a mut dyn Write,
+    said: &'a mut dyn Write,
+}
+
+impl Importer<'_> {
+    fn run(&mut self) -> Result<(), String> {
+        let mut ended_early = None;
+        while let Some(work) = self.work.pop() {
+            let listed = for_each_batch(&work.from, &mut |bindings| self.copy(&work, bindings));
+            if let Err(error) = listed {
+                let reason = String::from(error);
+                write_line(self.out, &format!("{}: {reason}", name_of(&work.name)))?;
+                ended_early = Some(reason);
+            }
+        }
+        let Counts { objects, contexts, same, not_bound } = self.counts;
+        write_line(self.out, &format!("{objects} objects and {contexts} contexts are bound, {same} were already"))?;
+        match (not_bound, ended_early) {
+            (0, None) => Ok(()),
+            (0, Some(reason)) => Err(format!("not all names were read: {reason}")),
+            (count, _) => Err(format!("{count} names were not bound")),
+        }
+    }
+
+    fn copy(&mut self, work: &Work, bindings: Vec<Binding>) -> Result<(), String> {
+        let before = self.counts.objects + self.counts.same;
+        let (contexts, objects): (Vec<Binding>, Vec<Binding>) =
+            bindings.into_iter().partition(|binding| binding.binding_type == BindingType::Ncontext);
+        for binding in contexts {
+            let name = binding.binding_name;
+            if let Err(reason) = self.copy_context(work, &name) {
+                self.refuse(&joined(&name_text(&work.name), &name), &reason)?;
+            }
+        }
+        let names = objects.into_iter().map(|binding| binding.binding_name);
+        let (names, odd): (Vec<Vec<NameComponent>>, Vec<_>) = names.partition(|name| name.len() == 1);
+        for name in odd {
+            self.refuse(&joined(&name_text(&work.name), &name), "the server lists it without one component")?;
+        }
+        let outcomes = match &self.control {
+            Some(control) => bind_at_once(control, work, &names, self.import),
+            None => bind_each(work, &names, self.import),
+        };
+        for (name, outcome) in names.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Bound => self.counts.objects += 1,
+                Outcome::Same => self.counts.same += 1,
+                Outcome::NotBound(reason) => self.refuse(&joined(&name_text(&work.name), name), &reason)?,
+            }
+        }
+        let done = self.counts.objects + self.counts.same;
+        if done / PROGRESS > before / PROGRESS {
+            // Ignore errors: there may be no standard error.
+            let _ = writeln!(self.said, "{done} objects");
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, name: &str, reason: &str) -> Result<(), String> {
+        self.counts.not_bound += 1;
+        if self.counts.not_bound <= MAX_LISTED { write_line(self.out, &format!("{name}: {reason}")) } else { Ok(()) }
+    }
+
+    /// Copies a context of the source's server, and binds a context of another server or one that
+    /// has been copied.
+    fn copy_context(&mut self, work: &Work, name: &[NameComponent]) -> Result<(), String> {
+        let object = work.from.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
+        if self.made.get(&object).is_some() {
+            return Err("it is a copy itself".to_owned());
+        }
+        let known = self.copied.get(&object).cloned();
+        let bound = match known {
+            Some(copy) => Some(copy),
+            None if self.server.has(&object) => None,
+            None => Some(object.clone()),
+        };
+        if let Some(bound) = bound {
+            let context = NamingContextRef::unchecked_narrow(&bound);
+            return match work.to.bind_context(name, Some(&context)) {
+                Ok(()) => {
+                    self.counts.contexts += 1;
+                    Ok(())
+                }
+                Err(BindError::AlreadyBound(_)) if is_bound_to(&work.to, name, Some(&bound)) => {
+                    self.counts.same += 1;
+                    Ok(())
+                }
+                Err(error) => Err(of_bind(error)),
+            };
+        }
+        let to = match work.to.bind_new_context(name) {
+            Ok(made) => {
+                self.counts.contexts += 1;
+                made.ok_or("the server made a nil context")?
+            }
+            // An earlier run has made it, or the name has other bindings, to which these are added.
+            Err(BindNewContextError::AlreadyBound(_)) => {
+                let found = work.to.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
+                let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
+                self.counts.same += 1;
+                context.ok_or("the name is bound to an object")?
+            }
+            Err(error) => return Err(of_bind_new_context(error)),
+        };
+        self.copied.insert(object.clone(), to.as_object().clone());
+        self.made.insert(to.as_object().clone(), ());
+        let from = NamingContextRef::unchecked_narrow(&object);
+        self.work.push(Work { from, to, name: [&work.name[..], name].concat() });
+        Ok(())
+    }
+}
+
+/// Returns the reference that a server of ours gives for a context; the same one for other servers.
+fn own_reference(context: &NamingContextRef) -> NamingContextRef {
+    let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
+    let own = watched.and_then(|watched| watched.own_reference().ok().flatten());
+    own.unwrap_or_else(|| context.clone())
+}
+
+fn name_text(name: &[NameComponent]) -> String {
+    if name.is_empty() { String::new() } else { shown(name) }
+}
+
+fn name_of(name: &[NameComponent]) -> String {
+    if name.is_empty() { "the first context".to_owned() } else { shown(name) }
+}
+
+fn is_bound_to(context: &NamingContextRef, name: &[NameComponent], object: Option<&ObjectRef>) -> bool {
+    context.resolve(name).is_ok_and(|found| found.as_ref().map(ObjectRef::ior) == object.map(ObjectRef::ior))
+}
+
+/// Runs `task` for the names, on several threads. Returns the results in the order of the names.
+fn in_parallel<T: Send>(
+    jobs: usize,
+    names: &[Vec<NameComponent>],
+    task: impl Fn(&[NameComponent]) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(name) = names.get(index) else { return done };
+            done.push((index, task(name)));
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..jobs.min(names.len())).map(|_| scope.spawn(worker)).collect();
+        let mut done = worker();
+        // A panic of a worker goes on in this thread.
+        done.extend(
+            others.into_iter().flat_map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
+        );
+        done
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Binds names by the operations of the Naming Service.
+fn bind_each(work: &Work, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<Outcome> {
+    in_parallel(import.jobs, names, |name| {
+        let object = match work.from.resolve(name) {
+            Ok(object) => object,
+            Err(error) => return Outcome::NotBound(of_rebind(error)),
+        };
+        match work.to.bind(name, object.as_ref()) {
+            Ok(()) => Outcome::Bound,
+            Err(BindError::AlreadyBound(_)) if is_bound_to(&work.to, name, object.as_ref()) => Outcome::Same,
+            Err(BindError::AlreadyBound(_)) if import.replace => match work.to.rebind(name, object.as_ref()) {
+                Ok(()) => Outcome::Bound,
+                Err(error) => Outcome::NotBound(of_rebind(error)),
+            },
+            Err(error) => Outcome::NotBound(of_bind(error)),
+        }
+    })
+}
+
+/// Binds names in one step, over the control socket.
+fn bind_at_once(control: &ControlRef, work: &Work, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<Outcome> {
+    let found = in_parallel(import.jobs, names, |name| work.from.resolve(name).map_err(of_rebind));
+    let bindings: Vec<NewBinding> = names
+        .iter()
+        .zip(&found)
+        .filter_map(|(name, found)| {
+            let (name, target) = (name.first()?.clone(), found.as_ref().ok()?.clone());
+            Some(NewBinding { name, target })
+        })
+        .collect();
+    let bound = match control.bind_all(&work.name, &bindings, import.replace) {
+        Ok(outcomes) => Ok(outcomes),
+        Err(BindAllError::Failed(failed)) => Err(failed.reason),
+        Err(BindAllError::System(exception)) => Err(control::explain(&exception)),
+    };
+    let mut outcomes = bound.as_ref().map(|outcomes| outcomes.iter()).unwrap_or_default();
+    names
+        .iter()
+        .zip(found)
+        .map(|(name, found)| match (found, &bound) {
+            (Err(reason), _) => Outcome::NotBound(reason),
+            (Ok(_), Err(reason)) => Outcome::NotBound(reason.clone()),
+            (Ok(object), Ok(_)) => match outcomes.next() {
+                Some(BindOutcome::BoundNow) => Outcome::Bound,
+                Some(BindOutcome::BoundBefore) if is_bound_to(&work.to, name, object.as_ref()) => Outcome::Same,
+                Some(BindOutcome::BoundBefore) => Outcome::NotBound("the name is bound already".to_owned()),
+                Some(BindOutcome::BoundToContext) => Outcome::NotBound("the name is bound to a context".to_owned()),
+                None => Outcome::NotBound("the server answers for too few names".to_owned()),
+            },
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_names() {
+        let names: Vec<Vec<NameComponent>> =
+            (0..50).map(|number| vec![NameComponent { id: number.to_string(), kind: String::new() }]).collect();
+        for jobs in [1, 7, 100] {
+            let ids = in_parallel(jobs, &names, |name| name[0].id.clone());
+            assert_eq!(ids, (0..50).map(|number| number.to_string()).collect::<Vec<_>>());
+        }
+        assert!(in_parallel(4, &[], |_| ()).is_empty());
+    }
+}

@@ -1,0 +1,155 @@
+//! The command `prune`: unbinds names whose objects do not exist any more.
+
+use std::io::Write;
+use std::time::Duration;
+
+use corelane::{ObjectRef, Phase, SystemException, SystemExceptionKind as Kind};
+use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
+
+use super::client::of_rebind;
+use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, write_line};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prune {
+    /// Maximum time of a call to an object that is checked.
+    pub(super) timeout: Duration,
+    /// True to unbind nothing.
+    pub(super) dry_run: bool,
+    /// True to prune the contexts of other servers too.
+    pub(super) follow: bool,
+}
+
+/// Unbinds names below a context whose objects do not exist or cannot be reached. `prefix` is the
+/// context's own name.
+pub(super) fn prune(context: &NamingContextRef, prefix: &str, prune: Prune, out: &mut dyn Write) -> Result<(), String> {
+    let mut walk = PruneWalk {
+        prune,
+        path: vec![context.as_object().clone()],
+        checked: ObjectMap::default(),
+        server: OwnServer::new(context.as_object()),
+    };
+    walk.run(context, prefix, out).map_err(String::from)
+}
+
+struct PruneWalk {
+    prune: Prune,
+    /// The contexts that lead to the present one.
+    path: Vec<ObjectRef>,
+    /// Contexts that have been checked, each with the reason why it counts as dead.
+    checked: ObjectMap<Option<String>>,
+    server: OwnServer,
+}
+
+/// A name that is to be unbound.
+struct Dead {
+    name: Vec<NameComponent>,
+    /// The name from the beginning, as it is printed.
+    whole: String,
+    object: ObjectRef,
+    reason: String,
+}
+
+impl PruneWalk {
+    fn run(&mut self, context: &NamingContextRef, prefix: &str, out: &mut dyn Write) -> Result<(), ListError> {
+        let mut dead = Vec::new();
+        let listed = for_each_batch(context, &mut |bindings| {
+            for binding in bindings {
+                dead.extend(self.check(context, prefix, binding, out)?);
+            }
+            Ok(())
+        });
+        if let Err(ListError::Output(reason)) = listed {
+            return Err(ListError::Output(reason));
+        }
+        for Dead { name, whole, object, reason } in dead {
+            let outcome = if self.prune.dry_run { Ok(()) } else { unbind_from(context, &name, &object) };
+            let line = match outcome {
+                Ok(()) => format!("{whole}: {reason}"),
+                Err(error) => format!("{whole}: {reason}; it stays bound: {error}"),
+            };
+            write_line(out, &line).map_err(ListError::Output)?;
+        }
+        listed
+    }
+
+    /// Returns the binding if what it is bound to is dead.
+    fn check(
+        &mut self,
+        context: &NamingContextRef,
+        prefix: &str,
+        binding: Binding,
+        out: &mut dyn Write,
+    ) -> Result<Option<Dead>, String> {
+        let name = binding.binding_name;
+        let whole = joined(prefix, &name);
+        let (object, reason) = if binding.binding_type == BindingType::Nobject {
+            let Some(object) = context.resolve(&name).ok().flatten() else { return Ok(None) };
+            let reason = death(&object.with_timeout(self.prune.timeout));
+            (object, reason)
+        } else {
+            let Ok(object) = bound_context(context, &name, &self.path) else { return Ok(None) };
+            let reason = match self.checked.get(&object) {
+                Some(reason) => reason.clone(),
+                None => self.check_context(&object, &whole, out)?,
+            };
+            (object, reason)
+        };
+        Ok(reason.map(|reason| Dead { name, whole, object, reason }))
+    }
+
+    /// Checks a context and prunes the names below it. Returns why it counts as dead.
+    fn check_context(&mut self, object: &ObjectRef, name: &str, out: &mut dyn Write) -> Result<Option<String>, String> {
+        let object = object.with_timeout(self.prune.timeout);
+        let reason = if self.prune.follow || self.server.has(&object) {
+            self.path.push(object.clone());
+            let outcome = self.run(&NamingContextRef::unchecked_narrow(&object), name, out);
+            self.path.pop();
+            match outcome {
+                Ok(()) => None,
+                Err(ListError::Output(reason)) => return Err(reason),
+                Err(ListError::Context(exception)) => death_of(&exception),
+                Err(ListError::Iterator(exception)) => {
+                    write_line(out, &format!("{name}: not checked to its end: {exception}"))?;
+                    None
+                }
+            }
+        } else {
+            // The names below it are another server's.
+            death(&object)
+        };
+        self.checked.insert(object, reason.clone());
+        Ok(reason)
+    }
+}
+
+/// Unbinds a name that is still bound to `object`. During the check of other names its server may
+/// have started again and bound it to another object.
+fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<(), String> {
+    let found = context.resolve(name).map_err(of_rebind)?;
+    if found.is_none_or(|found| found.ior() != object.ior()) {
+        return Err("it has been bound again".to_owned());
+    }
+    context.unbind(name).map_err(of_rebind)
+}
+
+/// Returns why an object counts as dead, or `None` if it does not.
+fn death(object: &ObjectRef) -> Option<String> {
+    match object.non_existent() {
+        Ok(true) => Some("does not exist".to_owned()),
+        Ok(false) => None,
+        Err(exception) => death_of(&exception),
+    }
+}
+
+/// Returns why an exception means that an object is dead. A slow server, or one that answers
+/// TRANSIENT, is alive.
+fn death_of(exception: &SystemException) -> Option<String> {
+    let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(Phase::Connect));
+    match exception.kind() {
+        Kind::ObjectNotExist => Some("does not exist".to_owned()),
+        Kind::Transient | Kind::CommFailure if has_failed_to_connect => {
+            Some(format!("cannot be reached ({exception})"))
+        }
+        _ => None,
+    }
+}

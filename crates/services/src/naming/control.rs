@@ -1,0 +1,92 @@
+//! Operations on a server itself: many bindings in one step, a backup, the end.
+
+use std::sync::Arc;
+
+use corelane::{Servant, SystemException};
+
+use super::corelane_naming::control::{BackupError, BindAllError, Failed};
+use super::corelane_naming::{BindOutcome, BindOutcomes, Control, NewBinding};
+use super::cos_naming::NameComponent;
+use super::directory::Failure;
+use super::records;
+use super::servants::Service;
+use super::state::{ContextId, Operation, Refusal, Resolved, Target};
+
+struct ControlServant {
+    service: Arc<Service>,
+    shutdown: Box<dyn Fn() + Send + Sync>,
+}
+
+pub(super) fn servant(service: Arc<Service>, shutdown: Box<dyn Fn() + Send + Sync>) -> Servant {
+    Control::servant(ControlServant { service, shutdown })
+}
+
+fn failed(reason: impl Into<String>) -> BindAllError {
+    BindAllError::Failed(Failed { reason: reason.into() })
+}
+
+impl Control for ControlServant {
+    fn bind_all(
+        &self,
+        parent: &[NameComponent],
+        bindings: &[NewBinding],
+        replaces: bool,
+    ) -> Result<BindOutcomes, BindAllError> {
+        bind_all(&self.service, parent, bindings, replaces)
+    }
+
+    fn backup(&self, path: &str) -> Result<(), BackupError> {
+        match self.service.directory.backup(path.as_ref()) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(failed(error.to_string())),
+            None => Err(failed("the server keeps its names in memory: start it with --store FILE")),
+        }
+    }
+
+    fn shutdown(&self) -> Result<(), SystemException> {
+        (self.shutdown)();
+        Ok(())
+    }
+}
+
+/// Binds names of the context with the name `parent` to objects, in one batch.
+pub(super) fn bind_all(
+    service: &Service,
+    parent: &[NameComponent],
+    bindings: &[NewBinding],
+    replaces: bool,
+) -> Result<BindOutcomes, BindAllError> {
+    if service.settings.is_read_only {
+        return Err(failed("the naming service is read-only"));
+    }
+    let context = context(service, parent)?;
+    let operations = bindings.iter().map(|binding| operation(context, binding, replaces)).collect::<Result<_, _>>()?;
+    let results = service.directory.submit_all(operations);
+    let outcomes = results.into_iter().map(|result| match result {
+        Ok(_) => Ok(BindOutcome::BoundNow),
+        Err(Failure::Refused(Refusal::AlreadyBound)) => Ok(BindOutcome::BoundBefore),
+        Err(Failure::Refused(Refusal::NotFound { .. })) => Ok(BindOutcome::BoundToContext),
+        Err(Failure::Refused(_)) => Err(failed("the context has been destroyed")),
+        Err(Failure::Store(error)) => Err(failed(error.to_string())),
+    });
+    outcomes.collect()
+}
+
+/// Returns the context of this server that a name is bound to.
+fn context(service: &Service, name: &[NameComponent]) -> Result<ContextId, BindAllError> {
+    if name.is_empty() {
+        return Ok(ContextId::ROOT);
+    }
+    match service.directory.state().resolve(ContextId::ROOT, name) {
+        Ok(Resolved::Bound(Target::Context(context))) => Ok(*context),
+        _ => Err(failed("the name of the parent is bound to no context of this server")),
+    }
+}
+
+fn operation(context: ContextId, binding: &NewBinding, replaces: bool) -> Result<Operation, BindAllError> {
+    let nil = corelane::Ior::default();
+    let ior = binding.target.as_ref().map_or(&nil, corelane::ObjectRef::ior);
+    let reference = records::encode_reference(ior).map_err(SystemException::from)?;
+    let (name, target) = (vec![binding.name.clone()], Target::Object(reference));
+    Ok(if replaces { Operation::Rebind { context, name, target } } else { Operation::Bind { context, name, target } })
+}

@@ -1,0 +1,186 @@
+//! A view of a file that never changes the file.
+//!
+//! Written pages stay in memory and hide those of the file. A database can therefore be opened,
+//! repaired and read before it is known to be a store of this program.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use corelane_sys::lock::{Mutex, Scope};
+use redb::StorageBackend;
+
+const PAGE_SIZE: usize = 4096;
+
+/// A backend of redb over a file that stays as it is.
+#[derive(Debug)]
+pub(super) struct Preview {
+    file: File,
+    pages: Mutex<Pages>,
+}
+
+#[derive(Debug)]
+struct Pages {
+    /// Length of the view in bytes.
+    length: u64,
+    /// Bytes at the start of the file that the view still shows where no page hides them.
+    file_length: u64,
+    /// Written pages, by their number.
+    written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
+}
+
+impl Preview {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        let pages = Pages { length, file_length: length, written: BTreeMap::new() };
+        Ok(Preview { file, pages: Mutex::new("store preview", Scope::Orb, pages) })
+    }
+
+    /// Returns a page of the file; bytes after the end are zero.
+    fn page_of_file(&self, number: u64, file_length: u64) -> io::Result<Box<[u8; PAGE_SIZE]>> {
+        let mut page = Box::new([0; PAGE_SIZE]);
+        let start = number.saturating_mul(PAGE_SIZE as u64);
+        let there = file_length.saturating_sub(start).min(PAGE_SIZE as u64) as usize;
+        if let Some(shown) = page.get_mut(..there) {
+            self.file.read_exact_at(shown, start)?;
+        }
+        Ok(page)
+    }
+}
+
+/// Returns the parts of a range that lie in one page each: the page's number, the offset in the
+/// page, and the range of the part within the whole range.
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done >= length {
+            return None;
+        }
+        let at = offset.saturating_add(done as u64);
+        let within = (at % PAGE_SIZE as u64) as usize;
+        let count = (PAGE_SIZE - within).min(length - done);
+        let part = (at / PAGE_SIZE as u64, within, done..done + count);
+        done += count;
+        Some(part)
+    })
+}
+
+impl StorageBackend for Preview {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.pages.lock().length)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let pages = self.pages.lock();
+        if offset.saturating_add(out.len() as u64) > pages.length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for (number, within, range) in parts(offset, out.len()) {
+            let from_file;
+            let page = match pages.written.get(&number) {
+                Some(page) => page,
+                None => {
+                    from_file = self.page_of_file(number, pages.file_length)?;
+                    &from_file
+                }
+            };
+            let count = range.len();
+            out[range].copy_from_slice(&page[within..within + count]);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut pages = self.pages.lock();
+        pages.length = length;
+        pages.file_length = pages.file_length.min(length);
+        pages.written.split_off(&length.div_ceil(PAGE_SIZE as u64));
+        // Bytes after the new end are zero if the view grows again.
+        let within = (length % PAGE_SIZE as u64) as usize;
+        if within > 0
+            && let Some(page) = pages.written.get_mut(&(length / PAGE_SIZE as u64))
+        {
+            page[within..].fill(0);
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut pages = self.pages.lock();
+        pages.length = pages.length.max(offset.saturating_add(data.len() as u64));
+        for (number, within, range) in parts(offset, data.len()) {
+            if !pages.written.contains_key(&number) {
+                let page = self.page_of_file(number, pages.file_length)?;
+                pages.written.insert(number, page);
+            }
+            let count = range.len();
+            if let Some(page) = pages.written.get_mut(&number) {
+                page[within..within + count].copy_from_slice(&data[range]);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write(u64, Vec<u8>),
+        SetLength(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let offset = 0..20_000_u64;
+        prop_oneof![
+            (offset.clone(), prop::collection::vec(any::<u8>(), 0..9_000))
+                .prop_map(|(offset, data)| Step::Write(offset, data)),
+            offset.prop_map(Step::SetLength),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn the_view_is_what_a_changed_file_would_be(
+            file in prop::collection::vec(any::<u8>(), 0..15_000),
+            steps in prop::collection::vec(step(), 0..12),
+        ) {
+            let path = std::env::temp_dir().join(format!("corelane-preview-{}", std::process::id()));
+            std::fs::write(&path, &file).unwrap();
+            let preview = Preview::new(File::open(&path).unwrap()).unwrap();
+            let mut expected = file.clone();
+            for step in steps {
+                match step {
+                    Step::Write(offset, data) => {
+                        let end = offset as usize + data.len();
+                        if expected.len() < end {
+                            expected.resize(end, 0);
+                        }
+                        expected[offset as usize..end].copy_from_slice(&data);
+                        preview.write(offset, &data).unwrap();
+                    }
+                    Step::SetLength(length) => {
+                        expected.resize(length as usize, 0);
+                        preview.set_len(length).unwrap();
+                    }
+                }
+                let mut found = vec![0; preview.len().unwrap() as usize];
+                preview.read(0, &mut found).unwrap();
+                prop_assert_eq!(&found, &expected);
+            }
+            prop_assert_eq!(std::fs::read(&path).unwrap(), file);
+            prop_assert!(preview.read(expected.len() as u64, &mut [0]).is_err());
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Power failures under a name service: the disk keeps what was synced, loses some of the later writes, and tears the last.
+
+use std::collections::BTreeMap;
+
+use corelane::{ObjectRef, Orb};
+use corelane_services::naming::cos_naming::{BindingType, NamingContextExtRef};
+use corelane_services::naming::{Naming, NamingService, STORE_KIND, name};
+use corelane_services::store::FileStore;
+
+use crate::disk::{self, Disk, Random};
+
+/// The thing that a name is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Bound {
+    Object(usize),
+    /// A context, and the number of its bindings.
+    Context(usize),
+}
+
+type Names = BTreeMap<String, Bound>;
+
+fn serve(disk: &Disk) -> (Orb, NamingService) {
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let store = FileStore::with_backend(disk.opener(), STORE_KIND).unwrap();
+    let naming = Naming::new().store_in(store).serve(&orb).unwrap();
+    (orb, naming)
+}
+
+fn object(orb: &Orb, number: usize) -> ObjectRef {
+    orb.string_to_object(&format!("corbaloc::1.2@192.0.2.1:{number}/O")).unwrap().unwrap()
+}
+
+/// Reads all names below the initial context, and checks that each bound context exists.
+fn names(orb: &Orb, root: &NamingContextExtRef) -> Names {
+    let mut names = Names::new();
+    for binding in root.list(1_000).unwrap().0 {
+        let text = name::to_string(&binding.binding_name).unwrap();
+        let found = root.resolve(&binding.binding_name).unwrap().unwrap();
+        let bound = if binding.binding_type == BindingType::Ncontext {
+            let context = corelane_services::naming::cos_naming::NamingContextRef::unchecked_narrow(&found);
+            Bound::Context(context.list(1_000).unwrap().0.len())
+        } else {
+            let number = (1..2_000).find(|number| object(orb, *number).is_equivalent(&found)).unwrap();
+            Bound::Object(number)
+        };
+        names.insert(text, bound);
+    }
+    names
+}
+
+/// Makes one change at random, in the service and in `expected`.
+fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: usize, random: &mut Random) {
+    let text = format!("name{}", random.below(8));
+    let path = name::to_name(&text).unwrap();
+    let bound = expected.get(&text).cloned();
+    match (bound, random.below(3)) {
+        (None, 0) => {
+            root.bind_new_context(&path).unwrap();
+            expected.insert(text, Bound::Context(0));
+        }
+        (None, _) => {
+            root.bind(&path, Some(&object(orb, number))).unwrap();
+            expected.insert(text, Bound::Object(number));
+        }
+        (Some(Bound::Object(_)), 1) => {
+            root.rebind(&path, Some(&object(orb, number))).unwrap();
+            expected.insert(text, Bound::Object(number));
+        }
+        (Some(Bound::Context(count)), 1 | 2) => {
+            let inner = name::to_name(&format!("{text}/inner{number}")).unwrap();
+            root.bind(&inner, Some(&object(orb, number))).unwrap();
+            expected.insert(text, Bound::Context(count + 1));
+        }
+        _ => {
+            root.unbind(&path).unwrap();
+            expected.remove(&text);
+        }
+    }
+}
+
+/// Power fails at 200 instants (`CORELANE_CUTS`) of 120 changes. Each acknowledged change is there afterwards, and the
+/// one that was under way is there completely or not at all.
+#[test]
+fn acknowledged_changes_survive_power_failures_whole() {
+    let disk = Disk::default();
+    let (orb, naming) = serve(&disk);
+    disk.start_log();
+    let mut random = Random(11);
+    // The names after each change, and the length of the log when it was acknowledged.
+    let mut versions = vec![(Names::new(), 0)];
+    for number in 1..=120 {
+        let mut expected = versions.last().unwrap().0.clone();
+        change(&orb, naming.reference(), &mut expected, number, &mut random);
+        versions.push((expected, disk.log_len()));
+    }
+    let length = disk.log_len();
+    orb.shutdown(true).unwrap();
+    let mut whole = 0;
+    for number in 0..disk::cuts(200) {
+        let cut = if number == 0 { length } else { random.below(length + 1) };
+        let (orb, naming) = serve(&disk.cut(cut, &mut random));
+        let found = names(&orb, naming.reference());
+        let acknowledged = versions.iter().rposition(|(_, at)| *at <= cut).unwrap();
+        let next = versions.get(acknowledged + 1);
+        let has_next = next.is_some_and(|(names, _)| *names == found);
+        assert!(
+            versions[acknowledged].0 == found || has_next,
+            "cut {cut}, after change {acknowledged}: {found:?}, expected {:?} or {next:?}",
+            versions[acknowledged].0
+        );
+        whole += usize::from(has_next);
+        // The service goes on from there.
+        let path = name::to_name("after").unwrap();
+        naming.reference().bind(&path, Some(&object(&orb, 1))).unwrap();
+        orb.shutdown(true).unwrap();
+    }
+    assert!(whole > 0, "no cut was between a commit and its acknowledgement");
+}

@@ -1,0 +1,127 @@
+//! Crash tests: `kill -9` of a server, and power failures in a simulation, many times.
+//!
+//! `cargo xtask test` runs the same tests with fewer repetitions.
+
+use std::path::Path;
+
+use crate::steps::{self, Outcome, Steps};
+
+/// Number of kills and of power failures, unless options give others.
+const USUAL: u32 = 1_000;
+
+/// A test that repeats something as often as an environment variable says.
+struct Crash {
+    title: &'static str,
+    package: &'static str,
+    file: &'static str,
+    test: &'static str,
+    variable: &'static str,
+}
+
+const KILLS: &str = "CORELANE_CYCLES";
+const CUTS: &str = "CORELANE_CUTS";
+
+const NAMING: &[Crash] = &[
+    Crash {
+        title: "power failures under a store",
+        package: "corelane-services",
+        file: "store",
+        test: "synced_commits_survive_power_failures_whole",
+        variable: CUTS,
+    },
+    Crash {
+        title: "power failures under a name service",
+        package: "corelane-services",
+        file: "store",
+        test: "power::acknowledged_changes_survive_power_failures_whole",
+        variable: CUTS,
+    },
+    Crash {
+        title: "kill -9 of a name server beside four clients",
+        package: "corelane-cli",
+        file: "naming",
+        test: "acknowledged_changes_survive_kill_9",
+        variable: KILLS,
+    },
+];
+
+/// Crashes what `options` name. Returns false if they are invalid.
+pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
+    let Some(options) = Options::parse(options) else { return false };
+    for crash in NAMING {
+        let times = if crash.variable == KILLS { options.cycles } else { options.cuts };
+        steps.step(&format!("{}, {times} times", crash.title), |root| repeat(root, crash, times));
+    }
+    true
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Options {
+    /// Number of kills.
+    cycles: u32,
+    /// Number of power failures in each simulation.
+    cuts: u32,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Option<Options> {
+        let (service, words) = words.split_first()?;
+        if *service != "naming" {
+            return None;
+        }
+        let mut options = Options { cycles: USUAL, cuts: USUAL };
+        for pair in words.chunks(2) {
+            let [option, number] = pair else { return None };
+            let number = number.parse().ok().filter(|number| *number > 0)?;
+            match *option {
+                "--cycles" => options.cycles = number,
+                "--cuts" => options.cuts = number,
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+fn repeat(root: &Path, crash: &Crash, times: u32) -> Outcome {
+    let mut command = steps::cargo();
+    command.args(["test", "--locked", "--package", crash.package, "--test", crash.file, "--", "--exact", crash.test]);
+    let output = command.current_dir(root).env(crash.variable, times.to_string()).output();
+    let output = output.map_err(|error| format!("cargo could not be started: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // A filter that fits no test passes too.
+    if output.status.success() && said.contains("1 passed") {
+        return Ok(String::new());
+    }
+    Err(format!("the test failed or did not run:\n{said}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_nonsense_is_refused() {
+        let parse = |line: &str| Options::parse(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(parse("naming"), Some(Options { cycles: USUAL, cuts: USUAL }));
+        assert_eq!(parse("naming --cycles 30 --cuts 7"), Some(Options { cycles: 30, cuts: 7 }));
+        for line in ["", "events", "naming --cycles", "naming --cycles 0", "naming --cycles x", "naming --kills 3"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn each_named_test_exists() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for crash in NAMING {
+            let folder = crash.package.strip_prefix("corelane-").unwrap();
+            let tests = root.join(format!("crates/{folder}/tests"));
+            let (path, test) = match crash.test.split_once("::") {
+                Some((module, test)) => (tests.join(module).join("mod.rs"), test),
+                None => (tests.join(format!("{}.rs", crash.file)), crash.test),
+            };
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.contains(&format!("fn {test}()")), "{}", path.display());
+        }
+    }
+}
