@@ -234,7 +234,7 @@ impl Lane {
             self.draining.remove(&connection);
         } else {
             // The connection is listed already: what has happened since is reported now.
-            self.watch_writability(&connection, true);
+            connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }
     }

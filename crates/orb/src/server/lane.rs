@@ -3,6 +3,7 @@
 //!
 //! Invariant: a thread that serves one connection never waits for the peer of another one.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,12 +30,14 @@ use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
 use super::lane_role::LaneRole;
 use super::memory_budget::MemoryBudget;
+use super::message::Message;
 use super::parked_request::ResumeOn;
 use super::ready_list::ReadyList;
 pub(crate) use super::ready_list::Task;
+use super::ready_queue::ReadyQueue;
 use super::strategy::overload::OverloadThread;
 use super::strategy::{Placement, Strategy};
-use super::worker::{Message, ReadResult, Worker};
+use super::worker::{ReadResult, Worker};
 use crate::clock;
 use crate::event::Event as OrbEvent;
 use crate::orb_context::OrbContext;
@@ -184,6 +187,13 @@ impl Lane {
                 delegation: Delegation::default(),
             }
         }))
+    }
+
+    /// Returns the lane that serves a connection, unless it has ended.
+    #[cold]
+    pub(crate) fn of(connection: &Connection) -> Option<Arc<Self>> {
+        let lane: Arc<dyn Any + Send + Sync> = connection.lane.upgrade()?;
+        lane.downcast().ok()
     }
 
     /// Returns the addresses at which the lane listens, with the ports that the system chose.
@@ -338,7 +348,7 @@ impl Lane {
             Task::ShedMemory => self.shed_memory(handler.context()),
             Task::Dispatch(waiting, message) | Task::DispatchBuffered { waiting, message, .. } => {
                 // The request may have come in at another lane, which owns its connection.
-                if let Some(lane) = waiting.lane.upgrade() {
+                if let Some(lane) = Lane::of(&waiting) {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
             }
@@ -677,19 +687,6 @@ impl Lane {
         }
     }
 
-    /// Starts or stops watching for room to write. Events that hold already are reported anew.
-    #[cold]
-    pub(crate) fn watch_writability(&self, connection: &Connection, congested: bool) {
-        if let Some(fd) = connection.stream.readiness() {
-            let (token, interest) = (token_of(connection.handle), interest(congested));
-            // A connection with a thread of its own has not been watched so far; another thread's
-            // reply waits on it. If it cannot be watched, the connection is at its end.
-            if self.epoll.modify(fd, token, interest).is_err() {
-                let _ = self.epoll.add(fd, token, interest);
-            }
-        }
-    }
-
     /// Accepts nothing more, and retires every connection: those with running requests close when
     /// these are done.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
@@ -804,6 +801,28 @@ impl Lane {
                 .report(&OrbEvent::MemoryBudgetExceeded { peer: connection.stream.peer().clone(), bytes: octets });
             connection.close();
             self.close_now(context, &connection);
+        }
+    }
+}
+
+impl ReadyQueue for Lane {
+    #[cold]
+    fn list_for_reading(&self, handle: (u32, u32)) {
+        self.push(Task::ReadSocket(handle));
+    }
+
+    #[cold]
+    fn list_shedding(&self) {
+        self.push(Task::ShedMemory);
+    }
+
+    #[cold]
+    fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
+        let (token, interest) = (token_of(handle), interest(congested));
+        // A connection with a thread of its own has not been watched so far; another thread's reply
+        // waits on it. If it cannot be watched, the connection is at its end.
+        if self.epoll.modify(readiness, token, interest).is_err() {
+            let _ = self.epoll.add(readiness, token, interest);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod acceptor;
 pub(crate) mod admission;
+mod burst_role;
 pub(crate) mod config;
 pub(crate) mod connection;
 mod draining;
@@ -12,9 +13,11 @@ pub(crate) mod idle_eviction;
 pub(crate) mod lane;
 pub(crate) mod lane_role;
 pub(crate) mod memory_budget;
+pub(crate) mod message;
 pub(crate) mod nested_wait;
 pub(crate) mod parked_request;
 mod ready_list;
+pub(crate) mod ready_queue;
 pub(crate) mod strategy;
 pub(crate) mod worker;
 

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use corelane_sys::burst::{BurstRoles, NO_BURST};
+use corelane_sys::burst::BurstRoles;
 
+use crate::server::burst_role::BurstRole;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, Task, handle_of, token_of};
@@ -117,34 +118,6 @@ impl BurstStatistics {
 
     fn is_worthwhile(&self) -> bool {
         self.idle_ticks < MAX_IDLE_TICKS && self.slow_ticks < 2 && !self.has_other_connections
-    }
-}
-
-/// The role of a thread in its lane's burst mode.
-#[derive(Debug)]
-pub(crate) struct BurstRole {
-    /// Token of the connection whose burst the thread runs.
-    runs_for: u64,
-    /// Number of messages that the thread has read with another one behind, outside a burst.
-    backlogged_reads: u32,
-}
-
-impl Default for BurstRole {
-    fn default() -> Self {
-        BurstRole { runs_for: NO_BURST, backlogged_reads: 0 }
-    }
-}
-
-impl BurstRole {
-    #[inline]
-    pub(super) fn is_runner(&self) -> bool {
-        self.runs_for != NO_BURST
-    }
-
-    /// The thread runs no burst.
-    #[inline]
-    pub(in crate::server) fn reset(&mut self) {
-        self.runs_for = NO_BURST;
     }
 }
 

@@ -10,7 +10,8 @@ use super::{Architecture, Placement, ThreadStarter};
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
-use crate::server::worker::{Message, Worker};
+use crate::server::message::Message;
+use crate::server::worker::Worker;
 
 /// The leader/followers architecture.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //! restores its own priority. Lanes without dynamic threads, borrowing and buffering have no
 //! overload thread: their requests stay in the transport.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +31,8 @@ use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, Task};
 use crate::server::lane_role::LaneRole;
-use crate::server::worker::{Message, Worker};
+use crate::server::message::Message;
+use crate::server::worker::Worker;
 use crate::thread_context;
 
 /// How long the overload thread leaves the core to a lower thread that is about to mark itself
@@ -58,20 +60,22 @@ pub(crate) struct OverloadThread {
     /// one.
     lower: OnceLock<Vec<Weak<Lane>>>,
     upper: OnceLock<Vec<Weak<Lane>>>,
+    /// [`OverloadFunctions`] of the lane's handler. They are called only through their pointers, so
+    /// that the linker drops them from programs without RT thread pools.
+    functions: Box<dyn Any + Send + Sync>,
 }
 
 /// The loops of the overload thread and of the lane's static threads, and the function that admits a
-/// request. They are called only through these pointers, which the handler has once a lane needs
-/// them, so that the linker drops them from programs without RT thread pools.
+/// request, for the lane's handler.
 #[derive(Debug)]
-pub(crate) struct OverloadFunctions<H> {
+struct OverloadFunctions<H> {
     run_overload: Run<H>,
     run_pool_thread: Run<H>,
     admit_request: fn(&Lane, &Arc<H>, &mut Worker, &Arc<Connection>, Message),
 }
 
 impl<H: RequestHandler> OverloadFunctions<H> {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         OverloadFunctions {
             run_overload: |lane, handler| lane.run_overload(handler),
             run_pool_thread: |lane, handler| lane.run_pool_thread(handler, false),
@@ -91,7 +95,8 @@ struct LendableThread {
 }
 
 impl OverloadThread {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Creates the state for a lane whose messages go to a handler of type `H`.
+    pub(crate) fn new<H: RequestHandler>() -> io::Result<Self> {
         Ok(OverloadThread {
             idle_threads: IdleThreads::new(),
             wake: EventFd::new()?,
@@ -102,6 +107,7 @@ impl OverloadThread {
             threads: Mutex::new("dynamic threads", Scope::Lane, Vec::new()),
             lower: OnceLock::new(),
             upper: OnceLock::new(),
+            functions: Box::new(OverloadFunctions::<H>::new()),
         })
     }
 
@@ -109,6 +115,11 @@ impl OverloadThread {
     /// threads run.
     pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane>>, upper: Vec<Weak<Lane>>) {
         let _ = (self.lower.set(lower), self.upper.set(upper));
+    }
+
+    /// Returns the functions; `None` for another handler than the lane's, which is never asked for.
+    fn functions<H: RequestHandler>(&self) -> Option<&OverloadFunctions<H>> {
+        self.functions.downcast_ref()
     }
 
     fn is_lender(&self) -> bool {
@@ -140,8 +151,7 @@ impl OverloadThread {
 impl Architecture for OverloadThread {
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
         let static_threads = threads.lane.role.as_ref().map_or(1, |role| role.static_threads);
-        // The handler has the functions before it has the lane.
-        let Some(functions) = threads.handler.overload_functions().get() else { return Ok(()) };
+        let Some(functions) = self.functions::<H>() else { return Ok(()) };
         threads.spawn('k', 1, functions.run_overload)?;
         threads.spawn('l', usize::try_from(static_threads).unwrap_or(usize::MAX), functions.run_pool_thread)
     }
@@ -192,7 +202,7 @@ impl OverloadThread {
             lane.push(Task::ReadBuffered(connection.handle));
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
-        if let Some(functions) = handler.overload_functions().get() {
+        if let Some(functions) = self.functions::<H>() {
             (functions.admit_request)(lane, handler, worker, connection, message);
         }
         Placement::Elsewhere { reads_on: false }

@@ -14,8 +14,9 @@ use crate::nested_wait::AwaitedReply;
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
+use crate::server::message::Message;
 use crate::server::nested_wait;
-use crate::server::worker::{Message, Worker};
+use crate::server::worker::Worker;
 use request_queue::{QueuedRequest, RequestQueue};
 
 /// Maximum number of messages of one connection that the reading thread takes in a row: connections
