@@ -1,8 +1,8 @@
 //! Thread pools: creation, lookup and destruction.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -22,8 +22,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::orb::Core;
 use crate::server;
 use crate::server::config::{Dispatch, PoolConfig};
-use crate::server::lane::Lane;
 use crate::server::lane_role::LaneRole;
+use crate::server::strategy::Lane;
 use crate::server::strategy::overload::OverloadThread;
 use crate::thread_context::{self, ThreadpoolId};
 

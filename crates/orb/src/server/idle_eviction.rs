@@ -13,6 +13,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::slab::RetireResult;
 
+use super::architecture::Architecture;
 use super::connection::Connection;
 use super::connection::eviction_rank::EvictionRank;
 use super::handler::RequestHandler;
@@ -53,7 +54,7 @@ impl IdleTracker {
     }
 }
 
-impl Lane {
+impl<S: Architecture<S>> Lane<S> {
     /// Closes the connection that has been idle longest. If none has been idle long enough, evicts
     /// the oldest draining connection. Returns false if there is none of either.
     #[cold]

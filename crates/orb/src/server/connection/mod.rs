@@ -354,7 +354,7 @@ pub(super) mod tests {
         let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
             Tcp::new().connect(listener.local_endpoint(), None).unwrap(),
-            Weak::<crate::server::lane::Lane>::new(),
+            Weak::<crate::server::strategy::Lane>::new(),
             (0, 0),
             RequestBounds { max_waiting: 1, max_queued: 1, max_queued_bytes: 1 },
             Arc::clone(memory_budget),

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use corelane_sys::burst::BurstRoles;
 
+use crate::server::architecture::Architecture;
 use crate::server::burst_role::BurstRole;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
@@ -163,7 +164,12 @@ impl BurstMode {
     /// Runs the burst that began in the calling thread's last task, or waits while another thread
     /// runs one.
     #[cold]
-    pub(super) fn join<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, worker: &mut Worker) -> io::Result<()> {
+    pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+    ) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
                 // The runner may be in an upcall with messages of the connection behind it.
