@@ -3,7 +3,7 @@
 
 use corelane::ValueFactories;
 use corelane::mapping::read_value;
-use corelane_wire::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, ValueSpace};
+use corelane_wire::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, ValueReadState};
 use corelane_wire::limits::Limits;
 
 use v::{B, C, D, E, N, S, T};
@@ -58,7 +58,7 @@ fn check<T>(
     write: impl Fn(&T, &mut Encoder<'_>) -> Result<(), CdrError>,
 ) {
     let reading = |octets: &[u8]| {
-        let space = ValueSpace::new();
+        let space = ValueReadState::new();
         let mut d = Decoder::new(octets, endian).with_limits(&LIMITS).with_values(&space).with_env(factories);
         read(&mut d).ok()
     };

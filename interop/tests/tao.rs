@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use corelane::poa::Poa;
 use corelane::rt::{
-    Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtCurrent, RtPolicies, ThreadpoolConfig,
-    ThreadpoolId,
+    DirectMapping, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtCurrent, RtPolicies,
+    ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_interop::pair::Traffic;
@@ -98,7 +98,7 @@ impl TaoServer {
 }
 
 fn real_time() -> RtConfig {
-    RtConfig::default().mapping(Arc::new(Direct(NativeRange::FIXED)))
+    RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)))
 }
 
 fn client() -> Orb {

@@ -290,7 +290,7 @@ const CHECKS: &[(&str, Check)] = &[
 fn in_any<T: Typed>(
     suite: &ValueSuiteRef,
     value: &T,
-    type_code: Option<&'static mapping::Description>,
+    type_code: Option<&'static mapping::TypeDescription>,
     look: impl Fn(T),
 ) {
     let type_code = type_code.map_or_else(|| value.dynamic_type_code(), TypeCode::described);

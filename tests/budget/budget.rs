@@ -236,7 +236,7 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
     let longs: Vec<i32> = (0..1024).collect();
     let mut encoder = Encoder::new();
-    encoder.set_endian(Endian::from_flag(Endian::NATIVE.flag() ^ 1));
+    encoder.set_endian(Endian::from_flag(Endian::NATIVE.to_flag() ^ 1));
     let head = RequestHead {
         version: Version::GIOP_1_2,
         request_id: 1,

@@ -34,7 +34,7 @@ fn noted_in_the_end(server: &Server, wanted: i32) {
 
 #[test]
 fn two_way_call_flushes_earlier_oneways() {
-    let (server, _orb, probe) = held(OnewayBatch { octets: 16 * 1024, delay: FOREVER });
+    let (server, _orb, probe) = held(OnewayBatch { max_bytes: 16 * 1024, max_delay: FOREVER });
     let before = counters::snapshot();
     for _ in 0..50 {
         probe.note(1).unwrap();
@@ -48,7 +48,7 @@ fn two_way_call_flushes_earlier_oneways() {
 
 #[test]
 fn batch_is_flushed_at_its_size_limit() {
-    let (server, _orb, probe) = held(OnewayBatch { octets: 1000, delay: FOREVER });
+    let (server, _orb, probe) = held(OnewayBatch { max_bytes: 1000, max_delay: FOREVER });
     for _ in 0..1000 {
         probe.note(1).unwrap();
     }
@@ -58,7 +58,7 @@ fn batch_is_flushed_at_its_size_limit() {
 
 #[test]
 fn batch_is_flushed_after_its_delay() {
-    let (server, _orb, probe) = held(OnewayBatch { octets: 16 * 1024, delay: Duration::from_millis(5) });
+    let (server, _orb, probe) = held(OnewayBatch { max_bytes: 16 * 1024, max_delay: Duration::from_millis(5) });
     for sent in 1..=20 {
         probe.note(1).unwrap();
         noted_in_the_end(&server, sent);
@@ -67,7 +67,7 @@ fn batch_is_flushed_after_its_delay() {
 
 #[test]
 fn batch_is_flushed_on_request_and_at_the_end_of_the_orb() {
-    let (server, orb, probe) = held(OnewayBatch { octets: 16 * 1024, delay: FOREVER });
+    let (server, orb, probe) = held(OnewayBatch { max_bytes: 16 * 1024, max_delay: FOREVER });
     probe.note(3).unwrap();
     assert_eq!(noted(&server), 0);
     orb.flush_oneways();
@@ -81,11 +81,11 @@ fn batch_is_flushed_on_request_and_at_the_end_of_the_orb() {
 
 #[test]
 fn oneways_above_the_batch_size_are_sent_at_once() {
-    let (server, orb, probe) = held(OnewayBatch { octets: 0, delay: FOREVER });
+    let (server, orb, probe) = held(OnewayBatch { max_bytes: 0, max_delay: FOREVER });
     probe.note(1).unwrap();
     noted_in_the_end(&server, 1);
     drop((orb, probe));
-    let (server, _orb, probe) = held(OnewayBatch { octets: 10, delay: FOREVER });
+    let (server, _orb, probe) = held(OnewayBatch { max_bytes: 10, max_delay: FOREVER });
     probe.note(1).unwrap();
     noted_in_the_end(&server, 1);
 }

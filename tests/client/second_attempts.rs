@@ -65,6 +65,46 @@ fn a_forward_is_followed_on_the_connection_that_it_came_on() {
     });
 }
 
+/// A server that answers every request with TRANSIENT, COMPLETED_NO, and the number of requests.
+fn busy() -> (Scripted, Arc<AtomicUsize>) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let server = serve(0, move |stream, id| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let mut body = Encoder::new();
+        body.set_endian(corelane_wire::Endian::Little);
+        body.write_str("IDL:omg.org/CORBA/TRANSIENT:1.0").unwrap();
+        [0, 1].into_iter().for_each(|number| body.write_u32(number));
+        stream.write_all(&message(REPLY, false, &[reply(id, 2), body.to_vec()].concat()))
+    });
+    (server, requests)
+}
+
+#[test]
+fn transient_is_retried_as_often_as_the_policy_says() {
+    let (server, requests) = busy();
+    let (_orb, probe) = client(&server);
+    for (retry_transient, expected) in [(None, 1), (Some(0), 1), (Some(3), 4)] {
+        requests.store(0, Ordering::SeqCst);
+        let patient = probe.with_policies(CallPolicies { retry_transient, ..CallPolicies::NONE });
+        assert_eq!(patient.cube_long(3).unwrap_err().kind(), Kind::Transient);
+        assert_eq!(requests.load(Ordering::SeqCst), expected, "{retry_transient:?}");
+    }
+}
+
+/// Without pauses all 256 attempts would be made long before.
+#[test]
+fn retries_of_transient_pause_and_end_with_the_time_of_the_call() {
+    let (server, requests) = busy();
+    let (_orb, probe) = client(&server);
+    let timeout = Some(Duration::from_secs(2).into());
+    let patient = probe.with_policies(CallPolicies { retry_transient: Some(255), timeout, ..CallPolicies::NONE });
+    let refused = patient.cube_long(3).unwrap_err();
+    // An attempt may begin shortly before the end.
+    assert!(matches!(refused.kind(), Kind::Transient | Kind::Timeout), "{refused}");
+    assert!((2..256).contains(&requests.load(Ordering::SeqCst)), "{requests:?}");
+}
+
 #[test]
 fn other_addressing_is_sent_on_the_connection_that_asked_for_it() {
     in_both_ways(|two_calls| {

@@ -11,7 +11,7 @@ const STRUCTURES: [(&str, &str); 8] = [
     ("crates/orb/src/rt/config.rs", "ThreadpoolConfig"),
     ("crates/orb/src/rt/config.rs", "LaneConfig"),
     ("crates/orb/src/rt/config.rs", "LanesConfig"),
-    ("crates/orb/src/client/oneway_batch.rs", "OnewayBatch"),
+    ("crates/orb/src/config.rs", "OnewayBatch"),
     ("crates/idl/src/limits.rs", "Limits"),
 ];
 

@@ -4,7 +4,7 @@ use corelane::dynamic::{DynAny, DynAnyError};
 use corelane::mapping::{Decoder, Encoder, write_value};
 use corelane::{Any, Kind, TypeCode, Typed, ValueGraph, ValueRef};
 use corelane_wire::CodeSets;
-use corelane_wire::cdr::{Cdr, Endian, ValueSpace};
+use corelane_wire::cdr::{Cdr, Endian, ValueReadState};
 
 corelane::include_idl!("values");
 
@@ -14,7 +14,7 @@ fn dyn_any<T: Typed>(value: &T) -> DynAny {
     DynAny::new(&Any::new(value).unwrap()).unwrap()
 }
 
-fn of_type(type_code: &'static corelane_wire::typecode::Description) -> DynAny {
+fn of_type(type_code: &'static corelane_wire::typecode::TypeDescription) -> DynAny {
     DynAny::from_type_code(&TypeCode::described(type_code)).unwrap()
 }
 
@@ -280,7 +280,7 @@ fn truncation_is_reported() {
         e.set_code_sets(CodeSets::UTF8_UTF16);
         types.iter().for_each(|type_code| type_code.encode(&mut e).unwrap());
         write_value(&mut e, Some(value)).unwrap();
-        let (octets, space) = (e.to_vec(), ValueSpace::new());
+        let (octets, space) = (e.to_vec(), ValueReadState::new());
         let d = Decoder::new(&octets, Endian::NATIVE).with_code_sets(CodeSets::UTF8_UTF16);
         Any::decode(&mut d.with_values(&space)).unwrap()
     };

@@ -8,7 +8,7 @@ use corelane::{
     ValueRef,
 };
 use corelane_tests::any::{EchoRef, serve_echo};
-use corelane_wire::cdr::{Cdr, Endian, ValueSpace};
+use corelane_wire::cdr::{Cdr, Endian, ValueReadState};
 
 corelane::include_idl!("values");
 
@@ -178,11 +178,11 @@ fn indirections_lead_into_an_any_and_out_of_it() {
         write_value(e, Some(&ring))?;
         write_value(e, Some(&ring))
     });
-    let (factories, space) = (ValueFactories::new(), ValueSpace::new());
+    let (factories, space) = (ValueFactories::new(), ValueReadState::new());
     let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space).with_env(&factories);
     let first = corelane_wire::AnyValue::decode_value(TypeCode::described(&NODE_TYPE), &mut d).unwrap();
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
-    let (factories, space) = (ValueFactories::new(), ValueSpace::new());
+    let (factories, space) = (ValueFactories::new(), ValueReadState::new());
     let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space).with_env(&factories);
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
     let second = corelane_wire::AnyValue::decode_value(TypeCode::described(&NODE_TYPE), &mut d).unwrap();
@@ -190,7 +190,7 @@ fn indirections_lead_into_an_any_and_out_of_it() {
     let mut e = Encoder::new();
     second.encode(&mut e).unwrap();
     let octets = e.to_vec();
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let any = Any::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_values(&space)).unwrap();
     assert_ring(&any.extract::<Option<NodeRef>>().unwrap().unwrap());
 }

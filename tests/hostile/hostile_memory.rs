@@ -358,11 +358,14 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     }
     let peak = CountingAllocator::take_peak().saturating_sub(before);
     let held = holding.load(Ordering::SeqCst);
-    assert!(peak <= HELD + HELD / 4 + BESIDE, "{name}: {} octets became {peak}, {held} held", message.len());
+    // One request, of at most half of the budget, has the reserve.
+    assert!(peak <= HELD + HELD / 2 + HELD / 4 + BESIDE, "{name}: {} octets became {peak}, {held} held", message.len());
     assert!(held >= 1, "{name}: all were refused");
     assert!(held < ATTACKERS, "{name}: none was refused");
     for line in told.lock().iter() {
-        assert!(line.contains("IMP_LIMIT") && line.contains(&format!("at most {HELD}")), "{name}: {line}");
+        let limit = [HELD, HELD / 2].map(|limit| format!("at most {limit}"));
+        let names_limit = limit.iter().any(|limit| line.contains(limit));
+        assert!(line.contains("IMP_LIMIT") && names_limit, "{name}: {line}");
     }
     drop(release);
     let refused = streams.iter_mut().filter_map(answer).inspect(|kind| assert!(kind.contains("IMP_LIMIT"), "{kind}"));
@@ -373,6 +376,102 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
             stream.write_all(&message).unwrap();
             answer(stream).is_none()
         });
+    }
+}
+
+/// One connection sends many large requests at once. Another one still has room for its own.
+#[test]
+fn one_connection_leaves_half_of_the_memory_to_others() {
+    let _alone = alone();
+    let pool = PoolConfig::default()
+        .dispatch(Dispatch::LeaderFollowers { threads: ATTACKERS + 3 })
+        .connection_limits(ConnectionLimits::default().max_buffered_bytes(HELD));
+    let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
+    let (released, holding) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let servant = Servant::new(Holding { released: Arc::clone(&released), holding: Arc::clone(&holding) });
+    let poa = server.orb.root_poa();
+    let object = poa.id_to_reference(&poa.activate_object(&servant).unwrap()).unwrap();
+    let own = object.ior().known_profiles().next().unwrap().object_key.to_vec();
+    let message = |id| request(&own, id, "0", ATTACKS[0].write);
+    let refused = || usize::try_from(server.orb.event_counts().requests_refused).unwrap();
+    let release = Release(&released);
+    let (mut greedy, mut good) = (connect(&server), connect(&server));
+    for id in 0..ATTACKERS {
+        greedy.write_all(&message(u32::try_from(id).unwrap())).unwrap();
+    }
+    until("the greedy requests have begun", || holding.load(Ordering::SeqCst) + refused() == ATTACKERS);
+    let (held, refused_before) = (holding.load(Ordering::SeqCst), refused());
+    assert!(held > 1 && refused_before > 0, "{held} held, {refused_before} refused");
+    good.write_all(&message(1)).unwrap();
+    until("the other request has begun", || holding.load(Ordering::SeqCst) + refused() == ATTACKERS + 1);
+    assert_eq!(refused(), refused_before);
+    drop(release);
+    assert_eq!(answer(&mut good), None);
+}
+
+/// A servant that decodes its argument, keeps it, and calls `next` with as large a one.
+struct Chain {
+    next: Arc<Mutex<Option<ObjectRef>>>,
+    decodes: bool,
+    decoded: Arc<AtomicUsize>,
+}
+
+impl Skeleton for Chain {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:Chain:1.0"]
+    }
+
+    fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let _kept = if self.decodes { Some(Vec::<Any>::decode(call.arguments())?) } else { None };
+        self.decoded.fetch_add(usize::from(self.decodes), Ordering::SeqCst);
+        let next = self.next.lock().clone();
+        call_chain(&next.ok_or_else(SystemException::bad_operation)?)
+    }
+}
+
+fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
+    let arguments = |e: &mut Encoder<'_>| {
+        (ATTACKS[0].write)(e);
+        Ok(())
+    };
+    object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
+}
+
+/// What a nested request makes of its arguments counts beside what the outer ones hold: within the
+/// process, and where a thread serves requests while its own call waits.
+#[test]
+fn memory_of_nested_requests_is_bounded() {
+    let _alone = alone();
+    for (within, setting) in [(true, "max_reply_memory"), (false, "max_buffered_bytes")] {
+        let pool = PoolConfig::default()
+            .dispatch(Dispatch::Reactive)
+            .connection_limits(ConnectionLimits::default().max_buffered_bytes(HELD));
+        let server = serve_with(Orb::builder().pool(pool).max_reply_memory(HELD).listen("tcp:127.0.0.1:0"));
+        let client = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        client.root_poa().manager().activate().unwrap();
+        let decoded = Arc::new(AtomicUsize::new(0));
+        let next = [(); 2].map(|()| Arc::new(Mutex::new("next", Scope::Orb, None)));
+        let [keeper, relay] = [0, 1].map(|number| {
+            let (next, decoded) = (Arc::clone(&next[number]), Arc::clone(&decoded));
+            Servant::new(Chain { next, decodes: number == 0, decoded })
+        });
+        let keeper = server.orb.root_poa().activate(&keeper).unwrap();
+        let relay = client.root_poa().activate(&relay).unwrap();
+        let seen = |orb: &Orb, object: &ObjectRef| orb.string_to_object(&object.to_string()).unwrap().unwrap();
+        *next[0].lock() = Some(if within { keeper.clone() } else { seen(&server.orb, &relay) });
+        *next[1].lock() = Some(seen(&client, &keeper));
+        let before = CountingAllocator::live();
+        let _ = CountingAllocator::take_peak();
+        let refused = call_chain(&seen(&client, &keeper)).unwrap_err();
+        let peak = CountingAllocator::take_peak().saturating_sub(before);
+        assert_eq!(refused.kind(), Kind::ImpLimit, "{setting}: {refused}");
+        let levels = decoded.load(Ordering::SeqCst);
+        assert!(levels > 2, "{setting}: {levels}");
+        // The lane's and the reserve, or the outermost request's and those within the process.
+        assert!(peak <= 2 * HELD + BESIDE, "{setting}: {levels} requests held {peak}");
+        for object in &next {
+            *object.lock() = None;
+        }
     }
 }
 

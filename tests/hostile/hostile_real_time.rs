@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    Bound, ExpiredRequestAction, LaneConfig, LanesConfig, Priority, PriorityModel, PriorityTransform, RtConfig,
+    BufferBounds, ExpiredRequestAction, LaneConfig, LanesConfig, Priority, PriorityModel, PriorityTransform, RtConfig,
     RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{Event, ObjectRef, Orb, SystemExceptionKind as Kind};
@@ -263,7 +263,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     let config = ThreadpoolConfig::default()
         .default_priority(10)
         .ceiling(Some(100))
-        .buffering(Some(Bound { requests: 5, octets: 0 }));
+        .buffering(Some(BufferBounds { max_requests: 5, max_bytes: 0 }));
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     let propagated = object(&orb, "propagated", &model(CLIENT, 10, Some(pool)), &reporter);
     let declared = object(&orb, "declared", &model(SERVER, 20, Some(pool)), &reporter);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use corelane::poa::{PoaPolicies, Threading};
 use corelane::rt::{
-    Bound, LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig,
+    BufferBounds, LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig,
     ThreadpoolId,
 };
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
@@ -218,7 +218,7 @@ fn empty(low: &mut RawClient, reporter: &Reporter) {
 #[test]
 fn a_buffer_full_of_low_requests_has_no_room_for_a_high_one() {
     let orb = fifo_orb();
-    let buffering = Some(Bound { requests: ROOM, octets: 0 });
+    let buffering = Some(BufferBounds { max_requests: ROOM, max_bytes: 0 });
     let config = ThreadpoolConfig::default().default_priority(LOW).buffering(buffering);
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     let (object, reporter) = object(&orb, Some(pool), PoaPolicies::default());
@@ -232,7 +232,7 @@ fn a_buffer_full_of_low_requests_has_no_room_for_a_high_one() {
 #[test]
 fn each_lane_has_a_buffer_of_its_own() {
     let orb = fifo_orb();
-    let buffering = Some(Bound { requests: ROOM, octets: 0 });
+    let buffering = Some(BufferBounds { max_requests: ROOM, max_bytes: 0 });
     let lanes = [LOW, HIGH].map(|priority| LaneConfig::default().priority(priority));
     let config = LanesConfig::default().lanes(lanes).buffering(buffering);
     let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();

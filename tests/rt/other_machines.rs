@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    Bound, LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig,
+    BufferBounds, LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig,
     ThreadpoolId,
 };
 use corelane::{Endpoint, Event, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
@@ -120,7 +120,7 @@ fn peers_of_this_machine_need_no_ceiling() {
 #[test]
 fn other_machines_are_bounded_in_pools_without_lanes() {
     let (orb, _) = server(tcp_from_elsewhere(), PoolConfig::default());
-    let buffering = Some(Bound { requests: 10, octets: 0 });
+    let buffering = Some(BufferBounds { max_requests: 10, max_bytes: 0 });
     for (name, buffering) in [("plain", None), ("buffered", buffering)] {
         let config = ThreadpoolConfig::default().default_priority(5).buffering(buffering);
         let pool = orb.real_time().create_threadpool(&config).unwrap();

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    LaneConfig, LanesConfig, Linear, NativeRange, Priority, PriorityMapping, PriorityModel, Protocol, RtClientPolicies,
-    RtConfig, RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, ThreadpoolId, UnixProperties,
+    LaneConfig, LanesConfig, LinearMapping, NativeRange, Priority, PriorityMapping, PriorityModel, Protocol,
+    RtClientPolicies, RtConfig, RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, ThreadpoolId,
+    UnixProperties,
 };
 use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports, Unix};
@@ -106,7 +107,7 @@ fn native(class: SchedulingClass, priority: i16) -> u8 {
     let priority = Priority::new(priority).unwrap();
     match class {
         SchedulingClass::Fair => 0,
-        _ => u8::try_from(Linear(NativeRange::FIXED).to_native(priority).unwrap()).unwrap(),
+        _ => u8::try_from(LinearMapping(NativeRange::FIXED).to_native(priority).unwrap()).unwrap(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    Bound, LaneConfig, LanesConfig, PriorityModel, RtMutex, RtPolicies, ThreadpoolConfig, ThreadpoolId,
+    BufferBounds, LaneConfig, LanesConfig, PriorityModel, RtMutex, RtPolicies, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{ObjectRef, Orb};
 use corelane_sys::lock::{Mutex, Scope};
@@ -43,7 +43,7 @@ fn laned(orb: &Orb) -> ThreadpoolId {
     orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()
 }
 
-fn unlaned(orb: &Orb, buffering: Option<Bound>) -> ThreadpoolId {
+fn unlaned(orb: &Orb, buffering: Option<BufferBounds>) -> ThreadpoolId {
     let cores = vec![last_core()];
     let config = ThreadpoolConfig::default().default_priority(LOW).cores(cores).buffering(buffering);
     orb.real_time().create_threadpool(&config).unwrap()
@@ -103,7 +103,7 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let config = ThreadpoolConfig::default()
         .default_priority(HIGH)
-        .buffering(Some(Bound { requests: 64, octets: 0 }))
+        .buffering(Some(BufferBounds { max_requests: 64, max_bytes: 0 }))
         .cores((cores > 1).then(last_core));
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     let (object, reporter) = object(&orb, pool);

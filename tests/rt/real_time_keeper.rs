@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    Bound, ExpiredRequestAction, LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
+    BufferBounds, ExpiredRequestAction, LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
     ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{CallPolicies, ObjectRef, Orb, SystemExceptionKind as Kind, Timeout};
@@ -83,7 +83,7 @@ fn without_overload_options_requests_stay_in_the_transport() {
 #[test]
 fn requests_wait_up_to_the_bound_and_are_refused_beyond_it() {
     let orb = fair_orb();
-    let buffering = Some(Bound { requests: 2, octets: 0 });
+    let buffering = Some(BufferBounds { max_requests: 2, max_bytes: 0 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
     let mut first = RawClient::to(&object);
     first.begin("wait", 10, None);
@@ -108,7 +108,7 @@ fn requests_wait_up_to_the_bound_and_are_refused_beyond_it() {
 #[test]
 fn bytes_of_waiting_requests_are_bounded() {
     let orb = fair_orb();
-    let buffering = Some(Bound { requests: 0, octets: 16 });
+    let buffering = Some(BufferBounds { max_requests: 0, max_bytes: 16 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
     let mut first = RawClient::to(&object);
     // While the only thread registers the connection it counts as busy: a request that arrives at
@@ -131,7 +131,7 @@ fn bytes_of_waiting_requests_are_bounded() {
 #[test]
 fn in_a_pool_without_lanes_the_more_urgent_request_waits_less() {
     let orb = fair_orb();
-    let buffering = Some(Bound { requests: 5, octets: 0 });
+    let buffering = Some(BufferBounds { max_requests: 5, max_bytes: 0 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
     let mut first = RawClient::to(&object);
     first.begin("wait", 1, None);
@@ -212,7 +212,7 @@ fn all_overload_options_work_together_under_load() {
     let orb = fair_orb();
     for _ in 0..5 {
         let config = borrowing(&[])
-            .buffering(Some(Bound { requests: 8, octets: 0 }))
+            .buffering(Some(BufferBounds { max_requests: 8, max_bytes: 0 }))
             .lanes([10, 20].map(|priority| LaneConfig::default().priority(priority).dynamic_threads(1)))
             .idle_thread_timeout(Duration::from_millis(1));
         let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
@@ -257,7 +257,7 @@ fn late(late: ExpiredRequestAction) -> (Orb, ObjectRef, Arc<Reporter>) {
     let config = RtConfig::default().expired_requests(late);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
-    let buffering = Some(Bound { requests: 8, octets: 0 });
+    let buffering = Some(BufferBounds { max_requests: 8, max_bytes: 0 });
     let config = ThreadpoolConfig::default().buffering(buffering).default_priority(16384);
     let (object, reporter) = pool(&orb, config);
     (orb, object, reporter)

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{
-    Continuous, Holds, InvalidThreadpool, LaneConfig, LanesConfig, NativeRange, NetworkPriorityMapping, Priority,
-    PriorityModel, Reservation, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
+    ConsecutiveMapping, Holds, InvalidThreadpool, LaneConfig, LanesConfig, NativeRange, NetworkPriorityMapping,
+    Priority, PriorityModel, Reservation, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{
     ConnectionLimits, Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton,
@@ -250,7 +250,7 @@ fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
 
 #[test]
 fn priorities_without_a_native_one_are_data_conversion_2() {
-    let mapping = Arc::new(Continuous(NativeRange { min: 1, max: 20 }));
+    let mapping = Arc::new(ConsecutiveMapping(NativeRange { min: 1, max: 20 }));
     let orb = Orb::builder().real_time(RtConfig::default().mapping(mapping));
     let orb = orb.listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();

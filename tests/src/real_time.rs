@@ -276,7 +276,7 @@ pub fn said(object: &ObjectRef) -> Said {
         }
         let Some(data) = profile.components.find(component_tag::POLICIES) else { continue };
         said.policies.clear();
-        for (policy, value) in corelane_wire::ior::policies(data).expect("policies") {
+        for (policy, value) in corelane_wire::ior::policies(data, &Limits::DEFAULT).expect("policies") {
             said.policies.push(policy);
             match policy {
                 policy_type::PRIORITY_MODEL => {

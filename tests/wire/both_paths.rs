@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use corelane::mapping::TypedValue;
 use corelane::{AnyValueRef, Cdr, Fixed, Kind, LongDouble, Octets, TypeCode, Typed, Value, ValueFactories};
 use corelane_tests::any::dynamic::{Choice, Colour, Everything, Failed, Number, Other, Point, Tree};
-use corelane_wire::cdr::ValueSpace;
+use corelane_wire::cdr::ValueReadState;
 use corelane_wire::dynamic::{UnionValue, ValueInstance};
 use corelane_wire::{AnyValue, CdrError, CodeSets, Decoder, Encoder, Endian, Ior};
 
@@ -248,7 +248,7 @@ fn written(place: Place, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrE
 fn decoder<'m>(
     octets: &'m [u8],
     place: Place,
-    (space, factories): (&'m ValueSpace, &'m ValueFactories),
+    (space, factories): (&'m ValueReadState, &'m ValueFactories),
 ) -> Decoder<'m> {
     let d = Decoder::new(octets, place.endian).at(place.before).with_code_sets(CodeSets::UTF8_UTF16);
     d.with_values(space).with_env(factories)
@@ -276,13 +276,13 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
             let octets = written(place, |e| tree.encode(&type_code, e));
             let shown = || format!("{type_code}, seed {seed}, {endian:?} after {} octets: {tree:?}", place.before);
             // Generated code reads and rewrites the octets of the dynamic encoder.
-            let space = ValueSpace::new();
+            let space = ValueReadState::new();
             let mut d = decoder(&octets, place, (&space, &factories));
             let value = T::read(&mut d, &type_code).unwrap_or_else(|error| panic!("{error}: {}", shown()));
             assert_eq!(d.remaining(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
             // `any` reads them too, and rewrites them in each byte order and at another offset.
-            let space = ValueSpace::new().with_type_lookup(known_type);
+            let space = ValueReadState::new().with_functions(Some(known_type), None);
             let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
             assert_eq!((any.value().as_ref(), d.remaining()), (Ok(&tree), 0), "{}", shown());

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::metadata::Metadata;
 use crate::steps::{self, Steps};
-use crate::{cross, dependencies, host, layers, licences, source};
+use crate::{cross, dependencies, host, layers, licences, modules, source};
 
 /// Runs every check, the quick ones first.
 pub(crate) fn run(steps: &mut Steps) {
@@ -17,6 +17,7 @@ pub(crate) fn run(steps: &mut Steps) {
         steps::findings(found, format!("{files} files"))
     });
     graph(steps);
+    structure(steps);
     let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
     // The code of a program without the default features.
@@ -25,6 +26,18 @@ pub(crate) fn run(steps: &mut Steps) {
     cross::where_installed(steps);
     let documentation = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
     steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
+}
+
+/// Runs the checks that read the uses between files.
+pub(crate) fn structure(steps: &mut Steps) {
+    for (name, check) in
+        [("circles of files", modules::circles as fn(&_) -> _), ("layers inside the ORB", modules::orb_layers)]
+    {
+        steps.step(name, |root| {
+            let (found, remark) = check(root)?;
+            steps::findings(found, remark)
+        });
+    }
 }
 
 /// Runs the checks that read the package graph.

@@ -17,6 +17,7 @@ mod layers;
 mod licences;
 mod metadata;
 mod models;
+mod modules;
 mod mutants;
 mod nightly;
 mod source;
@@ -32,6 +33,7 @@ const HELP: &str = "\
 cargo xtask <command>
 
   check            formatting, clippy, rustdoc, dependency direction, licences, source rules
+  layers           the layers inside the ORB, and circles of files in all crates; part of check
   test             installs missing system packages (root, apt), then check, all tests, models, interop
   test --quick     like test, without the peers: no system packages, no interop
   interop          the tests with other ORBs alone
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     let mut steps = Steps::new(root());
     match words.as_slice() {
         ["check"] => check::run(&mut steps),
+        ["layers"] => check::structure(&mut steps),
         ["test"] => test::run(&mut steps, test::Extent::Full),
         ["test", "--quick"] => test::run(&mut steps, test::Extent::Quick),
         ["interop", options @ ..] => {

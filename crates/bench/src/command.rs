@@ -6,26 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 use crate::baseline::Transport;
-use crate::call;
-use crate::counts;
-use crate::cpu;
-use crate::cubit;
-use crate::demux;
 use crate::environment::{Environment, RunEnd};
-use crate::footprint;
+use crate::guards::{call, counts, cubit, demux, footprint, idl, lane, scale};
 use crate::harness::Progress;
-use crate::idl;
 use crate::idle::IdleStateLock;
-use crate::mt;
 use crate::options::Options;
-use crate::os;
-use crate::page;
+use crate::page::{self, Outputs};
+use crate::papers::{architectures, cpu, mt, os, protocol, stages, switch};
 use crate::plan;
-use crate::protocol;
 use crate::report::{Report, STANDARD_OUTPUT};
-use crate::scale;
-use crate::stages;
-use crate::switch;
 
 /// Help text of the command.
 pub const USAGE: &str = "\
@@ -33,7 +22,7 @@ usage: corelane bench list
        corelane bench run NAME... [OPTION]...
        corelane bench all [OPTION]...
        corelane bench plan PLAN --json FILE [--via PROGRAM]
-       corelane bench report FILE... [--out PAGE]
+       corelane bench report FILE... [--out PAGE] [--picture FILE [--op NAME]...]
 
 Measures this ORB, its peers and bare sockets against each other. Variants take turns, so that ratios hold even if the
 speed of the machine changes; figures are valid only while no other program runs. `report` makes one HTML page from the
@@ -55,6 +44,7 @@ JSON lines of one or more runs and compares them; `plan` makes runs on this and 
   --name TEXT           name of the run in reports
   --via PROGRAM         program through which `plan` reaches other hosts (ssh)
   --out FILE            the page that `report` writes (report.html)
+  --picture FILE        `report` also draws the medians of the calls of each --op (octet) over TCP, as one SVG picture
   --hello FILE          the hello example's server, for `footprint`; by default hello-server in the folder of this program
   --minimal FILE        its smallest form (cargo build --profile minimal); by default ../minimal/hello-server
   --peers DIR           folder of the peers' sources: interop/peers of the repository
@@ -124,7 +114,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "lane",
         about: "cost of a lane over a plain pool with the same thread at the same priority",
-        run: mt::lane,
+        run: lane::lane,
     },
     Benchmark {
         name: OS,
@@ -134,7 +124,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "architectures",
         about: "1 to 16 client threads against every dispatch architecture",
-        run: scale::architectures,
+        run: architectures::architectures,
     },
     Benchmark {
         name: "cpu",
@@ -201,7 +191,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
         }
         Ok(Selection::Report) => {
             let files: Vec<PathBuf> = options.names.iter().map(PathBuf::from).collect();
-            return match page::write(&files, &options.out) {
+            let picture = options.picture.as_deref().map(|path| (path, options.operations.as_slice()));
+            return match page::write(&files, Outputs { page: &options.out, picture }) {
                 Ok(runs) => {
                     let _ =
                         writeln!(out, "{} has {runs} run{}", options.out.display(), if runs == 1 { "" } else { "s" });

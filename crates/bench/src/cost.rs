@@ -104,6 +104,16 @@ pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
     Some(ticks * 10.0)
 }
 
+/// Returns the total and the private resident memory of a process in KiB. NaN if the kernel does
+/// not report it.
+pub(crate) fn resident(pid: u32) -> [f64; 2] {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    ["VmRSS:", "RssAnon:"].map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! The benchmarks: Corelane, its peers and bare sockets, measured against each other in one run.
 //!
-//! [`command::run`] is `corelane bench`. A benchmark puts variants into groups. The `harness` lets
+//! [`command::run`] is `corelane bench`. `papers` repeats the experiments of the papers; `guards`
+//! watches single costs of Corelane. A benchmark puts variants into groups. The `harness` lets
 //! the variants of a group take turns. The `report` prints the results as a table and as JSON lines
 //! (docs/benchmarks.md), from which `page` makes HTML. Servers are separate processes that run this
 //! program again ([`server`]).
@@ -9,41 +10,35 @@
 //! missing.
 #![forbid(unsafe_code)]
 
+mod address;
 mod baseline;
-mod call;
 mod client_group;
+mod client_threads;
 pub mod command;
 mod cost;
-mod counts;
-mod cpu;
-mod cubit;
-mod demux;
 mod environment;
-mod footprint;
+mod guards;
 mod harness;
-mod idl;
 mod idle;
 pub mod json;
-mod mt;
+mod launch;
 pub mod operation;
 mod options;
 mod orb;
-mod os;
 mod page;
+mod papers;
 mod peer;
 pub mod placement;
 mod plan;
 pub mod probed;
-mod protocol;
 mod report;
 mod sample;
-mod scale;
 pub mod server;
 mod service;
-mod stages;
-mod switch;
 mod targets;
 mod testbed;
+mod value;
+mod workload;
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::baseline::Transport;
 use crate::harness::Extent;
 use crate::operation::Operation;
-use crate::peer::{Kind, Peer};
+use crate::peer::{Peer, PeerKind};
 use crate::placement::{Cores, Placement};
 
 /// The benchmarks to run, and their settings.
@@ -24,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) via: PathBuf,
     /// The page that `report` writes.
     pub(crate) out: PathBuf,
+    /// The picture that `report` writes beside the page.
+    pub(crate) picture: Option<PathBuf>,
     /// Number of calls and repetitions.
     pub(crate) extent: Extent,
     /// Depth of benchmarks that have a form of their own.
@@ -93,6 +95,7 @@ impl Options {
             name: None,
             via: PathBuf::from("ssh"),
             out: PathBuf::from("report.html"),
+            picture: None,
             extent: USUAL,
             depth: Depth::Usual,
             asked: RequestedExtent::default(),
@@ -116,10 +119,11 @@ impl Options {
                 Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(OsString::from(value))),
                 _ => (text.clone(), None),
             };
-            let mut value = Value { name: &name, joined, rest: &mut arguments };
+            let mut value = OptionValue { name: &name, joined, rest: &mut arguments };
             match name.as_str() {
                 "--json" => options.json = Some(value.text()?.into()),
                 "--out" => options.out = value.text()?.into(),
+                "--picture" => options.picture = Some(value.text()?.into()),
                 "--name" => options.name = Some(value.text()?.to_string_lossy().into_owned()),
                 "--via" => options.via = value.text()?.into(),
                 "--minimal" => options.minimal = Some(value.text()?.into()),
@@ -162,7 +166,7 @@ impl Options {
     ///
     /// # Errors
     /// The peer is left out, or a requirement is missing; the text says what to do.
-    pub(crate) fn peer(&self, kind: Kind) -> Result<Peer, Failure> {
+    pub(crate) fn peer(&self, kind: PeerKind) -> Result<Peer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
         }
@@ -183,13 +187,13 @@ impl Options {
 }
 
 /// The value of an option: after `=`, or the next argument.
-struct Value<'a, I> {
+struct OptionValue<'a, I> {
     name: &'a str,
     joined: Option<OsString>,
     rest: &'a mut I,
 }
 
-impl<I: Iterator<Item = OsString>> Value<'_, I> {
+impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
     fn text(&mut self) -> Result<OsString, Failure> {
         let next = self.joined.take().or_else(|| self.rest.next());
         next.ok_or_else(|| Failure::new(format!("`{}` needs a value", self.name)))

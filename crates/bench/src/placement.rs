@@ -6,6 +6,8 @@ use std::process::{Child, Command};
 
 use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
 
+use crate::orb::levels::LEVELS;
+
 /// Cores to which the two sides are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Cores {
@@ -125,6 +127,11 @@ impl Drop for EnteredPlacement {
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }
+}
+
+/// Returns true if this process may start threads at every fixed priority that benchmarks use.
+pub(crate) fn permits_fixed_priorities() -> bool {
+    Builder::new().scheduling(Scheduling::Fifo(LEVELS)).spawn(|| ()).is_ok()
 }
 
 #[cfg(test)]

@@ -10,16 +10,17 @@ use corelane::Orb;
 use corelane_sys::probe::{self, Record};
 
 use crate::Failure;
+use crate::address::LOOPBACK;
 use crate::harness::Subject;
+use crate::launch;
 use crate::operation::Operation;
 use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
 use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::servant::Echo;
-use crate::orb::server::{LOOPBACK, lanes, start};
+use crate::orb::server::{lanes, start};
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
-use crate::server::start_probed;
 use crate::service::{Service, serve_lines};
 
 /// Maximum time for a server to list its records.
@@ -65,7 +66,7 @@ impl Probed {
     /// # Errors
     /// There is no such server, or it does not start.
     pub fn start(kind: &str, operation: Operation, placement: &Placement) -> Result<Self, Failure> {
-        let (server, reference) = start_probed(Kind::from_word(kind)?, placement)?;
+        let (server, reference) = start_probed(ServerKind::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
         let calls = Calls { target: target(&orb, &reference)?, operation, server: server.pid() };
         // The references of an ORB live as long as the ORB.
@@ -108,9 +109,14 @@ impl Probed {
     }
 }
 
+/// Starts a Corelane server whose probes can be switched. Returns its reference.
+fn start_probed(kind: ServerKind, placement: &Placement) -> Result<(Service, String), Failure> {
+    launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
+}
+
 /// Threads that run requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     /// The ORB's pool.
     Pool(Architecture),
     /// The highest of this number of lanes. The client knows only the ORB's own address, from which
@@ -118,19 +124,23 @@ pub(crate) enum Kind {
     Lanes(u8),
 }
 
-impl Kind {
+impl ServerKind {
     pub(crate) fn from_word(word: &str) -> Result<Self, Failure> {
-        let Some(number) = word.strip_prefix("lanes:") else { return Ok(Kind::Pool(Architecture::from_word(word)?)) };
+        let Some(number) = word.strip_prefix("lanes:") else {
+            return Ok(ServerKind::Pool(Architecture::from_word(word)?));
+        };
         let number = number.parse().ok().filter(|number| (1..=64).contains(number));
-        number.map(Kind::Lanes).ok_or_else(|| Failure::new(format!("`{word}` needs a number of lanes from 1 to 64")))
+        number
+            .map(ServerKind::Lanes)
+            .ok_or_else(|| Failure::new(format!("`{word}` needs a number of lanes from 1 to 64")))
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ServerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Pool(architecture) => architecture.fmt(f),
-            Kind::Lanes(number) => write!(f, "lanes:{number}"),
+            ServerKind::Pool(architecture) => architecture.fmt(f),
+            ServerKind::Lanes(number) => write!(f, "lanes:{number}"),
         }
     }
 }
@@ -150,16 +160,16 @@ fn own(name: &str) -> Process {
 /// | `on` | `on`; recording begins |
 /// | `collect` | records `thread T NAME` and `T AT ID POINT`, separated by tabs; recording ends |
 /// | `cost` | nanoseconds of one probe: on, off |
-pub(crate) fn serve(kind: Kind) -> Result<(), Failure> {
+pub(crate) fn serve(kind: ServerKind) -> Result<(), Failure> {
     let failed = |error: &dyn fmt::Display| Failure::new(error.to_string());
     let (_orb, reference) = match kind {
-        Kind::Pool(architecture) => {
+        ServerKind::Pool(architecture) => {
             let orb = start(architecture, LOOPBACK)?;
             let reference = orb.root_poa().activate(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
             orb.root_poa().manager().activate().map_err(|error| failed(&error))?;
             (orb, reference.to_string())
         }
-        Kind::Lanes(number) => lanes(number)?,
+        ServerKind::Lanes(number) => lanes(number)?,
     };
     println!("ready {reference}");
     serve_lines(|line| {
@@ -268,11 +278,11 @@ mod tests {
 
     #[test]
     fn servers_are_read_back() {
-        for kind in [Kind::Pool(Architecture::HalfSync(2)), Kind::Lanes(3)] {
-            assert_eq!(Kind::from_word(&kind.to_string()), Ok(kind));
+        for kind in [ServerKind::Pool(Architecture::HalfSync(2)), ServerKind::Lanes(3)] {
+            assert_eq!(ServerKind::from_word(&kind.to_string()), Ok(kind));
         }
         for word in ["lanes", "lanes:", "lanes:0", "lanes:65", "pool"] {
-            assert!(Kind::from_word(word).is_err(), "{word}");
+            assert!(ServerKind::from_word(word).is_err(), "{word}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::json::Object;
 use crate::placement::{Cores, Placement};
 use crate::sample::CDF_PARTS;
 use crate::targets;
+use crate::value::Value;
 
 /// Version of the JSON schema. It increases when a member is removed or changes its meaning, not
 /// when one is added.
@@ -20,23 +21,6 @@ pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 /// File name that stands for the standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
-
-/// Unit of numbers that a page draws in one picture, with a row for each operation.
-pub(crate) const PER_CALL: &str = "us per call";
-
-/// A single number that is not a call time: a count per request, a size.
-#[derive(Clone, Debug)]
-pub(crate) struct Value {
-    /// Subject of the measurement.
-    pub(crate) label: Label,
-    /// Name of the number, such as `client system calls per call`.
-    pub(crate) what: String,
-    pub(crate) value: f64,
-    /// Unit, such as `octets`; empty for a count.
-    pub(crate) unit: &'static str,
-    /// The design's bound, if there is one.
-    pub(crate) bound: Option<f64>,
-}
 
 /// Writes results as they come. The methods fail if the output fails.
 pub(crate) struct Report<'o> {
@@ -388,6 +372,14 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Formats the number, followed by its bound if that does not hold.
+pub(crate) fn bounded(value: &Value) -> String {
+    match value.bound {
+        Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
+        _ => plain(value.value),
+    }
 }
 
 /// Formats a number with three decimal digits, or none if it is whole.

@@ -5,7 +5,7 @@
 
 use crate::harness::{Figure, Label, Ratio};
 use crate::placement::Cores;
-use crate::report::Value;
+use crate::value::Value;
 
 /// Cores of client and server for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl TargetBound {
 }
 
 /// One goal. It applies to every figure that it fits.
-struct Target {
+struct Goal {
     benches: &'static [&'static str],
     operations: &'static [&'static str],
     transport: &'static str,
@@ -119,17 +119,17 @@ const CALLS: &[&str] = &["call", "cubit"];
 const SCALE: &[&str] = &["scale"];
 const SMALL: &[&str] = &["octet", "long", "struct"];
 
-const GOALS: &[Target] = &[
-    Target { calls: OperationSet::PerConnection, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.05)) },
-    Target { calls: OperationSet::LeaderFollowers, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.06)) },
+const GOALS: &[Goal] = &[
+    Goal { calls: OperationSet::PerConnection, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.05)) },
+    Goal { calls: OperationSet::LeaderFollowers, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.06)) },
     goal(CALLS, SMALL, "tcp", TargetBound::OmniOrb(0.88)),
     goal(CALLS, SMALL, "unix", TargetBound::Floor(1.10)),
     goal(CALLS, &["structs1024"], "tcp", TargetBound::OmniOrb(0.45)),
     goal(&["call", "cubit", "protocol"], &["longs1024", "take_longs1024"], "tcp", TargetBound::Floor(1.05)),
     goal(CALLS, &["octets1024", "take_octets1024"], "tcp", TargetBound::Floor(1.05)),
     goal(CALLS, &["octets16777216", "take_octets16777216"], "tcp", TargetBound::FloorRate(0.95)),
-    Target { place: CoreArrangement::BothCores, ..goal(CALLS, &["oneway"], "tcp", TargetBound::FloorRate(0.9)) },
-    Target {
+    Goal { place: CoreArrangement::BothCores, ..goal(CALLS, &["oneway"], "tcp", TargetBound::FloorRate(0.9)) },
+    Goal {
         calls: OperationSet::Batches,
         place: CoreArrangement::BothCores,
         ..goal(CALLS, &["oneway"], "tcp", TargetBound::FloorRate(3.0))
@@ -137,16 +137,16 @@ const GOALS: &[Target] = &[
     goal(CALLS, SMALL, "shm", TargetBound::Floor(1.2)),
     // For connections whose reader spins before it sleeps; the threads of a pool wait in
     // `epoll_wait`.
-    Target {
+    Goal {
         calls: OperationSet::PerConnection,
         place: CoreArrangement::BothCores,
         ..goal(CALLS, SMALL, "shm", TargetBound::Median(1.3))
     },
-    Target {
+    Goal {
         calls: OperationSet::Along("client threads", 64),
         ..goal(SCALE, &["octet"], "tcp", TargetBound::FloorRate(0.9))
     },
-    Target {
+    Goal {
         calls: OperationSet::Along("connections", 10_000),
         ..goal(SCALE, &["octet"], "tcp", TargetBound::Baseline(1.10))
     },
@@ -158,8 +158,8 @@ const fn goal(
     operations: &'static [&'static str],
     transport: &'static str,
     bound: TargetBound,
-) -> Target {
-    Target { benches, operations, transport, calls: OperationSet::Plain, bound, place: CoreArrangement::OneCore }
+) -> Goal {
+    Goal { benches, operations, transport, calls: OperationSet::Plain, bound, place: CoreArrangement::OneCore }
 }
 
 /// Returns every comparison of Corelane's figures that a goal covers and the figures permit. It has
@@ -181,7 +181,7 @@ pub(crate) fn of(figures: &[Figure], cores: Cores) -> Vec<Value> {
     values.collect()
 }
 
-impl Target {
+impl Goal {
     fn fits(&self, label: &Label) -> bool {
         self.benches.contains(&label.bench)
             && self.operations.contains(&label.op.as_str())

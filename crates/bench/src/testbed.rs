@@ -5,17 +5,17 @@ use corelane::{CallPolicies, Orb, SyncScope};
 use corelane_sys::thread;
 
 use crate::Failure;
+use crate::address::free_address;
 use crate::baseline::{BaselineClient, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, Transport, address_of};
 use crate::harness::{Label, Subject, Variant};
+use crate::launch::{start_echo, start_floor};
 use crate::operation::Operation;
 use crate::options::Options;
 use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
-use crate::orb::server::free_address;
-use crate::peer::{self, Invocation, Kind, Peer, Threads};
-use crate::placement::{Cores, Placement};
+use crate::peer::{self, Invocation, Peer, PeerKind, Threads};
+use crate::placement::{Cores, Placement, permits_fixed_priorities};
 use crate::report::Report;
-use crate::server::{start_echo, start_floor};
 use crate::service::Service;
 
 /// Message size in bytes from which copying dominates an exchange through memory.
@@ -100,6 +100,15 @@ pub(crate) fn no_spin(
         return Ok(());
     }
     report.missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
+}
+
+/// Returns whether fixed priorities are permitted; if not, reports a benchmark that requires them
+/// as missing.
+pub(crate) fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
+    if !permits_fixed_priorities() {
+        report.missing(bench, "Corelane", "fixed priorities are not permitted here, so there is no high priority")?;
+    }
+    Ok(permits_fixed_priorities())
 }
 
 /// Returns true if both sides can run at the same time.
@@ -234,7 +243,7 @@ impl Testbed {
             let kind = other.peer.kind();
             let calls = other.client(operation, Invocation::Stubs, options);
             let Some(calls) = report.found(self.bench, kind.name(), calls)? else { continue };
-            if kind == Kind::OmniOrb {
+            if kind == PeerKind::OmniOrb {
                 omniorb.get_or_insert(variants.len());
             }
             let label = self.label(kind.name(), other.carrier.name(), operation, other.config.to_owned());
@@ -294,7 +303,7 @@ impl Testbed {
 
     /// Returns calls of omniORB's first server by dynamic invocation.
     pub(crate) fn dynamic(&self, operation: Operation, options: &Options) -> Option<Result<peer::Calls, Failure>> {
-        let omniorb = self.others.iter().find(|other| other.peer.kind() == Kind::OmniOrb)?;
+        let omniorb = self.others.iter().find(|other| other.peer.kind() == PeerKind::OmniOrb)?;
         Some(omniorb.client(operation, Invocation::Dynamic, options))
     }
 
@@ -318,7 +327,7 @@ mod tests {
     #[test]
     fn a_peer_that_does_not_start_is_missing_with_its_reason() {
         let options = Options::parse(std::iter::empty::<OsString>()).unwrap();
-        let peer = Peer::built(Kind::OmniOrb, "/nonexistent");
+        let peer = Peer::built(PeerKind::OmniOrb, "/nonexistent");
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let started = PeerServer::start(&peer, Transport::Tcp, Threads::Usual, "as it comes", &options);

@@ -162,7 +162,7 @@ fn component(text: &mut String, profile: &Profile<'_>, tag: u32, data: &[u8]) {
         component_tag::CODE_SETS => ("code sets", CodeSetInfo::parse(data).ok().map(|info| code_sets(&info))),
         component_tag::POLICIES => {
             let count = |all: &TaggedList<'_>| if all.is_empty() { "none" } else { "" }.to_owned();
-            ("policies", policies(data).ok().map(|all| count(&all)))
+            ("policies", policies(data, &Limits::DEFAULT).ok().map(|all| count(&all)))
         }
         component_tag::ALTERNATE_IIOP_ADDRESS => {
             let address = corelane_wire::ior::alternate_address(data).ok();
@@ -187,7 +187,10 @@ fn component(text: &mut String, profile: &Profile<'_>, tag: u32, data: &[u8]) {
     if content.is_none() {
         let _ = writeln!(text, "{}", octets(data));
     } else if tag == component_tag::POLICIES {
-        policies(data).unwrap_or(TaggedList::EMPTY).iter().for_each(|(number, value)| policy(text, number, value));
+        policies(data, &Limits::DEFAULT)
+            .unwrap_or(TaggedList::EMPTY)
+            .iter()
+            .for_each(|(number, value)| policy(text, number, value));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Policies that a reference carries (TAG_POLICIES): their standard names and the meaning of their
 //! values.
 
+use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
 use corelane_wire::ior::profile_tag;
 use corelane_wire::rt::{PriorityModelValue, ProtocolValue, parse_bands, parse_protocols, policy_type};
@@ -76,7 +77,7 @@ fn value_text(policy: u32, value: &[u8]) -> Result<String, CdrError> {
             format!("{model}, server priority {server_priority}")
         }
         policy_type::CLIENT_PROTOCOL => {
-            let all: Vec<String> = parse_protocols(value)?.into_iter().map(protocol).collect();
+            let all: Vec<String> = parse_protocols(value, &Limits::DEFAULT)?.into_iter().map(protocol).collect();
             listed(&all)
         }
         policy_type::PRIORITY_BANDED_CONNECTION => {

@@ -1,11 +1,10 @@
 //! The interface for build scripts: [`Builder`].
 
 use crate::compile::{Compilation, Options};
+use crate::disk::DiskFiles;
 use crate::lex::Files;
-use crate::limits::Limits;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Compiles IDL files in a build script and writes the Rust code to `OUT_DIR`.
@@ -20,20 +19,6 @@ use std::path::{Path, PathBuf};
 pub struct Builder {
     options: Options,
     output: Option<PathBuf>,
-}
-
-/// Reads files from the file system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DiskFiles;
-
-impl Files for DiskFiles {
-    fn read(&self, path: &Path) -> Option<Vec<u8>> {
-        if path.is_file() { read_bounded(path).ok() } else { None }
-    }
-
-    fn identity(&self, path: &Path) -> PathBuf {
-        std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-    }
 }
 
 impl Builder {
@@ -177,14 +162,6 @@ fn claim(file: &Path, target: &Path) -> Result<(), String> {
     }
     let (first, file) = (first.display(), file.display());
     Err(format!("error: `{first}` and `{file}` would both become `{}`\n", target.display()))
-}
-
-/// Reads a file, up to one byte more than the compiler accepts: devices may be endless.
-pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
-    let most = u64::try_from(Limits::default().file_size).unwrap_or(u64::MAX).saturating_add(1);
-    let mut content = Vec::new();
-    std::fs::File::open(path)?.take(most).read_to_end(&mut content)?;
-    Ok(content)
 }
 
 /// The result of [`write_if_changed`].

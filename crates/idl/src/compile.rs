@@ -1,8 +1,8 @@
 //! One compilation: a file to its resolved model and diagnostics.
 
 use crate::ast::Declaration;
-use crate::build::{DiskFiles, read_bounded};
 use crate::diagnostic::Diagnostics;
+use crate::disk::{DiskFiles, read_bounded};
 use crate::lex::preprocessor::{Environment, Files, Preprocessed, preprocess};
 use crate::limits::Limits;
 use crate::model::Model;
@@ -141,12 +141,5 @@ impl Compilation {
     pub fn files_read(&self) -> impl Iterator<Item = &Path> {
         let real = |path: &&Path| !path.starts_with("<built in>") && *path != Path::new("<command line>");
         self.sources.files().iter().map(|file| file.path.as_path()).filter(real)
-    }
-
-    /// Generates the Rust code of the model. Declarations without a Rust mapping become errors in
-    /// [`diagnostics`](Self::diagnostics).
-    #[must_use]
-    pub fn to_rust(&mut self) -> String {
-        crate::rust::generate(self)
     }
 }

@@ -22,6 +22,7 @@ mod build;
 pub mod command;
 pub mod compile;
 pub mod diagnostic;
+mod disk;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod lex;
@@ -33,5 +34,6 @@ mod rust;
 pub mod source;
 pub mod symbol;
 
-pub use build::{Builder, DiskFiles};
+pub use build::Builder;
+pub use disk::DiskFiles;
 pub use lex::{Files, NoFiles};

@@ -23,9 +23,18 @@ use names::Names;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use writer::Writer;
 
+impl Compilation {
+    /// Generates the Rust code of the model. Declarations without a Rust mapping become errors in
+    /// [`diagnostics`](Self::diagnostics).
+    #[must_use]
+    pub fn to_rust(&mut self) -> String {
+        generate(self)
+    }
+}
+
 /// Generates the Rust code of a compilation. Adds an error for each declaration without a Rust
 /// mapping.
-pub(crate) fn generate(compilation: &mut Compilation) -> String {
+fn generate(compilation: &mut Compilation) -> String {
     let names = Names::of(&compilation.model, &compilation.symbols);
     let mut generator = Generator {
         compilation,

@@ -43,8 +43,11 @@ pub(crate) struct ParsedProfile {
 
 /// Returns the decodable profiles of `ior`, in its order.
 pub(crate) fn parse_profiles(ior: &Ior, highest: Version, native: CharSet, limits: &Limits) -> Vec<ParsedProfile> {
-    let parsed = ior.profiles.iter().zip(0..).filter_map(|(profile, index)| Some((profile.parse().ok()?, index)));
-    parsed.map(|(profile, index)| parse_profile(&profile, highest, native, limits, index)).collect()
+    let parsed = ior.profiles.iter().zip(0..).filter_map(|(TaggedProfile { tag, data }, index)| {
+        let profile = Profile::parse(*tag, data, limits).ok()?;
+        Some(parse_profile(&profile, highest, native, limits, index))
+    });
+    parsed.collect()
 }
 
 fn parse_profile(
@@ -60,7 +63,7 @@ fn parse_profile(
         if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(|info| choose_code_sets(native, info)) };
     let default_code_sets = if version == Version::GIOP_1_0 { CodeSets::DEFAULT } else { CodeSets::LATIN1_UTF16 };
     let endpoints = profile.endpoints().into_iter().filter_map(to_net_endpoint).collect();
-    let (said, lanes) = (profile_policies(profile), lane_endpoints(profile, limits));
+    let (policies, lanes) = (profile_policies(profile, limits), lane_endpoints(profile, limits));
     ParsedProfile {
         endpoints,
         object_key: profile.object_key.to_vec(),
@@ -69,25 +72,27 @@ fn parse_profile(
         default_code_sets,
         index,
         is_ours: profile.orb_type() == Some(ior::orb_type_id::CORELANE),
-        policies: said,
+        policies,
         lanes,
     }
 }
 
 /// Returns the policies of a profile. Policies that do not decode are ignored.
-fn profile_policies(profile: &Profile<'_>) -> ProfilePolicies {
-    let mut said = ProfilePolicies::default();
-    let Some(Ok(policies)) = profile.components.find(component_tag::POLICIES).map(ior::policies) else { return said };
+fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
+    let mut found = ProfilePolicies::default();
+    let policies = profile.components.find(component_tag::POLICIES).map(|data| ior::policies(data, limits));
+    let Some(Ok(policies)) = policies else { return found };
     if let Some(Ok(value)) = policies.find(policy_type::PRIORITY_MODEL).map(PriorityModelValue::parse) {
-        said.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
+        found.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
     }
     if let Some(Ok(bands)) = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).map(parse_bands) {
-        said.bands = bands;
+        found.bands = bands;
     }
-    if let Some(Ok(protocols)) = policies.find(policy_type::CLIENT_PROTOCOL).map(parse_protocols) {
-        said.protocols = protocols.into_iter().map(Protocol::from_value).collect();
+    let protocols = policies.find(policy_type::CLIENT_PROTOCOL).map(|value| parse_protocols(value, limits));
+    if let Some(Ok(protocols)) = protocols {
+        found.protocols = protocols.into_iter().map(Protocol::from_value).collect();
     }
-    said
+    found
 }
 
 /// Returns the endpoints of lanes in a profile, from TAO's component or ours.
@@ -305,6 +310,8 @@ pub(crate) fn key_in_profile<'m>(target: &giop::Target<'m>, limits: &Limits) -> 
 
 #[cfg(test)]
 mod tests {
+    use corelane_wire::rt;
+
     use super::*;
 
     #[test]
@@ -334,6 +341,23 @@ mod tests {
         let elsewhere = Address::SharedMemory { host: "another boot", path: "/s" };
         ior.profiles[0] = TaggedProfile::of(Version::GIOP_1_2, elsewhere, b"key", &[]).unwrap();
         assert!(parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT)[0].endpoints.is_empty());
+    }
+
+    #[test]
+    fn lists_in_a_profile_are_as_long_as_the_configured_limits_allow() {
+        let protocols = rt::encode_protocols(&[rt::ProtocolValue::SharedMemory; 3]).unwrap();
+        let policies = [(7, vec![0]), (7, vec![0]), (policy_type::CLIENT_PROTOCOL, protocols)];
+        let components = vec![TaggedComponent::policies(&policies).unwrap(); 3];
+        let address = Address::Inet { host: "h", port: 1 };
+        let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
+        let ior = Ior { type_id: String::new(), profiles: vec![profile] };
+        // Returns the number of protocols; `None` if the profile does not decode.
+        let found = |max_components, max_profiles| {
+            let limits = Limits { max_components, max_profiles, ..Limits::DEFAULT };
+            let parsed = parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &limits);
+            parsed.first().map(|profile| profile.policies.protocols.len())
+        };
+        assert_eq!([found(3, 3), found(3, 2), found(2, 3)], [Some(3), Some(0), None]);
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Any {
         if !self.is::<T>() {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
         }
-        let values = self.value.value_space();
+        let values = self.value.value_read_state();
         let mut d = self.value.decoder().with_values(&values);
         if let Some(client) = &self.client {
             d = d.with_env(client);
@@ -131,7 +131,8 @@ impl Any {
     pub(crate) fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         #[cfg(feature = "valuetype")]
         if let Some(client) = &self.client {
-            let values = crate::value::with_converter(self.value.value_space());
+            let convert = client.value_functions().convert_custom;
+            let values = self.value.value_read_state().with_functions(None, convert);
             return self.value.encode_value_with(&mut self.value.decoder().with_values(&values).with_env(client), e);
         }
         self.value.encode_value(e)

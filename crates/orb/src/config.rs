@@ -15,14 +15,14 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) call_policies: CallPolicies,
     /// Maximum number of connections to one server at one priority.
-    pub(crate) connections_per_server: usize,
+    pub(crate) max_connections_per_server: usize,
     pub(crate) oneway_batch: OnewayBatch,
     /// The reaction of a call when every connection that may be made to its server is in use.
-    pub(crate) all_busy: PoolExhausted,
+    pub(crate) on_pool_exhausted: PoolExhausted,
     /// Time for which a connection to a server may be idle before it is closed.
-    pub(crate) idle_time: Duration,
+    pub(crate) idle_connection_timeout: Duration,
     /// Time for which a graceful close waits for a peer that does not answer.
-    pub(crate) closing_time: Duration,
+    pub(crate) drain_timeout: Duration,
     /// Addresses that references carry. Empty: the addresses at which the ORB listens.
     pub(crate) publish: Vec<Endpoint>,
     /// The highest GIOP version used and published.
@@ -45,21 +45,21 @@ pub(crate) struct Config {
 /// ```
 /// use std::time::Duration;
 /// use corelane::{Orb, OnewayBatch};
-/// let orb = Orb::builder().oneway_batch(OnewayBatch { octets: 4 * 1024, delay: Duration::from_micros(200) }).build()?;
+/// let orb = Orb::builder().oneway_batch(OnewayBatch { max_bytes: 4 * 1024, max_delay: Duration::from_micros(200) }).build()?;
 /// # Ok::<(), corelane::OrbError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnewayBatch {
     /// Maximum number of bytes of whole messages that a connection buffers; 0 disables buffering. A
     /// message that does not fit is sent with the buffered ones. Default: 16 KiB.
-    pub octets: usize,
+    pub max_bytes: usize,
     /// Maximum time for which a message is buffered, plus the time that threads at ordinary
     /// priority wait for a core. Default: 1 ms.
-    pub delay: Duration,
+    pub max_delay: Duration,
 }
 
 impl Default for OnewayBatch {
     fn default() -> Self {
-        OnewayBatch { octets: 16 * 1024, delay: Duration::from_millis(1) }
+        OnewayBatch { max_bytes: 16 * 1024, max_delay: Duration::from_millis(1) }
     }
 }

@@ -95,17 +95,25 @@ impl BudgetScope {
         time: Duration,
         operation: &ChargedOperation,
     ) -> Option<Self> {
+        // Stopped before the thread's scheduling is looked at, which the monitor changes.
         let outer = stop_budget();
-        if !can_lower(thread_context::current_scheduling().ok()?, to) {
-            return None;
-        }
-        CPU_BUDGET.with_borrow_mut(|own| {
-            if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
-                *own = CpuBudget::for_current_thread(monitor).ok().map(|made| (stamp, made));
-            }
-            own.as_mut()?.1.restart(time, to);
+        let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
+            && CPU_BUDGET.with_borrow_mut(|own| {
+                if own.as_ref().is_none_or(|(of, _)| *of != stamp) {
+                    let Ok(made) = CpuBudget::for_current_thread(monitor) else { return false };
+                    *own = Some((stamp, made));
+                }
+                if let Some((_, budget)) = own {
+                    budget.restart(time, to);
+                }
+                true
+            });
+        if is_started {
             Some(BudgetScope { before: SavedScheduling::capture(), started_at: operation.started_at, outer })
-        })
+        } else {
+            resume_budget(outer, Duration::ZERO);
+            None
+        }
     }
 }
 

@@ -15,7 +15,7 @@
 macro_rules! describe {
     ($(#[$attribute:meta])* pub static $name:ident = $description:expr) => {
         $(#[$attribute])*
-        pub static $name: $crate::mapping::Description = {
+        pub static $name: $crate::mapping::TypeDescription = {
             #[allow(unused_imports)]
             use $crate::mapping::description::*;
             $description

@@ -53,6 +53,7 @@ mod memory;
 pub mod minor;
 mod nested_wait;
 mod object;
+mod object_key;
 mod operation_table;
 mod orb;
 mod orb_context;
@@ -129,13 +130,4 @@ macro_rules! include_idl {
     ($name:literal) => {
         include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"));
     };
-}
-
-#[cfg(feature = "valuetype")]
-use value::value_space;
-
-/// Returns a value space for decoding that knows no value types.
-#[cfg(not(feature = "valuetype"))]
-const fn value_space() -> corelane_wire::cdr::ValueSpace {
-    corelane_wire::cdr::ValueSpace::new()
 }

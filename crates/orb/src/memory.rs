@@ -35,6 +35,17 @@ impl ByteBudget {
         self.is_used.swap(false, Ordering::Relaxed) || self.held() > 0
     }
 
+    /// Returns the limit in bytes.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Reserves `octets` bytes if none are in use. Returns false otherwise, and above the limit.
+    #[cold]
+    pub(crate) fn reserve_first(&self, octets: usize) -> bool {
+        octets <= self.limit && self.held.compare_exchange(0, octets, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     /// Replaces `from` counted bytes by `to`, even beyond the limit.
     pub(crate) fn change(&self, from: usize, to: usize) {
         if to < from {
@@ -48,16 +59,25 @@ impl ByteBudget {
 impl MemoryAccount for ByteBudget {
     #[cold]
     fn reserve(&self, octets: usize) -> Result<(), MemoryRefusal> {
-        let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= self.limit);
-        match self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
-            Ok(_) => Ok(()),
-            Err(held) => Err(MemoryRefusal { requested: octets, in_use: held, limit: self.limit }),
-        }
+        add_within(&self.held, octets, self.limit)
     }
 
     #[cold]
     fn release(&self, octets: usize) {
         self.change(octets, 0);
+    }
+}
+
+/// Adds `octets` bytes to `held`, up to `limit`.
+///
+/// # Errors
+/// If the sum is above `limit`. Nothing is added then.
+#[cold]
+pub(crate) fn add_within(held: &AtomicUsize, octets: usize, limit: usize) -> Result<(), MemoryRefusal> {
+    let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= limit);
+    match held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+        Ok(_) => Ok(()),
+        Err(in_use) => Err(MemoryRefusal { requested: octets, in_use, limit }),
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod builder;
 mod core;
+mod error;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{OrbBuilder, OrbError};
+pub use builder::OrbBuilder;
 pub(crate) use core::Core;
 use core::ShutdownWait;
+pub use error::OrbError;
 
 use std::sync::Arc;
 

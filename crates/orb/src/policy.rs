@@ -145,13 +145,13 @@ pub(crate) fn thread_policies() -> CallPolicies {
 /// with_call_policies(quick, || { /* calls made here have 20 ms */ });
 /// ```
 pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -> T {
-    struct Restore(CallPolicies);
-    impl Drop for Restore {
+    struct RestorePolicies(CallPolicies);
+    impl Drop for RestorePolicies {
         fn drop(&mut self) {
             THREAD_POLICIES.set(self.0);
         }
     }
-    let _restore = Restore(THREAD_POLICIES.replace(policies.or(thread_policies())));
+    let _restore = RestorePolicies(THREAD_POLICIES.replace(policies.or(thread_policies())));
     body()
 }
 
@@ -288,13 +288,13 @@ mod tests {
 
     /// Runs `body` with the calling thread's clock stopped at [`NOW`] plus `later`.
     fn at<T>(later: Duration, body: impl FnOnce() -> T) -> T {
-        struct Restore;
-        impl Drop for Restore {
+        struct RestorePolicies;
+        impl Drop for RestorePolicies {
             fn drop(&mut self) {
                 clock::set(None);
             }
         }
-        let _restore = Restore;
+        let _restore = RestorePolicies;
         clock::set(Some(NOW + later));
         body()
     }

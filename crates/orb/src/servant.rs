@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_sys::erased::ErasedRef;
+#[cfg(feature = "any")]
+use corelane_wire::CdrError;
 use corelane_wire::giop::{self, ReplyStatus, ServiceContext, context_id};
 use corelane_wire::{Decoder, Encoder, Version, rt};
 
@@ -232,13 +234,16 @@ impl<'m> ServerCall<'m> {
         exception.encode(&mut self.reply).map_err(|error| unwritable(error, "exception member ", &self.reply))
     }
 
-    /// Replies with a user exception in an `any`.
+    /// Replies with a user exception whose id and members `write` writes.
     #[cfg(feature = "any")]
     #[cold]
-    pub(crate) fn raise_any(&mut self, exception: &crate::any::Any) -> Result<(), SystemException> {
+    pub(crate) fn raise_with(
+        &mut self,
+        write: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>,
+    ) -> Result<(), SystemException> {
         self.restart(ReplyStatus::UserException);
         self.raised = true;
-        exception.encode_value(&mut self.reply)?;
+        write(&mut self.reply)?;
         Ok(())
     }
 

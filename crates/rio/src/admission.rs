@@ -123,7 +123,7 @@ impl fmt::Display for TaskName {
 /// The bound that a stream violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Bound {
+pub enum ViolatedBound {
     /// The budget is invalid.
     Budget(BudgetError),
     /// The period's packets cannot be processed by the deadline even alone, or another time is out
@@ -167,36 +167,36 @@ pub enum Bound {
 
 /// A refused stream. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The first violated bound, in the order of [`Bound`].
-    pub bound: Bound,
+pub struct StreamRefusal {
+    /// The first violated bound, in the order of [`ViolatedBound`].
+    pub bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, all
     /// else unchanged. Packets in each second for [`Load::Capped`]; `None` if there is none.
     pub would_fit: Option<u32>,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StreamRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bound {
-            Bound::Budget(error) => error.fmt(f)?,
-            Bound::Timing(error) => error.fmt(f)?,
-            Bound::Duplicate => f.write_str("the stream is admitted already")?,
-            Bound::ResponseTime { task, response: Some(response), deadline } => {
+            ViolatedBound::Budget(error) => error.fmt(f)?,
+            ViolatedBound::Timing(error) => error.fmt(f)?,
+            ViolatedBound::Duplicate => f.write_str("the stream is admitted already")?,
+            ViolatedBound::ResponseTime { task, response: Some(response), deadline } => {
                 let late = response.saturating_sub(deadline);
                 write!(f, "{task} would be done {response} ns after it begins, {late} ns after its deadline")?;
             }
-            Bound::ResponseTime { task, response: None, deadline } => {
+            ViolatedBound::ResponseTime { task, response: None, deadline } => {
                 write!(f, "{task} would have no bound; its deadline is {deadline} ns")?;
             }
-            Bound::Processor { core, needed, available } => {
+            ViolatedBound::Processor { core, needed, available } => {
                 let over = needed.minus(available);
                 write!(f, "core {core} would be used to {needed} by streams and dispatch, {over} over {available}")?;
             }
-            Bound::Link { needed, available } => {
+            ViolatedBound::Link { needed, available } => {
                 let over = needed.saturating_sub(available);
                 write!(f, "the link would carry {needed} bit/s of streams, {over} over {available}")?;
             }
-            Bound::Memory { needed, available } => {
+            ViolatedBound::Memory { needed, available } => {
                 let over = needed.saturating_sub(available);
                 write!(f, "streams would hold {needed} bytes, {over} over {available}")?;
             }
@@ -208,7 +208,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StreamRefusal {}
 
 /// The books of admission.
 ///
@@ -263,10 +263,10 @@ impl Admission {
     /// Admits a stream if every bound holds with it.
     ///
     /// # Errors
-    /// [`Refusal`] with the bound and the number of packets that would fit.
-    pub fn admit(&mut self, request: StreamRequest) -> Result<(), Refusal> {
+    /// [`StreamRefusal`] with the bound and the number of packets that would fit.
+    pub fn admit(&mut self, request: StreamRequest) -> Result<(), StreamRefusal> {
         if let Err(bound) = self.check(&request) {
-            return Err(Refusal { bound, would_fit: self.would_fit(&request) });
+            return Err(StreamRefusal { bound, would_fit: self.would_fit(&request) });
         }
         self.admitted.push(request);
         Ok(())
@@ -283,16 +283,16 @@ impl Admission {
     ///
     /// # Errors
     /// The first violated bound.
-    pub fn check(&self, request: &StreamRequest) -> Result<(), Bound> {
+    pub fn check(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         if self.admitted.iter().any(|admitted| admitted.stream == request.stream) {
-            return Err(Bound::Duplicate);
+            return Err(ViolatedBound::Duplicate);
         }
         if let Load::Periodic { budget, .. } = request.load {
-            budget.check().map_err(Bound::Budget)?;
+            budget.check().map_err(ViolatedBound::Budget)?;
         }
         let timing = self.resources.timing(request);
         if let Load::Periodic { .. } = request.load {
-            timing.check().map_err(Bound::Timing)?;
+            timing.check().map_err(ViolatedBound::Timing)?;
         }
         self.check_deadlines(request)?;
         self.check_processor(request)?;
@@ -321,7 +321,7 @@ impl Admission {
         streams.chain(dispatch).collect()
     }
 
-    fn check_deadlines(&self, request: &StreamRequest) -> Result<(), Bound> {
+    fn check_deadlines(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let tasks = self.tasks(request);
         for (place, (priority, task, timing)) in tasks.iter().enumerate() {
             if *priority == u16::MAX {
@@ -333,24 +333,24 @@ impl Admission {
             let response = response_time(timing, &interfering);
             if !response.is_some_and(|response| response.meets(timing)) {
                 let response = response.map(|response| response.from_arrival);
-                return Err(Bound::ResponseTime { task: *task, response, deadline: timing.deadline });
+                return Err(ViolatedBound::ResponseTime { task: *task, response, deadline: timing.deadline });
             }
         }
         Ok(())
     }
 
-    fn check_processor(&self, request: &StreamRequest) -> Result<(), Bound> {
+    fn check_processor(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let tasks = self.tasks(request);
         let needed = Utilization::total(tasks.iter().map(|(.., timing)| timing));
         let minimum = u64::from(self.resources.minimum.processor) * (Utilization::ONE.0 / 1_000);
         let available = Utilization::ONE.minus(Utilization(minimum));
         if needed > available {
-            return Err(Bound::Processor { core: request.core, needed, available });
+            return Err(ViolatedBound::Processor { core: request.core, needed, available });
         }
         Ok(())
     }
 
-    fn check_link(&self, request: &StreamRequest) -> Result<(), Bound> {
+    fn check_link(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let resources = &self.resources;
         let rates = self.streams(request).map(|stream| resources.bits_per_second(stream));
         let needed = rates.fold(0, u64::saturating_add);
@@ -358,16 +358,16 @@ impl Admission {
         let available = u128::from(resources.link_bits_per_second) * share / 1_000;
         let available = u64::try_from(available).unwrap_or(u64::MAX);
         if needed > available {
-            return Err(Bound::Link { needed, available });
+            return Err(ViolatedBound::Link { needed, available });
         }
         Ok(())
     }
 
-    fn check_memory(&self, request: &StreamRequest) -> Result<(), Bound> {
+    fn check_memory(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let needed = self.streams(request).map(|stream| stream.memory).fold(0, u64::saturating_add);
         let available = self.resources.memory;
         if needed > available {
-            return Err(Bound::Memory { needed, available });
+            return Err(ViolatedBound::Memory { needed, available });
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ impl std::error::Error for BudgetError {}
 
 /// The time at which an unused budget expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
+pub enum BudgetServer {
     /// When no packet waits; the thread then sleeps until the next period.
     Polling,
     /// At the end of the period; a packet that arrives later in the period is processed at once.
@@ -109,7 +109,7 @@ pub enum Service {
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,
-    service: Service,
+    service: BudgetServer,
     origin: Nanos,
     /// Number of the current period.
     period: u64,
@@ -124,7 +124,7 @@ impl BudgetState {
     ///
     /// # Errors
     /// As for [`Budget::check`].
-    pub fn new(budget: Budget, service: Service, origin: Nanos) -> Result<Self, BudgetError> {
+    pub fn new(budget: Budget, service: BudgetServer, origin: Nanos) -> Result<Self, BudgetError> {
         budget.check()?;
         let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_periods: 0 };
         state.refill(1);
@@ -153,11 +153,11 @@ impl BudgetState {
         true
     }
 
-    /// Records that no packet waits. Under [`Service::Polling`] the rest of this period's budget
+    /// Records that no packet waits. Under [`BudgetServer::Polling`] the rest of this period's budget
     /// expires.
     pub fn find_empty(&mut self, now: Nanos) {
         self.advance(now);
-        if self.service == Service::Polling && now >= self.origin {
+        if self.service == BudgetServer::Polling && now >= self.origin {
             self.packets_left = 0;
             self.bytes_left = self.bytes_left.min(0);
         }
@@ -213,8 +213,8 @@ impl BudgetState {
 /// The class of a stream, which determines when its packets are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// In the receive context up to a cap in packets per second; packets above it like
-    /// [`Priority`](Self::Priority).
+    /// The receive context processes up to this many packets per second. Packets above the cap
+    /// are processed as those of [`Priority`](Self::Priority).
     LowLatency(PacketRate),
     /// At the start of each period, as much as the budget permits.
     Guaranteed(Budget),
@@ -226,7 +226,7 @@ pub enum Class {
 
 /// The next step of a stream's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ThreadStep {
     /// Process the packet at the head of the queue.
     Process,
     /// Sleep until this time, even if packets arrive.
@@ -237,41 +237,41 @@ pub enum Step {
 
 /// The scheduler of a stream's thread, which decides its next step.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct StreamScheduler {
     budget: Option<BudgetState>,
     sleeps_by_period: bool,
 }
 
-impl Turn {
+impl StreamScheduler {
     /// Starts the first period at `origin`.
     ///
     /// # Errors
     /// As for [`Budget::check`].
     pub fn new(class: Class, origin: Nanos) -> Result<Self, BudgetError> {
         let (budget, service) = match class {
-            Class::Guaranteed(budget) => (Some(budget), Service::Polling),
-            Class::BestEffort(ceiling) => (ceiling, Service::Deferrable),
-            Class::LowLatency(_) | Class::Priority => (None, Service::Deferrable),
+            Class::Guaranteed(budget) => (Some(budget), BudgetServer::Polling),
+            Class::BestEffort(ceiling) => (ceiling, BudgetServer::Deferrable),
+            Class::LowLatency(_) | Class::Priority => (None, BudgetServer::Deferrable),
         };
         let budget = budget.map(|budget| BudgetState::new(budget, service, origin)).transpose()?;
-        Ok(Self { sleeps_by_period: service == Service::Polling, budget })
+        Ok(Self { sleeps_by_period: service == BudgetServer::Polling, budget })
     }
 
     /// Decides the next step. `head` is the size in bytes of the packet at the head of the queue,
     /// `None` if the queue is empty.
-    pub fn next(&mut self, head: Option<u32>, now: Nanos) -> Step {
+    pub fn next(&mut self, head: Option<u32>, now: Nanos) -> ThreadStep {
         let Some(budget) = &mut self.budget else {
-            return if head.is_some() { Step::Process } else { Step::Wait };
+            return if head.is_some() { ThreadStep::Process } else { ThreadStep::Wait };
         };
         match head {
-            Some(bytes) if budget.take(bytes, now) => Step::Process,
-            None if !self.sleeps_by_period => Step::Wait,
+            Some(bytes) if budget.take(bytes, now) => ThreadStep::Process,
+            None if !self.sleeps_by_period => ThreadStep::Wait,
             None => {
                 budget.find_empty(now);
-                Step::SleepUntil(budget.next_period_at())
+                ThreadStep::SleepUntil(budget.next_period_at())
             }
-            Some(_) if now < budget.origin => Step::SleepUntil(budget.origin),
-            Some(_) => Step::SleepUntil(budget.next_period_at()),
+            Some(_) if now < budget.origin => ThreadStep::SleepUntil(budget.origin),
+            Some(_) => ThreadStep::SleepUntil(budget.next_period_at()),
         }
     }
 
@@ -310,41 +310,41 @@ mod tests {
 
     #[test]
     fn a_polling_budget_lapses_when_no_packet_waits() {
-        let mut turn = Turn::new(Class::Guaranteed(Budget::of_packets(2, 10 * MS)), 0).unwrap();
-        assert_eq!(turn.next(Some(100), 0), Step::Process);
-        assert_eq!(turn.next(None, 1), Step::SleepUntil(10 * MS));
-        assert_eq!(turn.next(Some(100), 2), Step::SleepUntil(10 * MS));
-        assert_eq!(turn.next(Some(100), 13 * MS), Step::Process);
-        assert_eq!(turn.next(Some(100), 13 * MS), Step::Process);
+        let mut turn = StreamScheduler::new(Class::Guaranteed(Budget::of_packets(2, 10 * MS)), 0).unwrap();
+        assert_eq!(turn.next(Some(100), 0), ThreadStep::Process);
+        assert_eq!(turn.next(None, 1), ThreadStep::SleepUntil(10 * MS));
+        assert_eq!(turn.next(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
+        assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::Process);
+        assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::Process);
         // The late wake-up does not move the next period.
-        assert_eq!(turn.next(Some(100), 13 * MS), Step::SleepUntil(20 * MS));
+        assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::SleepUntil(20 * MS));
     }
 
     #[test]
     fn a_polling_budget_of_bytes_lapses_too() {
-        let mut turn = Turn::new(Class::Guaranteed(Budget::of_bytes(500, 10 * MS)), 0).unwrap();
-        assert_eq!(turn.next(None, 1), Step::SleepUntil(10 * MS));
-        assert_eq!(turn.next(Some(100), 2), Step::SleepUntil(10 * MS));
+        let mut turn = StreamScheduler::new(Class::Guaranteed(Budget::of_bytes(500, 10 * MS)), 0).unwrap();
+        assert_eq!(turn.next(None, 1), ThreadStep::SleepUntil(10 * MS));
+        assert_eq!(turn.next(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
     }
 
     #[test]
     fn best_effort_waits_for_packets_and_sleeps_at_its_ceiling() {
-        let mut turn = Turn::new(Class::BestEffort(Some(Budget::of_bytes(1_000, MS))), 5 * MS).unwrap();
-        assert_eq!(turn.next(Some(900), 4 * MS), Step::SleepUntil(5 * MS));
-        assert_eq!(turn.next(None, 5 * MS), Step::Wait);
-        assert_eq!(turn.next(Some(900), 5 * MS + 1), Step::Process);
-        assert_eq!(turn.next(Some(900), 5 * MS + 1), Step::Process);
-        assert_eq!(turn.next(Some(900), 5 * MS + 2), Step::SleepUntil(6 * MS));
+        let mut turn = StreamScheduler::new(Class::BestEffort(Some(Budget::of_bytes(1_000, MS))), 5 * MS).unwrap();
+        assert_eq!(turn.next(Some(900), 4 * MS), ThreadStep::SleepUntil(5 * MS));
+        assert_eq!(turn.next(None, 5 * MS), ThreadStep::Wait);
+        assert_eq!(turn.next(Some(900), 5 * MS + 1), ThreadStep::Process);
+        assert_eq!(turn.next(Some(900), 5 * MS + 1), ThreadStep::Process);
+        assert_eq!(turn.next(Some(900), 5 * MS + 2), ThreadStep::SleepUntil(6 * MS));
         // The debt of 800 bytes is paid; 200 bytes are left.
-        assert_eq!(turn.next(Some(900), 6 * MS), Step::Process);
-        assert_eq!(turn.next(Some(900), 6 * MS), Step::SleepUntil(7 * MS));
+        assert_eq!(turn.next(Some(900), 6 * MS), ThreadStep::Process);
+        assert_eq!(turn.next(Some(900), 6 * MS), ThreadStep::SleepUntil(7 * MS));
     }
 
     #[test]
     fn streams_without_budget_never_sleep_while_packets_wait() {
         for class in [Class::Priority, Class::BestEffort(None)] {
-            let mut turn = Turn::new(class, u64::MAX).unwrap();
-            assert_eq!((turn.next(Some(1), 0), turn.next(None, 0)), (Step::Process, Step::Wait));
+            let mut turn = StreamScheduler::new(class, u64::MAX).unwrap();
+            assert_eq!((turn.next(Some(1), 0), turn.next(None, 0)), (ThreadStep::Process, ThreadStep::Wait));
         }
     }
 
@@ -395,7 +395,7 @@ mod tests {
             budget in any_budget(),
             asks in prop::collection::vec((0_u64..3 * MS, 1_u32..9_000), 1..300),
         ) {
-            let mut state = BudgetState::new(budget, Service::Deferrable, 0).unwrap();
+            let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();
             let (mut now, mut grants) = (0, Vec::new());
             for (gap, bytes) in asks {
                 now += gap;
@@ -426,14 +426,14 @@ mod tests {
             late in prop::collection::vec(0_u64..1_000, 5..60),
             sizes in prop::collection::vec(1_u32..9_000, 1..20),
         ) {
-            let mut turn = Turn::new(Class::Guaranteed(budget), 0).unwrap();
+            let mut turn = StreamScheduler::new(Class::Guaranteed(budget), 0).unwrap();
             let (mut packets, mut bytes) = (0_u64, 0_u64);
             let mut sizes = sizes.iter().cycle();
             let mut head = *sizes.next().unwrap();
             let periods = late.len() as u64;
             for (period, late) in late.iter().enumerate() {
                 let now = period as u64 * budget.period + late * budget.period / 1_000;
-                while turn.next(Some(head), now) == Step::Process {
+                while turn.next(Some(head), now) == ThreadStep::Process {
                     (packets, bytes) = (packets + 1, bytes + u64::from(head));
                     head = *sizes.next().unwrap();
                 }
@@ -452,7 +452,7 @@ mod tests {
         /// ones.
         #[test]
         fn missed_periods_are_counted_and_not_made_up(budget in any_budget(), missed in 1_u64..1_000) {
-            let mut state = BudgetState::new(budget, Service::Deferrable, 0).unwrap();
+            let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();
             let now = (missed + 1) * budget.period;
             let mut bytes = 0;
             let mut packets = 0;

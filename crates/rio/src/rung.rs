@@ -76,7 +76,7 @@ impl fmt::Display for Rung {
 
 /// A step between two rungs. Undoing it restores the earlier state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
+pub enum RungStep {
     /// Sets budgets, buffers, pacing and priorities of the sockets.
     SocketOptions,
     /// Writes the interface's settings to a file, so that the next start restores them after a
@@ -98,7 +98,7 @@ pub enum Step {
     Program,
 }
 
-impl Step {
+impl RungStep {
     /// Every step, in the order in which they are done.
     pub const ALL: [Self; 8] = [
         Self::SocketOptions,
@@ -153,7 +153,7 @@ impl Capabilities {
 
 /// The state of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Interface {
+pub enum InterfaceState {
     /// There is no such interface.
     Absent,
     /// The link is down.
@@ -175,11 +175,11 @@ pub enum Hook {
 
 /// The result of probing the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Facts {
+pub struct ProbeResult {
     /// Capabilities of the process.
     pub capabilities: Capabilities,
     /// State of the interface.
-    pub interface: Interface,
+    pub interface: InterfaceState,
     /// Program on the interface.
     pub hook: Hook,
 }
@@ -203,7 +203,7 @@ pub enum Limit {
     /// The steering program was detached from outside.
     ProgramLost,
     /// This step failed; it is retried later.
-    StepFailed(Step),
+    StepFailed(RungStep),
 }
 
 /// Time spans of a [`Ladder`].
@@ -225,22 +225,22 @@ impl Default for Pace {
     }
 }
 
-/// An action for the caller. Each is answered with an [`Event`] before the next is polled.
+/// An action for the caller. Each is answered with an [`RungEvent`] before the next is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// Probe the machine and answer with [`Event::Probed`].
+pub enum RungAction {
+    /// Probe the machine and answer with [`RungEvent::Probed`].
     Probe,
-    /// Execute a step and answer with [`Event::Done`], [`Event::Skipped`] or [`Event::Failed`].
-    Do(Step),
-    /// Undo a step and answer with [`Event::Done`] or [`Event::Failed`].
-    Undo(Step),
+    /// Execute a step and answer with [`RungEvent::Done`], [`RungEvent::Skipped`] or [`RungEvent::Failed`].
+    Do(RungStep),
+    /// Undo a step and answer with [`RungEvent::Done`] or [`RungEvent::Failed`].
+    Undo(RungStep),
 }
 
-/// An answer to an [`Action`].
+/// An answer to an [`RungAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub enum RungEvent {
     /// The result of a probe.
-    Probed(Facts),
+    Probed(ProbeResult),
     /// The step was done or undone.
     Done,
     /// The step was left out, for example to keep another owner's queueing discipline. The rung is
@@ -253,7 +253,7 @@ pub enum Event {
 
 /// A change of rung, for events and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct RungChange {
     /// The rung before.
     pub from: Rung,
     /// The rung now.
@@ -269,12 +269,12 @@ pub struct Change {
 pub struct Ladder {
     pace: Pace,
     wanted: Rung,
-    facts: Option<Facts>,
-    /// Number of steps in place. These are the first ones of [`Step::ALL`], without those skipped.
+    facts: Option<ProbeResult>,
+    /// Number of steps in place. These are the first ones of [`RungStep::ALL`], without those skipped.
     done: usize,
-    /// Bit set of the skipped steps, by their index in [`Step::ALL`].
+    /// Bit set of the skipped steps, by their index in [`RungStep::ALL`].
     skipped: u8,
-    running: Option<Action>,
+    running: Option<RungAction>,
     probe_at: Nanos,
     /// True if the program was detached from outside and its step has not been undone yet.
     is_program_lost: bool,
@@ -325,8 +325,8 @@ impl Ladder {
 
     /// Returns true if the step is in place.
     #[must_use]
-    pub fn has(&self, step: Step) -> bool {
-        let place = Step::ALL.iter().position(|other| *other == step).unwrap_or(usize::MAX);
+    pub fn has(&self, step: RungStep) -> bool {
+        let place = RungStep::ALL.iter().position(|other| *other == step).unwrap_or(usize::MAX);
         place < self.done && self.skipped >> place & 1 == 0
     }
 
@@ -346,9 +346,9 @@ impl Ladder {
             }
         }
         match facts.interface {
-            Interface::Absent => limit(Rung::Sockets, Limit::InterfaceAbsent),
-            Interface::Down => limit(Rung::Steered, Limit::LinkDown),
-            Interface::Up => {}
+            InterfaceState::Absent => limit(Rung::Sockets, Limit::InterfaceAbsent),
+            InterfaceState::Down => limit(Rung::Steered, Limit::LinkDown),
+            InterfaceState::Up => {}
         }
         if facts.hook == Hook::Foreign {
             limit(Rung::Steered, Limit::HookTaken);
@@ -361,7 +361,7 @@ impl Ladder {
 
     /// Returns the next action. `None` while one is in progress, or until
     /// [`next_at`](Self::next_at).
-    pub fn poll(&mut self, now: Nanos) -> Option<Action> {
+    pub fn poll(&mut self, now: Nanos) -> Option<RungAction> {
         if self.running.is_some() {
             return None;
         }
@@ -378,41 +378,41 @@ impl Ladder {
     }
 
     /// Takes the answer to the action in progress. Returns the change of rung, if there was one.
-    pub fn handle(&mut self, event: Event, now: Nanos) -> Option<Change> {
+    pub fn handle(&mut self, event: RungEvent, now: Nanos) -> Option<RungChange> {
         let before = self.rung();
         match (self.running.take(), event) {
-            (Some(Action::Probe), Event::Probed(facts)) => self.take_facts(facts, now),
+            (Some(RungAction::Probe), RungEvent::Probed(facts)) => self.take_facts(facts, now),
             // A probe without an answer: the earlier facts hold until the next one.
-            (Some(Action::Probe), _) => self.probe_at = now.saturating_add(self.pace.probe_interval),
-            (Some(Action::Do(step)), Event::Failed) => self.fail(step.rung(), Limit::StepFailed(step), now),
-            (Some(Action::Do(_)), event) => self.climb(event == Event::Skipped),
-            (Some(Action::Undo(step)), _) => {
+            (Some(RungAction::Probe), _) => self.probe_at = now.saturating_add(self.pace.probe_interval),
+            (Some(RungAction::Do(step)), RungEvent::Failed) => self.fail(step.rung(), Limit::StepFailed(step), now),
+            (Some(RungAction::Do(_)), event) => self.climb(event == RungEvent::Skipped),
+            (Some(RungAction::Undo(step)), _) => {
                 self.done = self.done.saturating_sub(1);
-                self.is_program_lost &= step != Step::Program;
+                self.is_program_lost &= step != RungStep::Program;
             }
             (None, _) => {}
         }
         let to = self.rung();
-        (to != before).then(|| Change { from: before, to, limit: self.target(now).1 })
+        (to != before).then(|| RungChange { from: before, to, limit: self.target(now).1 })
     }
 
-    fn next_action(&self, now: Nanos) -> Option<Action> {
+    fn next_action(&self, now: Nanos) -> Option<RungAction> {
         if now >= self.probe_at {
-            return Some(Action::Probe);
+            return Some(RungAction::Probe);
         }
         let target = self.target(now).0.steps();
         if self.done > target || self.is_program_lost {
             let place = self.done.checked_sub(1)?;
             // A skipped step has nothing to undo, but undoing every step keeps the count simple.
-            return Step::ALL.get(place).copied().map(Action::Undo);
+            return RungStep::ALL.get(place).copied().map(RungAction::Undo);
         }
-        if self.done < target { Step::ALL.get(self.done).copied().map(Action::Do) } else { None }
+        if self.done < target { RungStep::ALL.get(self.done).copied().map(RungAction::Do) } else { None }
     }
 
-    fn take_facts(&mut self, facts: Facts, now: Nanos) {
+    fn take_facts(&mut self, facts: ProbeResult, now: Nanos) {
         self.probe_at = now.saturating_add(self.pace.probe_interval);
         self.facts = Some(facts);
-        if self.has(Step::Program) && facts.hook != Hook::Ours && !self.is_program_lost {
+        if self.has(RungStep::Program) && facts.hook != Hook::Ours && !self.is_program_lost {
             self.is_program_lost = true;
             self.fail(Rung::Streams, Limit::ProgramLost, now);
         }

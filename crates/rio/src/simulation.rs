@@ -11,9 +11,11 @@ use std::net::SocketAddr;
 
 use corelane_sched::task::Nanos;
 
-use crate::budget::{Budget, Class, Step, Turn, processing_order};
+use crate::budget::{Budget, Class, StreamScheduler, ThreadStep, processing_order};
 use crate::frame::{ConnectionKey, build};
-use crate::rung::{self, Action, Capabilities, Event, Facts, Hook, Interface, Ladder, Pace, Rung};
+use crate::rung::{
+    Capabilities, Hook, InterfaceState, Ladder, Pace, ProbeResult, Rung, RungAction, RungEvent, RungStep,
+};
 use crate::steering::{Delivery, Layout, PortRule, Route, Steering, StreamEntry, StreamId};
 
 const US: Nanos = 1_000;
@@ -95,7 +97,7 @@ struct Simulation {
     is_link_up: bool,
     /// Waiting segments of each stream.
     queues: Vec<VecDeque<Segment>>,
-    turns: Vec<Turn>,
+    turns: Vec<StreamScheduler>,
     has_threads: bool,
     order: Vec<usize>,
     is_core_busy: bool,
@@ -132,7 +134,7 @@ impl Simulation {
             is_attached: true,
             is_link_up: true,
             queues: vec![VecDeque::new(); count],
-            turns: classes.into_iter().map(|class| Turn::new(class, 0).unwrap()).collect(),
+            turns: classes.into_iter().map(|class| StreamScheduler::new(class, 0).unwrap()).collect(),
             has_threads: true,
             order: processing_order(&priorities),
             is_core_busy: false,
@@ -291,13 +293,13 @@ impl Simulation {
         for stream in self.order.clone() {
             let head = self.queues[stream].front().map(|_| u32::try_from(PAYLOAD + 40).unwrap());
             match self.turns[stream].next(head, self.now) {
-                Step::Process => {
+                ThreadStep::Process => {
                     let segment = self.queues[stream].pop_front().unwrap();
                     self.is_core_busy = true;
                     return self.schedule(self.now + COST, Arrival::Processed(segment));
                 }
-                Step::SleepUntil(at) if head.is_some() => self.schedule(at, Arrival::Wake),
-                Step::SleepUntil(_) | Step::Wait => {}
+                ThreadStep::SleepUntil(at) if head.is_some() => self.schedule(at, Arrival::Wake),
+                ThreadStep::SleepUntil(_) | ThreadStep::Wait => {}
             }
         }
     }
@@ -398,25 +400,25 @@ fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
 }
 
 /// Executes the ladder's steps on the simulated interface.
-fn act(simulation: &mut Simulation, action: Action, facts: &Facts) -> Event {
+fn act(simulation: &mut Simulation, action: RungAction, facts: &ProbeResult) -> RungEvent {
     match action {
-        Action::Probe => {
+        RungAction::Probe => {
             let hook = if simulation.is_attached { Hook::Ours } else { facts.hook };
-            return Event::Probed(Facts { hook, ..*facts });
+            return RungEvent::Probed(ProbeResult { hook, ..*facts });
         }
-        Action::Do(rung::Step::Program) => simulation.is_attached = true,
-        Action::Undo(rung::Step::Program) => simulation.is_attached = false,
-        Action::Do(rung::Step::Threads) => simulation.has_threads = true,
-        Action::Undo(rung::Step::Threads) => {
+        RungAction::Do(RungStep::Program) => simulation.is_attached = true,
+        RungAction::Undo(RungStep::Program) => simulation.is_attached = false,
+        RungAction::Do(RungStep::Threads) => simulation.has_threads = true,
+        RungAction::Undo(RungStep::Threads) => {
             simulation.drain();
             simulation.has_threads = false;
         }
-        Action::Undo(rung::Step::Rings) => {
+        RungAction::Undo(RungStep::Rings) => {
             assert!(simulation.queues.iter().all(VecDeque::is_empty), "frames in rings that go away");
         }
-        Action::Do(_) | Action::Undo(_) => {}
+        RungAction::Do(_) | RungAction::Undo(_) => {}
     }
-    Event::Done
+    RungEvent::Done
 }
 
 /// Connections send while the rung changes repeatedly, the link fails, and frames are lost and
@@ -432,13 +434,14 @@ fn connections_survive_every_change_of_rung() {
             [0, 1, 1, 2, 3].map(|stream| simulation.connect(stream, 600, true)).into_iter().collect();
         let pace = Pace { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
         let mut ladder = Ladder::new(Rung::Streams, pace, 0);
-        let mut facts = Facts { capabilities: Capabilities::ALL, interface: Interface::Up, hook: Hook::Free };
+        let mut facts =
+            ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: Hook::Free };
         let mut random = Random(seed);
         for round in 0..2_000 {
             if round < 1_000 {
                 change_something(&mut random, &mut simulation, &mut ladder, &mut facts);
             } else {
-                (facts.interface, facts.hook, simulation.is_link_up) = (Interface::Up, Hook::Free, true);
+                (facts.interface, facts.hook, simulation.is_link_up) = (InterfaceState::Up, Hook::Free, true);
             }
             if let Some(action) = ladder.poll(simulation.now) {
                 let event = act(&mut simulation, action, &facts);
@@ -460,11 +463,11 @@ fn connections_survive_every_change_of_rung() {
     assert_eq!(rungs.into_iter().collect::<Vec<_>>(), Rung::ALL);
 }
 
-fn change_something(random: &mut Random, simulation: &mut Simulation, ladder: &mut Ladder, facts: &mut Facts) {
+fn change_something(random: &mut Random, simulation: &mut Simulation, ladder: &mut Ladder, facts: &mut ProbeResult) {
     match random.below(40) {
         0 => {
-            facts.interface = if random.below(2) == 0 { Interface::Down } else { Interface::Up };
-            simulation.is_link_up = facts.interface == Interface::Up;
+            facts.interface = if random.below(2) == 0 { InterfaceState::Down } else { InterfaceState::Up };
+            simulation.is_link_up = facts.interface == InterfaceState::Up;
         }
         1 => {
             // Another program replaces ours.

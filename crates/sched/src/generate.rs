@@ -91,8 +91,8 @@ fn shares(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     walked(random, total, count)
 }
 
-/// Returns the distances of `count` - 1 random points between 0 and `total`. They are uniformly
-/// distributed over all shares with this sum, like UUniFast's.
+/// Divides `total` at `count` - 1 random points, and returns the lengths of the parts. Every
+/// division is equally likely, as with UUniFast.
 fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let mut points: Vec<u64> = (1..count).map(|_| random.within(0, total)).collect();
     points.sort_unstable();

@@ -6,9 +6,9 @@
 //! | [`mapping`] | conversion between CORBA and native priorities; transforms of inbound and outbound priorities |
 //! | [`network`] | from CORBA priorities to the code point in IP packets |
 //! | [`bands`] | priority bands of connections |
-//! | [`placement`] | valid combinations of policies, and the lane and priority of a request |
+//! | [`lane_choice`] | valid combinations of policies, and the lane and priority of a request |
 //! | [`selection`] | the client's side: the band and the endpoint of a call |
-//! | [`admission`] | the decision about a request that arrives while every thread of its lane is busy |
+//! | [`overload`] | the decision about a request that arrives while every thread of its lane is busy |
 //! | [`task`] | periodic tasks: times, utilization, criticality |
 //! | [`analysis`] | schedulability on one core: the deadlines that hold, and worst-case response times |
 //! | [`allocation`] | allocation of tasks to cores, and admission of further tasks |
@@ -28,14 +28,14 @@
     clippy::cast_lossless
 )]
 
-pub mod admission;
 pub mod allocation;
 pub mod analysis;
 pub mod bands;
 pub mod generate;
+pub mod lane_choice;
 pub mod mapping;
 pub mod network;
-pub mod placement;
+pub mod overload;
 pub mod priority;
 pub mod quantity;
 pub mod random;
@@ -46,7 +46,9 @@ pub mod task;
 pub mod task_file;
 
 pub use bands::{BandError, PriorityBand, PriorityBands};
-pub use mapping::{Continuous, Direct, Linear, NativePriority, NativeRange, PriorityMapping, PriorityTransform};
+pub use lane_choice::{DeclaredModel, PriorityModel};
+pub use mapping::{
+    ConsecutiveMapping, DirectMapping, LinearMapping, NativePriority, NativeRange, PriorityMapping, PriorityTransform,
+};
 pub use network::{DscpTable, NetworkPriorityMapping};
-pub use placement::{Declared, PriorityModel};
 pub use priority::Priority;

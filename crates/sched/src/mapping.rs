@@ -58,15 +58,15 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
 ///
 /// # Examples
 /// ```
-/// use corelane_sched::{Linear, NativeRange, Priority, PriorityMapping};
-/// let linear = Linear(NativeRange::FIXED);
+/// use corelane_sched::{LinearMapping, NativeRange, Priority, PriorityMapping};
+/// let linear = LinearMapping(NativeRange::FIXED);
 /// assert_eq!(linear.to_native(Priority::new(16384).unwrap()), Some(50));
 /// assert_eq!(linear.to_corba(50), Priority::new(16384));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Linear(pub NativeRange);
+pub struct LinearMapping(pub NativeRange);
 
-impl PriorityMapping for Linear {
+impl PriorityMapping for LinearMapping {
     fn to_native(&self, priority: Priority) -> Option<NativePriority> {
         self.0.at(self.0.steps().0 * i64::from(priority.get()) / i64::from(i16::MAX))
     }
@@ -87,9 +87,9 @@ impl PriorityMapping for Linear {
 
 /// Uses the CORBA priority as the native one, if it is in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Direct(pub NativeRange);
+pub struct DirectMapping(pub NativeRange);
 
-impl PriorityMapping for Direct {
+impl PriorityMapping for DirectMapping {
     fn to_native(&self, priority: Priority) -> Option<NativePriority> {
         Some(i32::from(priority.get())).filter(|&native| self.0.contains(native))
     }
@@ -102,9 +102,9 @@ impl PriorityMapping for Direct {
 /// Maps CORBA priority 0 to the least urgent native one, 1 to the next, and so on. Greater ones
 /// cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Continuous(pub NativeRange);
+pub struct ConsecutiveMapping(pub NativeRange);
 
-impl PriorityMapping for Continuous {
+impl PriorityMapping for ConsecutiveMapping {
     fn to_native(&self, priority: Priority) -> Option<NativePriority> {
         let steps = i64::from(priority.get());
         if steps <= self.0.steps().0 { self.0.at(steps) } else { None }
@@ -161,20 +161,20 @@ mod tests {
     #[test]
     fn all_32768_priorities_through_each_mapping() {
         let inverted = NativeRange { min: 2, max: -15 };
-        obeys(&Linear(NativeRange::FIXED), NativeRange::FIXED, 1, 32768);
-        obeys(&Linear(inverted), inverted, -1, 32768);
-        obeys(&Linear(NativeRange { min: 7, max: 7 }), NativeRange { min: 7, max: 7 }, 1, 32768);
-        obeys(&Direct(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
-        obeys(&Continuous(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
-        obeys(&Continuous(inverted), inverted, -1, 18);
+        obeys(&LinearMapping(NativeRange::FIXED), NativeRange::FIXED, 1, 32768);
+        obeys(&LinearMapping(inverted), inverted, -1, 32768);
+        obeys(&LinearMapping(NativeRange { min: 7, max: 7 }), NativeRange { min: 7, max: 7 }, 1, 32768);
+        obeys(&DirectMapping(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
+        obeys(&ConsecutiveMapping(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
+        obeys(&ConsecutiveMapping(inverted), inverted, -1, 18);
         let wide = NativeRange { min: i32::MIN, max: i32::MAX };
-        assert_eq!(Linear(wide).to_native(Priority::MAX), Some(i32::MAX));
-        assert_eq!(Continuous(wide).to_native(p(1)), Some(i32::MIN + 1));
+        assert_eq!(LinearMapping(wide).to_native(Priority::MAX), Some(i32::MAX));
+        assert_eq!(ConsecutiveMapping(wide).to_native(p(1)), Some(i32::MIN + 1));
     }
 
     #[test]
     fn the_linear_mapping_is_that_of_the_other_orbs() {
-        let linear = Linear(NativeRange::FIXED);
+        let linear = LinearMapping(NativeRange::FIXED);
         let table = [
             (0, 1),
             (334, 1),

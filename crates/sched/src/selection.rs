@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::bands::{PriorityBand, PriorityBands};
-use crate::placement::PriorityModel;
+use crate::lane_choice::PriorityModel;
 use crate::priority::Priority;
 
 /// The reason why a call cannot be made: INV_POLICY, except for [`Unreachable::NoEndpoint`], which

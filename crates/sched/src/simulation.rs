@@ -99,7 +99,7 @@ pub struct Stretch {
 
 /// The outcome of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// The observations of each task.
     pub tasks: Vec<Observed>,
     /// The first [`MAX_STRETCHES`] stretches, in the order of their ends.
@@ -108,7 +108,7 @@ pub struct Outcome {
     pub is_cut: bool,
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// Returns true if a deadline was missed.
     #[must_use]
     pub fn has_misses(&self) -> bool {
@@ -134,7 +134,7 @@ struct Job {
 
 /// Simulates a system from 0 to `until`.
 #[must_use]
-pub fn simulate(system: &System, until: Nanos) -> Outcome {
+pub fn simulate(system: &System, until: Nanos) -> SimulationOutcome {
     Run::new(system, until).finished()
 }
 
@@ -151,7 +151,7 @@ struct Run<'a> {
     open: Vec<Job>,
     /// For each core the place in `open` of the job that runs there, and the start of its stretch.
     running: Vec<Option<(usize, Nanos)>>,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
 }
 
 impl<'a> Run<'a> {
@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
             random: Vec::with_capacity(tasks),
             open: Vec::new(),
             running: vec![None; cores],
-            outcome: Outcome { tasks: vec![Observed::default(); tasks], ..Outcome::default() },
+            outcome: SimulationOutcome { tasks: vec![Observed::default(); tasks], ..SimulationOutcome::default() },
         };
         for task in 0..tasks {
             run.next.push(run.arrivals(task).offset);
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
         self.system.arrivals.get(task).copied().unwrap_or(Arrivals::PERIODIC)
     }
 
-    fn finished(mut self) -> Outcome {
+    fn finished(mut self) -> SimulationOutcome {
         for _ in 0..MAX_EVENTS {
             self.arrive();
             if self.open.len() > MAX_OPEN {

@@ -4,7 +4,7 @@
 //! it alone, and `CORELANE_SEEDS=n` runs that many seeds.
 
 use corelane_sched::allocation::baseline;
-use corelane_sched::allocation::{self, Core, Discipline, Machine, Overheads, Rung, TaskSet, admit};
+use corelane_sched::allocation::{self, AllocationStep, Core, Discipline, Machine, Overheads, TaskSet, admit};
 use corelane_sched::analysis::server::{self, Server, ServerKind};
 use corelane_sched::analysis::{Steps, bounds, demand, priorities, response_time};
 use corelane_sched::random::Random;
@@ -269,7 +269,7 @@ fn admitted_tasks_never_miss() {
         }
     });
     if all_seeds_run() {
-        for rung in [Rung::Direct, Rung::Move, Rung::Swap, Rung::Repack] {
+        for rung in [AllocationStep::Direct, AllocationStep::Move, AllocationStep::Swap, AllocationStep::Repack] {
             assert!(rungs.contains_key(&rung), "no plan took the way {rung:?}: {rungs:?}");
         }
         assert!(shared > 0, "no set has more tasks than levels");

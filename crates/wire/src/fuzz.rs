@@ -2,7 +2,7 @@
 //! so is a broken promise, which an assertion turns into a panic. Inputs of past findings are in
 //! `tests/corpus/<function>/`.
 
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueSpace};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueReadState};
 use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
 use crate::connection::{ConnectionSide, FragmentPlan, Framer, FramingStep, ProtocolFault, ReplyMatch, RequestTable};
 use crate::dynamic::{AnyValue, Value};
@@ -58,7 +58,7 @@ pub fn cdr(input: &[u8]) {
         .with_code_sets(code_sets)
         .with_limits(&LIMITS)
         .with_scratch(&scratch)
-        .with_owner(&owner);
+        .with_shared_message(&owner);
     if bit(6) {
         d = d.with_fragment_starts(&breaks);
     }
@@ -79,12 +79,12 @@ pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
     let versions = [Version::GIOP_1_2, Version::GIOP_1_1, Version::GIOP_1_0, Version::GIOP_1_2];
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = Decoder::new(&owner, Endian::from_flag(*settings))
         .with_version(versions[usize::from(settings >> 1 & 3)])
         .with_limits(&LIMITS)
         .with_values(&space)
-        .with_owner(&owner);
+        .with_shared_message(&owner);
     let Ok(any) = AnyValue::decode(&mut d) else { return };
     let type_code = any.type_code();
     assert!(type_code.equivalent(type_code));
@@ -95,7 +95,7 @@ pub fn any(input: &[u8]) {
         let octets = e.to_vec();
         // Text may be longer in another code set; the nesting must not be deeper.
         let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
-        let space = ValueSpace::new();
+        let space = ValueReadState::new();
         let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_values(&space);
         let again = AnyValue::decode(&mut d);
         assert!(again.is_ok_and(|again| again.type_code().equivalent(type_code)));
@@ -185,8 +185,13 @@ fn each_type(d: &Decoder<'_>) {
             let _ = TaoEndpoint::parse_all(tag, data, &LIMITS);
         }
         let _ = (rt::parse_priority_context(data), rt::parse_range_context(data), rt::parse_bands(data));
-        let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data));
-        let _ = (alternate_address(data), unix_transport(data), policies(data), CodeSetContext::parse(data));
+        let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data, &Limits::DEFAULT));
+        let _ = (
+            alternate_address(data),
+            unix_transport(data),
+            policies(data, &Limits::DEFAULT),
+            CodeSetContext::parse(data),
+        );
         if let Ok(info) = CodeSetInfo::parse(data) {
             let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideOrder::Standard);
         }

@@ -28,7 +28,7 @@ pub mod policy_type {
 #[must_use]
 pub fn priority_context(priority: i16) -> [u8; 4] {
     let [a, b] = priority.to_ne_bytes();
-    [Endian::NATIVE.flag(), 0, a, b]
+    [Endian::NATIVE.to_flag(), 0, a, b]
 }
 
 /// Returns the priority in an RTCorbaPriority context. TAO writes -1 for none; other negative
@@ -56,7 +56,7 @@ pub fn parse_priority_context(data: &[u8]) -> Result<i16, CdrError> {
 #[must_use]
 pub fn range_context(low: i16, high: i16) -> [u8; 6] {
     let ([a, b], [c, d]) = (low.to_ne_bytes(), high.to_ne_bytes());
-    [Endian::NATIVE.flag(), 0, a, b, c, d]
+    [Endian::NATIVE.to_flag(), 0, a, b, c, d]
 }
 
 /// Returns the lowest and the highest priority in an RTCorbaPriorityRange context.
@@ -78,7 +78,7 @@ pub fn parse_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
 pub fn deadline_context(remaining: Duration) -> [u8; 16] {
     let nanoseconds = u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX);
     let mut data = [0; 16];
-    data[0] = Endian::NATIVE.flag();
+    data[0] = Endian::NATIVE.to_flag();
     data[8..].copy_from_slice(&nanoseconds.to_ne_bytes());
     data
 }
@@ -96,9 +96,10 @@ pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
 /// of 100 ns.
 ///
 /// # Errors
-/// [`CdrError`] if it is malformed.
-pub fn parse_round_trip(data: &[u8]) -> Result<Option<Duration>, CdrError> {
-    let Some(value) = policies(data)?.find(policy_type::RELATIVE_ROUND_TRIP_TIMEOUT) else { return Ok(None) };
+/// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
+/// [`Limits::max_components`].
+pub fn parse_round_trip(data: &[u8], limits: &Limits) -> Result<Option<Duration>, CdrError> {
+    let Some(value) = policies(data, limits)?.find(policy_type::RELATIVE_ROUND_TRIP_TIMEOUT) else { return Ok(None) };
     let time = Decoder::for_encapsulation(value)?.read_u64()?;
     Ok(Some(Duration::from_nanos(time.saturating_mul(100))))
 }
@@ -257,12 +258,11 @@ pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError
 ///
 /// # Errors
 /// [`CdrError::Unsupported`] for a protocol with unknown properties; [`CdrError::LimitExceeded`]
-/// for more protocols than the default [`Limits::max_profiles`]; another error if the value is
-/// malformed.
-pub fn parse_protocols(value: &[u8]) -> Result<Vec<ProtocolValue>, CdrError> {
+/// for more protocols than [`Limits::max_profiles`]; another error if the value is malformed.
+pub fn parse_protocols(value: &[u8], limits: &Limits) -> Result<Vec<ProtocolValue>, CdrError> {
     let mut d = Decoder::for_encapsulation(value)?;
     let count = d.read_len(4)?;
-    if count > Limits::DEFAULT.max_profiles as usize {
+    if count > limits.max_profiles as usize {
         return Err(CdrError::LimitExceeded);
     }
     (0..count).map(|_| ProtocolValue::decode(&mut d)).collect()
@@ -270,7 +270,7 @@ pub fn parse_protocols(value: &[u8]) -> Result<Vec<ProtocolValue>, CdrError> {
 
 fn encapsulated(contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>) -> Result<Vec<u8>, CdrError> {
     let mut e = Encoder::new();
-    e.endian().flag().encode(&mut e)?;
+    e.endian().to_flag().encode(&mut e)?;
     contents(&mut e)?;
     Ok(e.into_buffer())
 }
@@ -278,6 +278,7 @@ fn encapsulated(contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ior::TaggedComponent;
 
     /// The octets of the specification's examples, in both byte orders.
     #[test]
@@ -328,7 +329,7 @@ mod tests {
             ProtocolValue::SharedMemory,
             ProtocolValue::Unix { tag: profile_tag::UNIX, send_buffer: 4, receive_buffer: 5 },
         ];
-        assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap()).unwrap(), protocols);
+        assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap(), &Limits::DEFAULT).unwrap(), protocols);
         assert_eq!(parse_range_context(&range_context(1, 2)), Ok((1, 2)));
         for remaining in [Duration::ZERO, Duration::from_nanos(u64::MAX), Duration::from_millis(7)] {
             assert_eq!(parse_deadline_context(&deadline_context(remaining)), Ok(remaining));
@@ -347,8 +348,23 @@ mod tests {
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0]).is_err());
         // Counts that exceed the data never size an allocation.
         assert!(parse_bands(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
-        assert!(parse_protocols(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0]).is_err());
+        assert!(parse_protocols(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0], &Limits::DEFAULT).is_err());
         let unknown = [1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(parse_protocols(&unknown), Err(CdrError::Unsupported));
+        assert_eq!(parse_protocols(&unknown, &Limits::DEFAULT), Err(CdrError::Unsupported));
+    }
+
+    #[test]
+    fn lists_are_as_long_as_the_given_limits_allow() {
+        let limits = Limits { max_profiles: 2, max_components: 3, ..Limits::DEFAULT };
+        let protocols = |count| encode_protocols(&vec![ProtocolValue::SharedMemory; count]).unwrap();
+        assert_eq!(parse_protocols(&protocols(2), &limits).unwrap().len(), 2);
+        assert_eq!(parse_protocols(&protocols(3), &limits), Err(CdrError::LimitExceeded));
+        let time = (policy_type::RELATIVE_ROUND_TRIP_TIMEOUT, [&[1; 8][..], &[7, 0, 0, 0, 0, 0, 0, 0]].concat());
+        let context = |count| TaggedComponent::policies(&vec![time.clone(); count]).unwrap().data;
+        assert_eq!(parse_round_trip(&context(3), &limits), Ok(Some(Duration::from_nanos(700))));
+        assert_eq!(parse_round_trip(&context(4), &limits), Err(CdrError::LimitExceeded));
+        let many = Limits { max_profiles: 65, max_components: 65, ..Limits::DEFAULT };
+        assert_eq!(parse_protocols(&protocols(65), &many).unwrap().len(), 65);
+        assert_eq!(policies(&context(65), &many).unwrap().len(), 65);
     }
 }

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use corelane_wire::cdr::{Cdr, Endian, ValueHead, ValueSpace};
+use corelane_wire::cdr::{Cdr, Endian, ValueHead, ValueReadState};
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::typecode::ValueMember;
 use corelane_wire::{AnyValue, CdrError, Decoder, Encoder, Limits, TypeCode, Value};
@@ -120,7 +120,7 @@ fn message(endian: Endian, shift: usize) -> Vec<u8> {
 }
 
 fn decoded(octets: &[u8], endian: Endian, shift: usize) -> Vec<AnyValue> {
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = Decoder::new(octets, endian).at(shift).with_values(&space);
     let values = (0..5).map(|_| AnyValue::decode(&mut d).unwrap()).collect();
     assert_eq!(d.remaining(), 0);
@@ -160,7 +160,7 @@ fn they_are_kept_in_either_byte_order_wherever_they_stand() {
                     value.encode(&mut all).unwrap();
                     let mut one = encoder(endian, further);
                     value.encode(&mut one).unwrap();
-                    let (octets, space) = (one.to_vec(), ValueSpace::new());
+                    let (octets, space) = (one.to_vec(), ValueReadState::new());
                     let mut d = Decoder::new(&octets, endian).at(further).with_values(&space);
                     assert_eq!((&AnyValue::decode(&mut d).unwrap(), d.remaining()), (value, 0));
                 }
@@ -193,7 +193,7 @@ fn another_byte_order_takes_their_own_code() {
     let value = e.begin_value((9, 1), keep, CUSTOM, true).unwrap().unwrap();
     assert!(e.begin_value((9, 0), keep, INNER, true).unwrap().is_none());
     e.end_value(value).unwrap();
-    let (octets, space) = (e.to_vec(), ValueSpace::new());
+    let (octets, space) = (e.to_vec(), ValueReadState::new());
     let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space);
     assert_eq!(read_inner(&mut d), 1);
     assert_eq!(AnyValue::decode_value(custom(), &mut d).err(), Some(CdrError::CustomValue));
@@ -202,7 +202,7 @@ fn another_byte_order_takes_their_own_code() {
 #[test]
 fn custom_values_that_are_none() {
     let decode = |octets: &[u8]| {
-        let space = ValueSpace::new();
+        let space = ValueReadState::new();
         let limits = Limits { max_values: 1000, ..Limits::DEFAULT };
         let mut d = Decoder::new(octets, Endian::Big).with_values(&space).with_limits(&limits);
         AnyValue::decode_value(custom(), &mut d).err()

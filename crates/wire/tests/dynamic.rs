@@ -538,7 +538,7 @@ fn large_values_share_the_message() {
     AnyValue::from_value(&type_code, &Value::Octets(Octets::from(vec![3; 100_000]))).unwrap().encode(&mut e).unwrap();
     let message = Octets::from(e.to_vec());
     let limits = Limits::DEFAULT;
-    let mut d = Decoder::new(&message, Endian::NATIVE).with_owner(&message).with_limits(&limits);
+    let mut d = Decoder::new(&message, Endian::NATIVE).with_shared_message(&message).with_limits(&limits);
     let any = AnyValue::decode(&mut d).unwrap();
     let octets = any.read(|d| d.read_octets().map(|octets| octets.as_ptr().addr())).unwrap();
     assert!((message.as_ptr().addr()..message.as_ptr().addr() + message.len()).contains(&octets));

@@ -2,7 +2,7 @@
 
 use corelane_wire::dynamic::{UnionValue, ValueInstance};
 use corelane_wire::typecode::{UnionMember, ValueMember};
-use corelane_wire::{AnyValue, Cdr, Decoder, Encoder, Endian, TypeCode, Value, cdr::ValueSpace};
+use corelane_wire::{AnyValue, Cdr, Decoder, Encoder, Endian, TypeCode, Value, cdr::ValueReadState};
 
 fn point() -> TypeCode {
     TypeCode::structure("IDL:Point:1.0", "Point", [("x", TypeCode::LONG), ("y", TypeCode::LONG)]).unwrap()
@@ -65,7 +65,7 @@ fn received(any: &AnyValue) -> AnyValue {
 }
 
 fn read(octets: &[u8], endian: Endian) -> AnyValue {
-    AnyValue::decode(&mut Decoder::new(octets, endian).with_values(&ValueSpace::new())).unwrap()
+    AnyValue::decode(&mut Decoder::new(octets, endian).with_values(&ValueReadState::new())).unwrap()
 }
 
 #[test]

@@ -9,6 +9,7 @@ use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
 
 use super::{BaselineAddress, MessageSizes, memory};
 use crate::Failure;
+use crate::client_group::GroupClient;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 
@@ -177,5 +178,11 @@ impl Subject for OnewayFlood {
 
     fn server_pid(&self) -> Option<u32> {
         self.server
+    }
+}
+
+impl GroupClient for BaselineClient {
+    fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+        self.exchange(0, count, into).map(|_| ())
     }
 }

@@ -112,10 +112,11 @@ impl Subject for Dynamic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::LOOPBACK;
     use crate::orb::client::object;
     use crate::orb::generated::cubit::Target;
     use crate::orb::servant::Echo;
-    use crate::orb::server::{LOOPBACK, start};
+    use crate::orb::server::start;
     use crate::orb::{Architecture, client_orb};
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! The highest level, 98, is one below the highest native priority.
 
-use corelane::rt::{Linear, NativeRange, Priority, PriorityMapping};
+use corelane::rt::{LinearMapping, NativeRange, Priority, PriorityMapping};
 
 /// Number of levels; the highest is the high-priority client's.
 pub(crate) const LEVELS: u8 = 98;
 
 /// Mapping between CORBA priorities and levels, on both sides.
-pub(crate) const MAPPING: Linear = Linear(NativeRange { min: 1, max: LEVELS as i32 });
+pub(crate) const MAPPING: LinearMapping = LinearMapping(NativeRange { min: 1, max: LEVELS as i32 });
 
 /// Returns the lowest and the highest CORBA priority of a level, or `None` if there is no such
 /// level.

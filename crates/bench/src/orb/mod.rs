@@ -4,6 +4,7 @@
 pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod dynamic;
+pub(crate) mod keys;
 pub(crate) mod levels;
 pub(crate) mod relay;
 pub(crate) mod servant;

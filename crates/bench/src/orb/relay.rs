@@ -131,10 +131,11 @@ fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &Ato
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::LOOPBACK;
     use crate::orb::Architecture;
     use crate::orb::generated::cubit::CountedTarget;
     use crate::orb::servant::Echo;
-    use crate::orb::server::{LOOPBACK, start as start_orb};
+    use crate::orb::server::start as start_orb;
 
     #[test]
     fn what_the_relay_sees_is_what_the_format_says() {

@@ -9,11 +9,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corelane::poa::{IdAssignment, KeyHints, Lifespan, ObjectId, PoaPolicies};
+use corelane::poa::{ObjectId, PoaPolicies};
 use corelane::rt::{
-    Direct, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
+    DirectMapping, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
     ThreadpoolConfig,
 };
 use corelane::{Endpoint, Orb, Servant};
@@ -23,8 +22,9 @@ use super::generated::cubit::CountedTarget;
 use super::servant::Echo;
 use super::{Architecture, levels, limits, wide};
 use crate::Failure;
-use crate::baseline::Transport;
-use crate::footprint;
+use crate::address::LOOPBACK;
+use crate::cost::resident;
+use crate::orb::keys::Keys;
 use crate::service::serve_lines;
 
 /// Serves one object with all operations of idl/cubit.idl at `address`.
@@ -82,21 +82,6 @@ pub(crate) fn operations(width: usize) -> Result<(), Failure> {
     one(Architecture::PerConnection, LOOPBACK, servant)
 }
 
-/// TCP address at which benchmarks listen.
-pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
-
-/// Returns a free address of a transport. For Unix sockets and shared memory it is a path that no
-/// other server has.
-pub(crate) fn free_address(carrier: Transport) -> String {
-    static USED: AtomicUsize = AtomicUsize::new(0);
-    if carrier == Transport::Tcp {
-        return LOOPBACK.to_owned();
-    }
-    let number = USED.fetch_add(1, Ordering::Relaxed);
-    let name = format!("corelane-bench-{}-{number}.sock", std::process::id());
-    format!("{}:{}", carrier.name(), std::env::temp_dir().join(name).display())
-}
-
 fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<(), Failure> {
     let orb = start(architecture, address)?;
     let poa = orb.root_poa();
@@ -104,47 +89,6 @@ fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<()
     poa.manager().activate().map_err(failed)?;
     println!("ready {}", poa.id_to_reference(&id).map_err(failed)?);
     serve_lines(|_| None).map_err(failed)
-}
-
-/// Lifetime of the objects' keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
-    /// As long as the server: a slot in its tables.
-    Transient,
-    /// Longer than the server: the POA's path and an id of the user, found by hashing.
-    Persistent,
-    /// Longer than the server, with the object's slot as a hint that is tried first (the papers'
-    /// active demultiplexing).
-    Hinted,
-}
-
-impl Keys {
-    pub(crate) const ALL: [Keys; 3] = [Keys::Transient, Keys::Persistent, Keys::Hinted];
-
-    /// Returns the name that labels and command lines use.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Keys::Transient => "transient",
-            Keys::Persistent => "persistent",
-            Keys::Hinted => "hinted",
-        }
-    }
-
-    pub(crate) fn from_name(name: &str) -> Result<Self, Failure> {
-        let found = Keys::ALL.into_iter().find(|keys| keys.name() == name);
-        found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
-    }
-
-    /// Returns the policies of a POA whose objects have such keys.
-    fn policies(self) -> PoaPolicies {
-        let persistent =
-            PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
-        match self {
-            Keys::Transient => PoaPolicies::default(),
-            Keys::Persistent => persistent,
-            Keys::Hinted => PoaPolicies { key_hints: KeyHints::Slots, ..persistent },
-        }
-    }
 }
 
 /// Serves `count` objects, each with its own servant.
@@ -159,7 +103,7 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
     };
     let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
     let mut ids: Vec<ObjectId> = Vec::with_capacity(count);
-    let resident = || footprint::resident(std::process::id())[0] * 1024.0;
+    let resident = || resident(std::process::id())[0] * 1024.0;
     let before = resident();
     for (number, servant) in servants.iter().enumerate() {
         ids.push(match keys {
@@ -224,7 +168,7 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
 /// SERVER_DECLARED). Each lane has threads of its priority and its own port, or, if `address` is
 /// that of a Unix socket, its own socket.
 pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(Direct(NativeRange::FIXED)));
+    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
     lanes.sort_unstable();
@@ -287,7 +231,7 @@ pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
 /// Serves one object in a pool without lanes. Its one thread waits at this native priority and
 /// takes the priority of each request.
 pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(Direct(NativeRange::FIXED)));
+    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let config = ThreadpoolConfig::default().default_priority(priority.into());
     let policies = RtPolicies {

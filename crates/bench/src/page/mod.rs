@@ -7,6 +7,7 @@ mod chart;
 mod papers;
 mod read;
 mod sections;
+mod table;
 mod tables;
 
 use std::fmt::Write as _;
@@ -14,14 +15,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
+use crate::operation::Operation;
 use chart::escaped;
 use read::Run;
 
-/// Writes the page of `files` to `out` and returns the number of runs in it.
+/// Style sheet of charts, on the page and in pictures.
+const CHART_STYLE: &str = include_str!("chart/style.css");
+
+/// Output files of the command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outputs<'o> {
+    /// The page.
+    pub(crate) page: &'o Path,
+    /// The picture of the medians of some operations, if wanted.
+    pub(crate) picture: Option<(&'o Path, &'o [Operation])>,
+}
+
+/// Writes the page of `files`, and the picture. Returns the number of runs.
 ///
 /// # Errors
-/// A file cannot be read or has another format, or the page cannot be written.
-pub(crate) fn write(files: &[PathBuf], out: &Path) -> Result<usize, Failure> {
+/// A file cannot be read or has another format, an output cannot be written, or the runs have no
+/// calls of an operation of the picture.
+pub(crate) fn write(files: &[PathBuf], outputs: Outputs<'_>) -> Result<usize, Failure> {
     let mut runs = Vec::new();
     for file in files {
         let text = fs::read_to_string(file)
@@ -32,9 +47,36 @@ pub(crate) fn write(files: &[PathBuf], out: &Path) -> Result<usize, Failure> {
     if runs.is_empty() {
         return Err(Failure::new("there is no run in these files"));
     }
-    fs::write(out, render(&runs))
-        .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", out.display())))?;
+    write_to(outputs.page, &render(&runs))?;
+    if let Some((path, operations)) = outputs.picture {
+        write_to(path, &picture(&runs, operations)?)?;
+    }
     Ok(runs.len())
+}
+
+fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))
+}
+
+/// Returns the picture of the medians of these operations, or of `octet` if none is given.
+///
+/// # Errors
+/// The runs have no calls of an operation.
+fn picture(runs: &[Run], operations: &[Operation]) -> Result<String, Failure> {
+    let operations = if operations.is_empty() { &[Operation::Octet] } else { operations };
+    let panels = operations.iter().map(|operation| {
+        let operation = operation.to_string();
+        sections::panel(runs, &operation).ok_or_else(|| {
+            Failure::new(format!("the runs have no calls of `{operation}` over TCP by `call` or `cubit`"))
+        })
+    });
+    let panels: Vec<_> = panels.collect::<Result<_, _>>()?;
+    let of_run = |name: &str| {
+        let mut all = runs.iter().flat_map(|run| &run.environment);
+        all.find(|(other, _)| other == name).map_or("?", |(_, value)| value.as_str())
+    };
+    let title = format!("Two-way calls over TCP on {}, {}", of_run("processor"), of_run("date"));
+    Ok(chart::picture(&title, sections::TIMES, &panels, CHART_STYLE))
 }
 
 /// Description of a benchmark, for the head of its section.
@@ -143,12 +185,14 @@ fn render(runs: &[Run]) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, \
          initial-scale=1\"><title>Corelane benchmarks</title><style>\n",
     );
+    page.push_str(CHART_STYLE);
     page.push_str(include_str!("style.css"));
     let plural = if runs.len() == 1 { "run" } else { "runs" };
     let _ = write!(
         page,
         "</style></head><body>\n<h1>Corelane benchmarks</h1>\n<p class=\"soft\">{} {plural}: {}. Times are in microseconds; a bar is \
-         the median, its thin line leads to the 99th percentile; <i>sd</i> is the standard deviation, which the papers call jitter.</p>\n",
+         the median, with its number at its end; the thin line beneath leads to the 99th percentile, or ends in an arrow if that is \
+         outside of the chart; dashed lines are 99th percentiles; an ORB has one colour everywhere; <i>sd</i> is the standard deviation, which the papers call jitter.</p>\n",
         runs.len(),
         escaped(&runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", "))
     );
@@ -287,11 +331,20 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let (file, page) = (folder.join("run.json"), folder.join("page.html"));
         fs::write(&file, example("a", 5.0)).unwrap();
-        assert_eq!(write(std::slice::from_ref(&file), &page).unwrap(), 1);
-        assert!(fs::read_to_string(&page).unwrap().contains("1 run: run"));
+        let picture = folder.join("picture.svg");
+        let outputs = Outputs { page: &page, picture: None };
+        assert_eq!(write(std::slice::from_ref(&file), outputs).unwrap(), 1);
+        assert!(fs::read_to_string(&page).unwrap().contains("1 run: run") && !picture.exists());
+        let both = Outputs { picture: Some((&picture, &[])), ..outputs };
+        assert_eq!(write(std::slice::from_ref(&file), both).unwrap(), 1);
+        let drawn = fs::read_to_string(&picture).unwrap();
+        assert!(drawn.contains("Corelane blocking: 5 us") && drawn.contains(">octet<"), "{drawn}");
+        let other = Outputs { picture: Some((&picture, &[Operation::Long])), ..outputs };
+        let refused = write(std::slice::from_ref(&file), other).unwrap_err().to_string();
+        assert!(refused.contains("no calls of `long`"), "{refused}");
         fs::write(&file, "").unwrap();
-        assert!(write(&[file], &page).unwrap_err().to_string().contains("no run"));
-        assert!(write(&[folder.join("gone")], &page).unwrap_err().to_string().contains("gone"));
+        assert!(write(&[file], outputs).unwrap_err().to_string().contains("no run"));
+        assert!(write(&[folder.join("gone")], outputs).unwrap_err().to_string().contains("gone"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{self, Axis, Bar, COLOURS, Line, escaped};
+use super::chart::{self, Axis, AxisScale, Bar, Line, Style, escaped};
 use super::read::{AxisPosition, ResultLine, Run, ValueLine};
 use super::tables;
-use crate::report::PER_CALL;
+use crate::value::PER_CALL;
 
 /// A line of a run, with the run and its index.
 type RunLine<'r, T> = (usize, &'r Run, &'r T);
@@ -100,20 +100,45 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
         let by_rate = lines.iter().all(|(_, _, line)| line.by_rate);
         let bars: Vec<Bar> = lines
             .iter()
-            .map(|&(number, run, line)| Bar {
+            .map(|&(_, run, line)| Bar {
                 name: title(run, line, several),
                 value: if by_rate { 1e6 / line.per_s } else { line.p50 },
                 spread: (!by_rate).then_some(line.p99),
-                colour: colour(number, &line.names.peer, several),
+                style: Style::of(&line.names.peer),
             })
             .collect();
-        text.push_str(&chart::bars(if by_rate { "us per call" } else { "us, median and p99" }, &bars));
+        text.push_str(&chart::bars(if by_rate { PER_CALL } else { TIMES }, &bars));
     }
     let distributions = distributions(lines, several);
     if !distributions.is_empty() {
         let _ = writeln!(text, "<details><summary>Distributions</summary>{distributions}</details>");
     }
     text
+}
+
+/// Unit of bars that show call times.
+pub(crate) const TIMES: &str = "us: bar to the median, thin line to p99";
+
+/// Returns the title and the bars of an operation's calls over TCP: those of the first group of
+/// `cubit`, else of `call`. Dynamic invocation is left out.
+pub(crate) fn panel(runs: &[Run], operation: &str) -> Option<(String, Vec<Bar>)> {
+    let calls = |bench: &'static str| {
+        numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
+            let names = &line.names;
+            names.bench == bench && names.op == operation && names.transport == "tcp" && !line.by_rate
+        })
+    };
+    let first = |bench| calls(bench).next().map(|found| (bench, found));
+    let (bench, (number, _, line)) = first("cubit").or_else(|| first("call"))?;
+    let of_group = calls(bench).filter(|(other, _, its)| *other == number && its.names.group == line.names.group);
+    let stubs = of_group.filter(|(_, _, line)| !line.names.config.ends_with("dynamic invocation"));
+    let bars = stubs.map(|(_, run, line)| Bar {
+        name: title(run, line, false),
+        value: line.p50,
+        spread: Some(line.p99),
+        style: Style::of(&line.names.peer),
+    });
+    Some((operation.to_owned(), bars.collect()))
 }
 
 /// Returns true if there is more than one position on the axis.
@@ -147,53 +172,73 @@ fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 
 /// Draws these numbers along the axis, with one curve of each for every series and run.
 fn curves_of(measures: &[Measure], lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
-    let mut series: Vec<(usize, String, Vec<Line>)> = Vec::new();
-    for &(number, run, line) in lines {
-        let Some(place) = &line.place else { continue };
-        let name = format!("{} {}{}", line.names.peer, place.series, of_run(run, several));
-        let at = series.iter().position(|(other, known, _)| *other == number && *known == name);
-        let at = at.unwrap_or_else(|| {
-            let colour = series.len() % COLOURS;
-            let new = |&(what, _, dashed): &Measure| Line {
-                name: format!("{name}, {what}"),
-                points: Vec::new(),
-                colour,
-                dashed,
-            };
-            let lines = measures.iter().map(new).collect();
-            series.push((number, name.clone(), lines));
-            series.len() - 1
-        });
-        for (curve, (_, value, _)) in series[at].2.iter_mut().zip(measures) {
-            curve.points.push((place.x, value(line)));
-        }
-    }
-    let axis = lines.iter().find_map(|(_, _, line)| line.place.as_ref()).map_or("", |place| place.axis.as_str());
-    draw(axis, "us", series.into_iter().flat_map(|(_, _, lines)| lines).collect())
+    let points = lines.iter().filter_map(|&(_, run, line)| {
+        let place = line.place.as_ref()?;
+        let values = measures.iter().map(|(_, value, _)| value(line)).collect();
+        Some(Point {
+            peer: &line.names.peer,
+            series: series_of(run, &line.names.peer, place, several),
+            x: place.x,
+            values,
+        })
+    });
+    let named: Vec<(&str, bool)> = measures.iter().map(|&(what, _, dashed)| (what, dashed)).collect();
+    draw(axis_of(lines.iter().map(|(_, _, line)| &line.place)), "us", &named, points)
 }
 
-/// Sorts the points and chooses the scales: logarithmic if the numbers span more than a factor of
-/// 30.
-fn draw(axis: &str, unit: &str, mut lines: Vec<Line>) -> String {
-    for line in &mut lines {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+fn series_of(run: &Run, peer: &str, place: &AxisPosition, several: bool) -> String {
+    format!("{peer} {}{}", place.series, of_run(run, several))
+}
+
+fn axis_of<'p>(mut places: impl Iterator<Item = &'p Option<AxisPosition>>) -> &'p str {
+    places.find_map(Option::as_ref).map_or("", |place| place.axis.as_str())
+}
+
+/// The numbers of a series at one position, one for each measure.
+struct Point<'p> {
+    peer: &'p str,
+    series: String,
+    x: f64,
+    values: Vec<f64>,
+}
+
+/// A series and its points: positions, each with one number for each measure.
+struct Series<'p> {
+    peer: &'p str,
+    name: String,
+    points: Vec<(f64, Vec<f64>)>,
+}
+
+/// Draws a curve for every series and measure. Those of a series have one style, except that the
+/// curve of a dashed measure is dashed.
+fn draw<'p>(axis: &str, unit: &str, measures: &[(&str, bool)], points: impl Iterator<Item = Point<'p>>) -> String {
+    let mut all: Vec<Series<'p>> = Vec::new();
+    for Point { peer, series: name, x, values } in points {
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push((x, values)),
+            None => all.push(Series { peer, name, points: vec![(x, values)] }),
+        }
     }
-    let spans = |pick: fn(&(f64, f64)) -> f64| {
-        let values = lines.iter().flat_map(|line| &line.points).map(pick).filter(|value| *value > 0.0);
-        let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
-        high > 30.0 * low
-    };
-    // A logarithmic axis has no 0: "no client" must not be drawn at another number.
-    let from_zero = lines.iter().flat_map(|line| &line.points).any(|point| point.0 <= 0.0);
-    let (wide, tall) = (!from_zero && spans(|point| point.0), spans(|point| point.1));
-    chart::lines(Axis { title: axis, logarithmic: wide }, Axis { title: unit, logarithmic: tall }, &lines)
+    let styles = Style::of_all(all.iter().map(|series| series.peer));
+    let mut lines = Vec::new();
+    for (Series { name, mut points, .. }, style) in all.into_iter().zip(styles) {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (index, &(what, dashed)) in measures.iter().enumerate() {
+            let name = if what.is_empty() { name.clone() } else { format!("{name}, {what}") };
+            let points = points.iter().map(|(x, values)| (*x, values[index])).collect();
+            lines.push(Line { name, points, style, dashed });
+        }
+    }
+    let scale = AxisScale::BySpan;
+    chart::lines(Axis { title: axis, scale }, Axis { title: unit, scale }, &lines)
 }
 
 fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let drawn = lines.iter().filter(|(_, run, line)| !line.cdf.is_empty() && line.cdf.len() == run.cdf_parts.len());
+    let styles = Style::of_all(drawn.clone().map(|(_, _, line)| line.names.peer.as_str()));
     let drawn: Vec<Line> = drawn
-        .enumerate()
-        .map(|(index, &(_, run, line))| Line {
+        .zip(styles)
+        .map(|(&(_, run, line), style)| Line {
             name: title(run, line, several),
             points: line
                 .cdf
@@ -203,12 +248,12 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),
-            colour: index % COLOURS,
-            dashed: index >= COLOURS,
+            style,
+            dashed: false,
         })
         .collect();
-    let x = Axis { title: "us", logarithmic: true };
-    chart::lines(x, Axis { title: "% of calls", logarithmic: false }, &drawn)
+    let x = Axis { title: "us", scale: AxisScale::Logarithmic };
+    chart::lines(x, Axis { title: "% of calls", scale: AxisScale::Linear }, &drawn)
 }
 
 fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
@@ -229,11 +274,11 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
         } else if of_kind.len() > 1 {
             let bars: Vec<Bar> = of_kind
                 .iter()
-                .map(|&&(number, run, line)| Bar {
+                .map(|&&(_, run, line)| Bar {
                     name: value_title(run, line, several),
                     value: line.value,
                     spread: None,
-                    colour: colour(number, &line.names.peer, several),
+                    style: Style::of(&line.names.peer),
                 })
                 .collect();
             let _ = write!(text, "<h4>{}</h4>{}", escaped(what), chart::bars(unit, &bars));
@@ -244,37 +289,31 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
 
 /// Draws the papers' figure of throughput: all operations in one picture.
 fn side_by_side(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
-    let (mut series, mut rows): (Vec<String>, Vec<chart::Dots>) = (Vec::new(), Vec::new());
+    let (mut series, mut rows): (Vec<(&str, String)>, Vec<chart::Row>) = (Vec::new(), Vec::new());
     for &(_, run, line) in lines.iter().filter(|(_, _, line)| line.unit == PER_CALL) {
         let name = value_title(run, line, several);
-        let number = series.iter().position(|known| *known == name).unwrap_or_else(|| {
-            series.push(name);
+        let number = series.iter().position(|(_, known)| *known == name).unwrap_or_else(|| {
+            series.push((&line.names.peer, name));
             series.len() - 1
         });
         let row = rows.iter().position(|row| row.name == line.what).unwrap_or_else(|| {
-            rows.push(chart::Dots { name: line.what.clone(), dots: Vec::new() });
+            rows.push(chart::Row { name: line.what.clone(), marks: Vec::new() });
             rows.len() - 1
         });
-        rows[row].dots.push((number, line.value));
+        rows[row].marks.push((number, line.value));
     }
+    let styles = Style::of_all(series.iter().map(|(peer, _)| *peer));
+    let series: Vec<_> = series.into_iter().map(|(_, name)| name).zip(styles).collect();
     chart::dots(PER_CALL, &series, &rows)
 }
 
 fn value_curves(lines: &[&RunLine<'_, ValueLine>], unit: &str, several: bool) -> String {
-    let mut series: Vec<(usize, String, Line)> = Vec::new();
-    for &&(number, run, line) in lines {
-        let Some(place) = &line.place else { continue };
-        let name = format!("{} {}{}", line.names.peer, place.series, of_run(run, several));
-        let at = series.iter().position(|(other, known, _)| *other == number && *known == name);
-        let at = at.unwrap_or_else(|| {
-            let colour = series.len() % COLOURS;
-            series.push((number, name.clone(), Line { name, points: Vec::new(), colour, dashed: false }));
-            series.len() - 1
-        });
-        series[at].2.points.push((place.x, line.value));
-    }
-    let axis = lines.iter().find_map(|(_, _, line)| line.place.as_ref()).map_or("", |place| place.axis.as_str());
-    draw(axis, unit, series.into_iter().map(|(_, _, line)| line).collect())
+    let points = lines.iter().filter_map(|&&(_, run, line)| {
+        let place = line.place.as_ref()?;
+        let series = series_of(run, &line.names.peer, place, several);
+        Some(Point { peer: &line.names.peer, series, x: place.x, values: vec![line.value] })
+    });
+    draw(axis_of(lines.iter().map(|(_, _, line)| &line.place)), unit, &[("", false)], points)
 }
 
 fn title(run: &Run, line: &ResultLine, several: bool) -> String {
@@ -289,13 +328,4 @@ fn value_title(run: &Run, line: &ValueLine, several: bool) -> String {
 
 fn of_run(run: &Run, several: bool) -> String {
     if several { format!(" [{}]", run.name) } else { String::new() }
-}
-
-/// Returns a colour by run if there are several, else by peer.
-fn colour(run: usize, peer: &str, several: bool) -> usize {
-    const PEERS: [&str; 4] = ["Corelane", "omniORB", "JacORB", "Ice"];
-    if several {
-        return run % COLOURS;
-    }
-    PEERS.iter().position(|known| *known == peer).unwrap_or(COLOURS - 1)
 }

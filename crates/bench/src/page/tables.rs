@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::chart::{escaped, short};
 use super::papers;
 use super::read::{AxisPosition, Names, ResultLine, Run, ValueLine};
+use super::table::{Column, Table};
 
 /// Returns a table with one column for each run. Rows in which runs differ are highlighted.
 pub(crate) fn environment(runs: &[Run]) -> String {
@@ -15,55 +16,35 @@ pub(crate) fn environment(runs: &[Run]) -> String {
             names.push(name);
         }
     }
-    let mut text = String::from("<div class=\"scroll\"><table><tr><th></th>");
-    for run in runs {
-        let _ = write!(text, "<th class=\"left\">{}</th>", escaped(&run.name));
-    }
-    text.push_str("</tr>\n");
+    let columns = [Column::text("")].into_iter().chain(runs.iter().map(|run| Column::text(&run.name)));
+    let mut table = Table::new(columns.collect());
     for name in names {
         let value = |run: &Run| run.environment.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
         let values: Vec<String> = runs.iter().map(|run| value(run).unwrap_or_default()).collect();
-        let differs = if values.iter().any(|value| *value != values[0]) { " differs" } else { "" };
-        let _ = write!(text, "<tr><td>{}</td>", escaped(&name.replace('_', " ")));
-        for value in values {
-            let _ = write!(text, "<td class=\"wrap{differs}\">{}</td>", escaped(&value));
-        }
-        text.push_str("</tr>\n");
+        let differs = if values.iter().any(|value| *value != values[0]) { "differs" } else { "" };
+        table.row().plain(&name.replace('_', " "));
+        values.iter().for_each(|value| _ = table.marked(differs, escaped(value)));
     }
-    text + "</table></div>\n"
+    table.finish()
 }
 
 /// Returns the table of missing measurements and their reasons.
 pub(crate) fn missing(runs: &[Run]) -> String {
-    let mut text = String::new();
+    let mut table = Table::new(["run", "benchmark", "peer", "reason"].map(Column::text).to_vec());
     for run in runs {
         for missing in &run.missing {
-            let _ = writeln!(
-                text,
-                "<tr><td>{}</td><td class=\"left\">{}</td><td class=\"left\">{}</td><td class=\"wrap\">{}</td></tr>",
-                escaped(&run.name),
-                escaped(&missing.bench),
-                escaped(&missing.peer),
-                escaped(&missing.reason)
-            );
+            table.row().plain(&run.name).plain(&missing.bench).plain(&missing.peer).plain(&missing.reason);
         }
         let loud = run.environment.iter().any(|(name, value)| name == "quiet" && value == "no");
         let loud = loud.then_some("other programs shared the machine: its figures are indications only");
         for doubt in doubts(run).chain(loud) {
-            let _ = writeln!(
-                text,
-                "<tr><td>{}</td><td></td><td></td><td class=\"wrap warn\">{doubt}</td></tr>",
-                escaped(&run.name)
-            );
+            table.row().plain(&run.name).cell("").cell("").marked("warn", doubt);
         }
     }
-    if text.is_empty() {
-        return text;
+    if table.is_empty() {
+        return String::new();
     }
-    format!(
-        "<h3 class=\"warn\">Not measured, or not to be trusted</h3>\n<div class=\"scroll\"><table><tr><th>run</th><th class=\"left\">benchmark</th><th \
-         class=\"left\">peer</th><th class=\"left\">reason</th></tr>\n{text}</table></div>\n"
-    )
+    format!("<h3 class=\"warn\">Not measured, or not to be trusted</h3>\n{}", table.finish())
 }
 
 /// Returns the number of goals that each run meets, and the list of missed goals.
@@ -80,22 +61,19 @@ pub(crate) fn goals(runs: &[Run]) -> String {
         if missed.is_empty() {
             continue;
         }
-        text.push_str(
-            "<details><summary>Not met</summary><div class=\"scroll\"><table><tr><th>benchmark</th><th class=\"left\">variant</th>\
-             <th class=\"left\">what</th><th></th><th>at most</th></tr>\n",
-        );
+        let mut table = Table::new(vec![
+            Column::text("benchmark"),
+            Column::text("variant"),
+            Column::text("what"),
+            Column::number("measured"),
+            Column::number("at most"),
+        ]);
         for (line, bound) in missed {
-            let [bench, op, transport, peer, config] = named(&line.names).map(escaped);
-            let (what, unit) = (escaped(&line.what), escaped(&line.unit));
-            let _ = writeln!(
-                text,
-                "<tr><td>{bench}</td><td class=\"left\">{peer} {config} {op} {transport}</td><td class=\"left\">{what}</td>\
-                 <td>{} {unit}</td><td>{}</td></tr>",
-                short(line.value),
-                short(bound)
-            );
+            let [bench, op, transport, peer, config] = named(&line.names);
+            table.row().plain(bench).plain(&joined(&[peer, config, op, transport])).plain(&line.what);
+            table.cell(format_args!("{} {}", short(line.value), escaped(&line.unit))).cell(short(bound));
         }
-        text.push_str("</table></div></details>\n");
+        let _ = writeln!(text, "<details><summary>Not met</summary>{}</details>", table.finish());
     }
     if text.is_empty() { text } else { format!("<h3>Goals</h3>\n{text}") }
 }
@@ -103,96 +81,70 @@ pub(crate) fn goals(runs: &[Run]) -> String {
 /// Returns the papers' tables for a benchmark.
 pub(crate) fn papers(bench: &str) -> String {
     let mut text = String::new();
-    for table in papers::TABLES.iter().filter(|table| table.bench == bench) {
-        let _ = write!(
-            text,
-            "<details open><summary>The papers: {}</summary><div class=\"scroll\"><table><tr>",
-            escaped(table.title)
-        );
-        table.columns.iter().for_each(|column| {
-            let _ = write!(text, "<th>{}</th>", escaped(column));
-        });
-        text.push_str("</tr>\n");
-        for row in table.rows {
-            if let [source] = row {
-                let _ = writeln!(
-                    text,
-                    "<tr class=\"source\"><td colspan=\"{}\">{}</td></tr>",
-                    table.columns.len(),
-                    escaped(source)
-                );
-                continue;
+    for paper in papers::TABLES.iter().filter(|table| table.bench == bench) {
+        let mut table = Table::new(paper.columns.iter().copied().map(Column::text).collect());
+        for row in paper.rows {
+            match row {
+                [source] => table.heading(source),
+                cells => {
+                    table.row();
+                    cells.iter().for_each(|cell| _ = table.plain(cell));
+                }
             }
-            text.push_str("<tr>");
-            row.iter().for_each(|cell| {
-                let _ = write!(text, "<td>{}</td>", escaped(cell));
-            });
-            text.push_str("</tr>\n");
         }
-        text.push_str("</table></div></details>\n");
+        let title = escaped(paper.title);
+        let _ = writeln!(text, "<details><summary>The papers: {title}</summary>{}</details>", table.finish());
     }
     text
 }
 
-/// Returns the statistics beneath a figure. With several runs, the run's name is shown.
+/// Returns the statistics beneath a figure: times and comparisons, then the cost of a call. With
+/// several runs, the run's name is shown.
 pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
-    let mut text = String::from("<div class=\"scroll\"><table><tr>");
-    if several {
-        text.push_str("<th>run</th>");
-    }
-    text.push_str(
-        "<th class=\"left\">peer</th><th class=\"left\">config</th><th>n</th><th>min</th><th>p50</th><th>p99</th><th>p99.9</th>\
-         <th>max</th><th>mean</th><th>sd</th><th>per s</th><th>cpu cl</th><th>cpu sv</th><th>vol sw</th><th>invol sw</th><th>steal ms</th><th class=\"left\">against</th></tr>\n",
+    let columns = |numbers: &[&str]| {
+        let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
+        texts.chain(numbers.iter().copied().map(Column::number)).collect::<Vec<_>>()
+    };
+    let mut all = columns(&["min", "p50", "p99", "p99.9", "max", "mean", "sd", "per s"]);
+    all.push(Column::text("against"));
+    let (mut times, mut costs) = (
+        Table::new(all),
+        Table::new(columns(&["calls", "cpu client", "cpu server", "vol. switches", "invol. switches", "steal ms"])),
     );
     for (run, line) in rows {
-        text.push_str("<tr>");
-        if several {
-            let _ = write!(text, "<td>{}</td>", escaped(&run.name));
+        for table in [&mut times, &mut costs] {
+            table.row();
+            if several {
+                table.plain(&run.name);
+            }
+            table.plain(&line.names.peer).plain(&line.names.config);
         }
-        let _ = write!(
-            text,
-            "<td class=\"left\">{}</td><td class=\"left\">{}</td>",
-            escaped(&line.names.peer),
-            escaped(&line.names.config)
-        );
-        for number in [
-            line.n,
-            line.min,
-            line.p50,
-            line.p99,
-            line.p999,
-            line.max,
-            line.mean,
-            line.sd,
-            line.per_s,
-            line.client_cpu,
-            line.server_cpu,
-            line.voluntary,
-            line.involuntary,
-            line.steal,
-        ] {
-            let _ = write!(text, "<td>{}</td>", short(number));
+        for number in [line.min, line.p50, line.p99, line.p999, line.max, line.mean, line.sd, line.per_s] {
+            times.cell(short(number));
         }
-        text.push_str("<td class=\"wrap\">");
-        for (index, other) in line.against.iter().enumerate() {
-            let _ = write!(
-                text,
-                "{}{:.3} ({:.3}-{:.3}) × {}",
-                if index > 0 { "; " } else { "" },
-                other.ratio,
-                other.low,
-                other.high,
-                escaped(&other.who)
-            );
+        let against: Vec<String> = line
+            .against
+            .iter()
+            .map(|other| format!("{:.3} ({:.3}-{:.3}) × {}", other.ratio, other.low, other.high, escaped(&other.who)))
+            .collect();
+        times.cell(against.join("<br>"));
+        for number in [line.n, line.client_cpu, line.server_cpu, line.voluntary, line.involuntary, line.steal] {
+            costs.cell(short(number));
         }
-        text.push_str("</td></tr>\n");
     }
-    text + "</table></div>\n"
+    format!(
+        "{}<details><summary>Cost of a call: processor time, context switches</summary>{}</details>\n",
+        times.finish(),
+        costs.finish()
+    )
 }
+
+/// Maximum number of columns of single numbers. A wider table has its rows and columns exchanged.
+const MOST_COLUMNS: usize = 8;
 
 /// Returns a table of single numbers: one row for each subject, one column for each number.
 pub(crate) fn values(rows: &[(&Run, &ValueLine)], several: bool) -> String {
-    let mut columns: Vec<(&str, &str)> = Vec::new();
+    let mut whats: Vec<(&str, &str)> = Vec::new();
     let mut subjects: Vec<(&str, String)> = Vec::new();
     let subject = |line: &ValueLine| {
         let parts = [&line.names.peer, &line.names.config, &line.names.op];
@@ -200,41 +152,40 @@ pub(crate) fn values(rows: &[(&Run, &ValueLine)], several: bool) -> String {
         named.join(", ")
     };
     for (run, line) in rows {
-        let column = (line.what.as_str(), line.unit.as_str());
-        if !columns.contains(&column) {
-            columns.push(column);
+        let what = (line.what.as_str(), line.unit.as_str());
+        if !whats.contains(&what) {
+            whats.push(what);
         }
         let row = (run.name.as_str(), subject(line));
         if !subjects.contains(&row) {
             subjects.push(row);
         }
     }
-    let mut text = String::from("<div class=\"scroll\"><table><tr>");
-    if several {
-        text.push_str("<th>run</th>");
-    }
-    text.push_str("<th class=\"left\"></th>");
-    for (what, unit) in &columns {
-        let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
-        let _ = write!(text, "<th>{}{}</th>", escaped(what), escaped(&unit));
-    }
-    text.push_str("</tr>\n");
-    for (name, who) in &subjects {
-        text.push_str("<tr>");
-        if several {
-            let _ = write!(text, "<td>{}</td>", escaped(name));
+    let cell = |(name, who): &(&str, String), (what, unit): &(&str, &str)| {
+        let of_cell = |(run, line): &&(&Run, &ValueLine)| {
+            run.name == *name && line.what == *what && line.unit == *unit && subject(line) == *who
+        };
+        rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
+    };
+    let what_name = |(what, unit): &(&str, &str)| {
+        if unit.is_empty() { (*what).to_owned() } else { format!("{what} ({unit})") }
+    };
+    let who_name = |(run, who): &(&str, String)| if several { format!("{who} [{run}]") } else { who.clone() };
+    let text = [Column::text("")].into_iter();
+    if whats.len() > MOST_COLUMNS && whats.len() > subjects.len() {
+        let mut table = Table::new(text.chain(subjects.iter().map(|who| Column::number(who_name(who)))).collect());
+        for what in &whats {
+            table.row().plain(&what_name(what));
+            subjects.iter().for_each(|who| _ = table.cell(cell(who, what)));
         }
-        let _ = write!(text, "<td class=\"left\">{}</td>", escaped(who));
-        for (what, unit) in &columns {
-            let found = rows.iter().find(|(run, line)| {
-                run.name == *name && line.what == *what && line.unit == *unit && subject(line) == *who
-            });
-            let cell = found.map_or(String::new(), |(_, line)| number(line));
-            let _ = write!(text, "<td>{cell}</td>");
-        }
-        text.push_str("</tr>\n");
+        return table.finish();
     }
-    text + "</table></div>\n"
+    let mut table = Table::new(text.chain(whats.iter().map(|what| Column::number(what_name(what)))).collect());
+    for who in &subjects {
+        table.row().plain(&who_name(who));
+        whats.iter().for_each(|what| _ = table.cell(cell(who, what)));
+    }
+    table.finish()
 }
 
 fn number(line: &ValueLine) -> String {
@@ -250,8 +201,20 @@ fn number(line: &ValueLine) -> String {
 /// Compares lines that several runs have in common. The first run that has a line is the baseline
 /// of its row.
 pub(crate) fn comparison(runs: &[Run]) -> String {
-    let results = compared(runs, |run| &run.results, result_key, worth, normalised);
-    let values = compared(runs, |run| &run.values, value_key, |line| line.value, |_, _| "<td></td>".to_owned());
+    let columns = || {
+        let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
+        for (index, run) in runs.iter().enumerate() {
+            let doubts = doubts(run).map(|doubt| format!(" <span class=\"warn\">{doubt}</span>")).collect();
+            columns.push(Column::number(&run.name).remark(doubts));
+            if index > 0 {
+                columns.extend([Column::number("ratio"), Column::number("to baseline")]);
+            }
+        }
+        Table::new(columns)
+    };
+    let (mut results, mut values) = (columns(), columns());
+    compared(&mut results, runs, |run| &run.results, result_key, worth, normalised);
+    compared(&mut values, runs, |run| &run.values, value_key, |line| line.value, |_, _| None);
     if results.is_empty() && values.is_empty() {
         return String::new();
     }
@@ -259,21 +222,10 @@ pub(crate) fn comparison(runs: &[Run]) -> String {
          <i>to baseline</i> is the ratio of the ratios to each run's own baseline, in which changes of the whole machine cancel out. It \
          is highlighted if the ranges of the repetitions do not overlap.</p>\n"
         .to_owned();
-    for (title, rows) in [("Calls", results), ("Numbers", values)] {
-        if rows.is_empty() {
-            continue;
+    for (title, table) in [("Calls", results), ("Numbers", values)] {
+        if !table.is_empty() {
+            let _ = writeln!(text, "<details open><summary>{title}</summary>{}</details>", table.finish());
         }
-        let _ = write!(
-            text,
-            "<details open><summary>{title}</summary><div class=\"scroll\"><table><tr><th>benchmark</th><th class=\"left\">op</th>\
-             <th class=\"left\">variant</th>"
-        );
-        for (index, run) in runs.iter().enumerate() {
-            let doubts: String = doubts(run).map(|doubt| format!(" <span class=\"warn\">{doubt}</span>")).collect();
-            let more = if index > 0 { "<th>ratio</th><th>to baseline</th>" } else { "" };
-            let _ = write!(text, "<th>{}{doubts}</th>{more}", escaped(&run.name));
-        }
-        let _ = writeln!(text, "</tr>\n{rows}</table></div></details>");
     }
     text
 }
@@ -299,15 +251,16 @@ fn named(names: &Names) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// Returns a row for each line that at least two runs have.
+/// Adds a row for each line that at least two runs have. `normalised` compares two lines with
+/// their baselines.
 fn compared<'r, T: 'r>(
+    table: &mut Table,
     runs: &'r [Run],
     lines: impl Fn(&'r Run) -> &'r [T],
     key: impl Fn(&'r T) -> Key<'r>,
     worth: impl Fn(&T) -> f64,
-    normalised: impl Fn(&T, &T) -> String,
-) -> String {
-    let mut rows = String::new();
+    normalised: impl Fn(&T, &T) -> Option<(f64, &'static str)>,
+) {
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
@@ -322,35 +275,32 @@ fn compared<'r, T: 'r>(
             }
             let ([bench, op, transport, peer, config], place, [what, unit]) = wanted;
             let place = place.map_or(String::new(), |place| format!("{} {}", short(place.x), place.axis));
-            let joined = |parts: &[&str]| {
-                let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
-                escaped(&parts.join(" "))
-            };
             let variant = [joined(&[peer, config]), joined(&[&place]), joined(&[what, unit])];
             let variant: Vec<String> = variant.into_iter().filter(|part| !part.is_empty()).collect();
-            let _ = write!(
-                rows,
-                "<tr><td>{}</td><td class=\"left\">{}</td><td class=\"left\">{}</td>",
-                escaped(bench),
-                joined(&[op, transport]),
-                variant.join(", ")
-            );
-            let nothing = |run: usize| if run > 0 { "<td></td><td></td><td></td>" } else { "<td></td>" };
-            (0..at).for_each(|run| rows.push_str(nothing(run)));
-            let _ = write!(rows, "<td>{}</td>{}", short(worth(line)), if at > 0 { "<td></td><td></td>" } else { "" });
+            table.row().plain(bench).plain(&joined(&[op, transport])).plain(&variant.join(", "));
+            (0..at).for_each(|run| table.gap(if run > 0 { 3 } else { 1 }));
+            table.cell(short(worth(line))).gap(if at > 0 { 2 } else { 0 });
             for other in found {
                 let Some(other) = other else {
-                    rows.push_str(nothing(1));
+                    table.gap(3);
                     continue;
                 };
                 let ratio = worth(other) / worth(line);
-                let ratio = if ratio.is_finite() { format!("{ratio:.3}") } else { "-".to_owned() };
-                let _ = write!(rows, "<td>{}</td><td>{ratio}</td>{}", short(worth(other)), normalised(line, other));
+                table.cell(short(worth(other)));
+                table.cell(if ratio.is_finite() { format!("{ratio:.3}") } else { "-".to_owned() });
+                match normalised(line, other) {
+                    Some((ratio, class)) => table.marked(class, format_args!("{ratio:.3}")),
+                    None => table.cell(""),
+                };
             }
-            rows.push_str("</tr>\n");
         }
     }
-    rows
+}
+
+/// Joins the parts that are not empty.
+fn joined(parts: &[&str]) -> String {
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
 }
 
 /// Returns the compared value: the median, or the time per call.
@@ -358,17 +308,16 @@ fn worth(line: &ResultLine) -> f64 {
     if line.by_rate { 1e6 / line.per_s } else { line.p50 }
 }
 
-fn normalised(one: &ResultLine, other: &ResultLine) -> String {
-    let (Some(before), Some(after)) = (one.against.first(), other.against.first()) else {
-        return "<td></td>".to_owned();
-    };
+/// Returns the ratio of the ratios to the baselines, and its class in the style sheet.
+fn normalised(one: &ResultLine, other: &ResultLine) -> Option<(f64, &'static str)> {
+    let (before, after) = (one.against.first()?, other.against.first()?);
     let apart = after.low > before.high || after.high < before.low;
     let class = match apart {
-        true if after.ratio > before.ratio => " class=\"warn\"",
-        true => " class=\"good\"",
+        true if after.ratio > before.ratio => "warn",
+        true => "good",
         false => "",
     };
-    format!("<td{class}>{:.3}</td>", after.ratio / before.ratio)
+    Some((after.ratio / before.ratio, class))
 }
 
 #[cfg(test)]
@@ -421,19 +370,27 @@ mod tests {
         runs
     }
 
+    /// Returns the texts of a row's cells, each with its class if that says more than the alignment.
+    fn cells(row: &str) -> String {
+        let cells = row.split("<td").skip(1).map(|cell| {
+            let (attributes, text) = cell.split_once('>').unwrap();
+            let class = ["warn", "good"].into_iter().find(|class| attributes.contains(class));
+            let text = text.split("</td>").next().unwrap();
+            class.map_or(text.to_owned(), |class| format!("{class} {text}"))
+        });
+        cells.collect::<Vec<_>>().join("|")
+    }
+
     #[test]
     fn each_row_is_compared_with_the_first_run_that_has_it() {
         let text = comparison(&runs());
-        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("<tr><td>")).collect();
+        let rows: Vec<String> = text.lines().filter(|line| line.starts_with("<tr><td")).map(cells).collect();
         assert_eq!(
             rows,
             [
-                "<tr><td>call</td><td class=\"left\">octet tcp</td><td class=\"left\">Corelane reactive</td><td>4</td>\
-                 <td></td><td></td><td></td><td>6</td><td>1.500</td><td class=\"warn\">2.000</td></tr>",
-                "<tr><td>call</td><td class=\"left\">octet tcp</td><td class=\"left\">Corelane pool</td><td></td>\
-                 <td>5</td><td></td><td></td><td>10</td><td>2.000</td><td class=\"good\">0.800</td></tr>",
-                "<tr><td>scale</td><td class=\"left\"></td><td class=\"left\">Corelane pool, 1 threads, size KiB</td><td></td>\
-                 <td>4</td><td></td><td></td><td>2</td><td>0.500</td><td></td></tr>",
+                "call|octet tcp|Corelane reactive|4||||6|1.500|warn 2.000",
+                "call|octet tcp|Corelane pool||5|||10|2.000|good 0.800",
+                "scale||Corelane pool, 1 threads, size KiB||4|||2|0.500|",
             ]
         );
         assert_eq!(comparison(&runs()[..1]), "");
@@ -449,8 +406,8 @@ mod tests {
             read::add(&mut runs, id, &text).unwrap();
         }
         let text = comparison(&runs);
-        assert!(text.contains("<td>2</td><td>3</td><td>1.500</td>"), "{text}");
-        assert!(text.contains("<td>30</td><td>60</td><td>2.000</td>"), "{text}");
+        let rows: Vec<String> = text.lines().filter(|line| line.starts_with("<tr><td")).map(cells).collect();
+        assert!(rows[0].ends_with("|2|3|1.500|") && rows[1].ends_with("|30|60|2.000|"), "{rows:?}");
     }
 
     #[test]
@@ -474,7 +431,28 @@ mod tests {
             text.contains("second: 1 of 1 goals are met.") && text.contains("third: 1 of 2 goals are met."),
             "{text}"
         );
-        assert_eq!(text.matches("<td>9 KiB</td><td>8</td>").count(), 1, "{text}");
+        let missed: Vec<String> = text.lines().filter(|line| line.starts_with("<tr><td")).map(cells).collect();
+        assert_eq!(missed, ["scale|Corelane pool|size|9 KiB|8"]);
         assert!(!text.contains("first"), "{text}");
+    }
+
+    #[test]
+    fn a_table_with_more_columns_than_rows_is_turned() {
+        let text: String = (0..10)
+            .map(|number| {
+                let record = format!(
+                    "\"value\",\"bench\":\"cubit\",\"peer\":\"omniORB\",\"what\":\"op{number}\",\"unit\":\"us\",\"value\":{number}"
+                );
+                line("a", &record)
+            })
+            .collect();
+        let mut runs = Vec::new();
+        read::add(&mut runs, "a", &text).unwrap();
+        let rows = |most: usize| {
+            let rows: Vec<_> = runs[0].values.iter().take(most).map(|line| (&runs[0], line)).collect();
+            values(&rows, false).lines().filter(|line| line.starts_with("<tr><td")).map(cells).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(3), ["omniORB|0|1|2"]);
+        assert_eq!((rows(10).len(), rows(10)[9].as_str()), (10, "op9 (us)|9"));
     }
 }

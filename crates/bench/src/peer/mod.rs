@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The ORB of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PeerKind {
     /// omniORB, in C++.
     OmniOrb,
     /// JacORB, in Java.
@@ -31,58 +31,58 @@ pub(crate) enum Kind {
     Ice,
 }
 
-impl Kind {
+impl PeerKind {
     /// Returns the name that labels use.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::OmniOrb => "omniORB",
-            Kind::JacOrb => "JacORB",
-            Kind::Ice => "Ice",
+            PeerKind::OmniOrb => "omniORB",
+            PeerKind::JacOrb => "JacORB",
+            PeerKind::Ice => "Ice",
         }
     }
 
     /// Returns true if the ORB's server supports a transport.
     #[must_use]
     pub(crate) fn carries(self, carrier: Transport) -> bool {
-        carrier == Transport::Tcp || (self == Kind::OmniOrb && carrier == Transport::Unix)
+        carrier == Transport::Tcp || (self == PeerKind::OmniOrb && carrier == Transport::Unix)
     }
 
     /// Returns the folder below interop/peers.
     fn folder(self) -> &'static str {
         match self {
-            Kind::OmniOrb => "omniorb",
-            Kind::JacOrb => "jacorb",
-            Kind::Ice => "ice",
+            PeerKind::OmniOrb => "omniorb",
+            PeerKind::JacOrb => "jacorb",
+            PeerKind::Ice => "ice",
         }
     }
 
     /// Returns the source file of the program.
     fn source(self) -> &'static str {
         match self {
-            Kind::OmniOrb | Kind::Ice => "bench.cc",
-            Kind::JacOrb => "bench/Bench.java",
+            PeerKind::OmniOrb | PeerKind::Ice => "bench.cc",
+            PeerKind::JacOrb => "bench/Bench.java",
         }
     }
 
     fn target(self) -> &'static str {
         match self {
-            Kind::OmniOrb | Kind::Ice => "bench",
-            Kind::JacOrb => "bench-built",
+            PeerKind::OmniOrb | PeerKind::Ice => "bench",
+            PeerKind::JacOrb => "bench-built",
         }
     }
 
     /// Returns the required packages, by their Debian names.
     fn packages(self) -> &'static str {
         match self {
-            Kind::OmniOrb => "make, g++, omniidl and libomniorb4-dev",
-            Kind::JacOrb => "make, default-jdk-headless and maven, which fetches JacORB",
-            Kind::Ice => "make, g++, libzeroc-ice-dev and zeroc-ice-compilers",
+            PeerKind::OmniOrb => "make, g++, omniidl and libomniorb4-dev",
+            PeerKind::JacOrb => "make, default-jdk-headless and maven, which fetches JacORB",
+            PeerKind::Ice => "make, g++, libzeroc-ice-dev and zeroc-ice-compilers",
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PeerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -91,7 +91,7 @@ impl fmt::Display for Kind {
 /// A peer whose program is built.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    kind: Kind,
+    kind: PeerKind,
     /// Folder of the build output.
     out: PathBuf,
     counting: Option<Counting>,
@@ -128,7 +128,7 @@ impl Peer {
     ///
     /// # Errors
     /// The sources, a tool or a library is missing; the text says what to do.
-    pub(crate) fn build(kind: Kind, peers: &Path) -> Result<Self, Failure> {
+    pub(crate) fn build(kind: PeerKind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
             return Err(Failure::new(format!(
@@ -154,12 +154,12 @@ impl Peer {
 
     /// Returns a peer without building it.
     #[cfg(test)]
-    pub(crate) fn built(kind: Kind, out: impl Into<PathBuf>) -> Self {
+    pub(crate) fn built(kind: PeerKind, out: impl Into<PathBuf>) -> Self {
         Peer { kind, out: out.into(), counting: None }
     }
 
     #[must_use]
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> PeerKind {
         self.kind
     }
 
@@ -175,7 +175,7 @@ impl Peer {
     }
 
     fn command(&self) -> Command {
-        if self.kind != Kind::JacOrb {
+        if self.kind != PeerKind::JacOrb {
             let mut command = Command::new(self.program());
             if let Some(Counting { library, file }) = &self.counting {
                 command.env("LD_PRELOAD", library).env("CORELANE_LOCKS", file);
@@ -205,7 +205,7 @@ impl Peer {
         }
         let mut command = self.command();
         command.arg("--serve");
-        if self.kind == Kind::OmniOrb {
+        if self.kind == PeerKind::OmniOrb {
             let endpoint = match carrier {
                 // Without a path, omniORB makes one below /tmp/omni-USER and removes it at its end.
                 Transport::Unix => "giop:unix:",
@@ -231,7 +231,7 @@ impl Peer {
         how: Invocation,
         placement: &Placement,
     ) -> Result<Calls, Failure> {
-        if how == Invocation::Dynamic && self.kind != Kind::OmniOrb {
+        if how == Invocation::Dynamic && self.kind != PeerKind::OmniOrb {
             return Err(Failure::new(format!("{}'s program has no dynamic invocation", self.kind)));
         }
         let name = format!("{}'s client", self.kind);
@@ -246,7 +246,7 @@ impl Peer {
     pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<Service, Failure> {
         let mut command = self.command();
         command.arg(reference);
-        if self.kind == Kind::OmniOrb {
+        if self.kind == PeerKind::OmniOrb {
             command.args(LARGE_MESSAGES);
         }
         Ok(Service::start(&format!("{}'s client", self.kind), command, placement, Side::Client)?.0)

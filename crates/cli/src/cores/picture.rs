@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use corelane_sched::simulation::Outcome;
+use corelane_sched::simulation::SimulationOutcome;
 use corelane_sched::task::Nanos;
 
 use super::milliseconds;
@@ -56,7 +56,7 @@ pub(super) fn responses(bars: &[Bar<'_>]) -> String {
 }
 
 /// Draws which task ran when, one row a task, one colour a core.
-pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &Outcome) -> String {
+pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &SimulationOutcome) -> String {
     let rows = names.len().min(MAX_ROWS);
     let mut svg = open(rows, &format!("Schedule of {} ms", milliseconds(duration)));
     for (core, x) in (0..cores.min(8)).zip((0_u64..).step_by(80)) {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use corelane_sched::allocation::{Discipline, promises};
 use corelane_sched::analysis::priorities::deadline_monotonic;
-use corelane_sched::simulation::{self, Arrivals, Cores, Observed, Outcome, Rule, simulate};
+use corelane_sched::simulation::{self, Arrivals, Cores, Observed, Rule, SimulationOutcome, simulate};
 use corelane_sched::task::{Nanos, Timing};
 use serde_json::{Value as Json, json};
 
@@ -87,7 +87,7 @@ fn arrivals(timings: &[Timing], seed: Option<u64>) -> Vec<Arrivals> {
     (0..).map(of_task).take(timings.len()).collect()
 }
 
-fn write_text(out: &mut dyn Write, system: &System, duration: Nanos, outcome: &Outcome) -> io::Result<()> {
+fn write_text(out: &mut dyn Write, system: &System, duration: Nanos, outcome: &SimulationOutcome) -> io::Result<()> {
     let header = ["task", "jobs", "missed", "preempted", "longest response ms", "deadline ms"];
     let mut table = vec![header.map(str::to_owned).to_vec()];
     for (named, observed) in system.file.tasks.iter().zip(&outcome.tasks) {
@@ -115,7 +115,7 @@ fn write_text(out: &mut dyn Write, system: &System, duration: Nanos, outcome: &O
     writeln!(out, "{} ms, {jobs} jobs: {missed} deadlines missed", milliseconds(duration))
 }
 
-fn as_json(system: &System, duration: Nanos, outcome: &Outcome) -> Json {
+fn as_json(system: &System, duration: Nanos, outcome: &SimulationOutcome) -> Json {
     let task = |(named, observed): (&corelane_sched::task_file::NamedTask, &Observed)| {
         json!({
             "name": named.name,

@@ -3,13 +3,7 @@
 use super::Generator;
 use super::writer::Writer;
 use crate::ast::{Basic, Flavor, ValueFlavor};
-use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Model, Type, Union, Value};
-
-pub(super) fn is_described(model: &Model, id: DefinitionId) -> bool {
-    let kind = &model.get(id).kind;
-    matches!(kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_) | Kind::Enum(_) | Kind::Typedef(_))
-        || matches!(kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) | Kind::Native)
-}
+use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Type, Union, Value};
 
 impl Generator<'_> {
     /// Writes the description of a type, if it has one.
@@ -131,7 +125,7 @@ impl Generator<'_> {
         };
         let describe = |(member, public): &(Member, bool)| {
             let ty = self.described(&member.ty);
-            format!("{}({:?}, {ty})", if *public { "public" } else { "private" }, self.text(member.name))
+            format!("{}({:?}, {ty})", if *public { "public_member" } else { "private_member" }, self.text(member.name))
         };
         let state = value.state.iter().map(describe).collect();
         (format!("value({head}, {modifier}, {base}, &["), state)

@@ -1,7 +1,6 @@
 //! Rust names: Rust's conventions applied to IDL names, with keywords escaped and collisions
 //! resolved.
 
-use super::describe::is_described;
 use crate::ast::{Flavor, ValueFlavor};
 use crate::model::{DefinitionId, Kind, Model};
 use crate::source::Span;
@@ -258,6 +257,13 @@ pub(super) fn escaped(name: String) -> String {
         _ if KEYWORDS.contains(&name.as_str()) => format!("r#{name}"),
         _ => name,
     }
+}
+
+/// Returns true if the definition gets a constant that describes its type.
+fn is_described(model: &Model, id: DefinitionId) -> bool {
+    let kind = &model.get(id).kind;
+    matches!(kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_) | Kind::Enum(_) | Kind::Typedef(_))
+        || matches!(kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) | Kind::Native)
 }
 
 #[cfg(test)]

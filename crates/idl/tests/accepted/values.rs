@@ -547,10 +547,10 @@ pub mod values {
     corelane::value_type! { Node = ["IDL:corelane.test/Values/Node:1.0"] }
 
     corelane::describe! { pub static NODE_TYPE for value Node = value("IDL:corelane.test/Values/Node:1.0", "Node", 0, None, &[
-        public("id", LONG),
-        public("left", &NODE_TYPE),
-        public("right", &NODE_TYPE),
-        private("secret", STRING),
+        public_member("id", LONG),
+        public_member("left", &NODE_TYPE),
+        public_member("right", &NODE_TYPE),
+        private_member("secret", STRING),
     ]) }
 
     pub type Nodes = Vec<Option<NodeRef>>;
@@ -583,8 +583,8 @@ pub mod values {
     corelane::value_type! { Base = ["IDL:corelane.test/Values/Base:1.0"] }
 
     corelane::describe! { pub static BASE_TYPE for value Base = value("IDL:corelane.test/Values/Base:1.0", "Base", 0, None, &[
-        public("tag", OCTET),
-        private("label", WSTRING),
+        public_member("tag", OCTET),
+        private_member("label", WSTRING),
     ]) }
 
     /// Can be received as a `Base`.
@@ -623,8 +623,8 @@ pub mod values {
     }
 
     corelane::describe! { pub static DERIVED_TYPE for value Derived = value("IDL:corelane.test/Values/Derived:1.0", "Derived", 3, Some(&BASE_TYPE), &[
-        public("extra", DOUBLE),
-        public("graph", &NODE_TYPE),
+        public_member("extra", DOUBLE),
+        public_member("graph", &NODE_TYPE),
     ]) }
 
     #[derive(Clone, Debug, Default, PartialEq)]
@@ -677,7 +677,7 @@ pub mod values {
     }
 
     corelane::describe! { pub static FURTHER_TYPE for value Further = value("IDL:corelane.test/Values/Further:1.0", "Further", 3, Some(&DERIVED_TYPE), &[
-        public("more", &NODES_TYPE),
+        public_member("more", &NODES_TYPE),
     ]) }
 
     #[derive(Clone, Debug, Default, PartialEq)]
@@ -713,7 +713,7 @@ pub mod values {
     }
 
     corelane::describe! { pub static FIRM_TYPE for value Firm = value("IDL:corelane.test/Values/Firm:1.0", "Firm", 0, Some(&BASE_TYPE), &[
-        public("code", LONG),
+        public_member("code", LONG),
     ]) }
 
     #[derive(Clone, Debug, Default, PartialEq)]
@@ -1132,7 +1132,7 @@ pub mod values {
     }
 
     corelane::describe! { pub static CIRCLE_TYPE for value Circle = value("IDL:corelane.test/Values/Circle:1.0", "Circle", 0, None, &[
-        public("radius", DOUBLE),
+        public_member("radius", DOUBLE),
     ]) }
 
     /// What belongs to `Circle`.
@@ -1213,7 +1213,7 @@ pub mod values {
     }
 
     corelane::describe! { pub static RING_TYPE for value Ring = value("IDL:corelane.test/Values/Ring:1.0", "Ring", 0, Some(&CIRCLE_TYPE), &[
-        public("inner", DOUBLE),
+        public_member("inner", DOUBLE),
     ]) }
 
     #[derive(Clone, Debug, Default, PartialEq)]
@@ -1274,7 +1274,7 @@ pub mod values {
     }
 
     corelane::describe! { pub static LETTER_TYPE for value Letter = value("IDL:corelane.test/Values/Letter:1.0", "Letter", 1, None, &[
-        public("text", STRING),
+        public_member("text", STRING),
     ]) }
 
     pub trait Thing: Described {

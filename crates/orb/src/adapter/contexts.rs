@@ -73,7 +73,7 @@ pub(super) fn read_contexts(
         }
     }
     if let Some(data) = request.contexts.find(context_id::INVOCATION_POLICIES) {
-        match rt::parse_round_trip(data) {
+        match rt::parse_round_trip(data, &core.config().limits) {
             // Both contexts say the same: the shorter time is the safer one.
             Ok(Some(whole)) => contexts.remaining = Some(contexts.remaining.map_or(whole, |other| other.min(whole))),
             Ok(None) => {}

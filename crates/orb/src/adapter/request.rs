@@ -32,6 +32,7 @@ use crate::servant::ServerCall;
 use crate::server::connection::Connection;
 use crate::server::final_messages::message_error;
 use crate::server::lane::Task;
+use crate::server::memory_budget::RunningRequest;
 use crate::server::message::{Message, RequestMemory};
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
 use crate::server::strategy::Lane;
@@ -72,7 +73,7 @@ pub(super) fn handle_message(
 #[cold]
 fn reject_message(core: &Core, connection: &Connection, fault: Fault) {
     core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-    connection.queue_last_message(&message_error(), clock::now(), core.config().closing_time);
+    connection.queue_last_message(&message_error(), clock::now(), core.config().drain_timeout);
 }
 
 #[inline]
@@ -98,9 +99,10 @@ fn handle_request(
     let expired = contexts.remaining.and_then(|remaining| ExpiredDeadline::after(waited, remaining));
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
-    let meter = Meter::new(connection.memory_use().memory_budget().running());
+    let account = RunningRequest::new(connection.memory_use());
+    let meter = Meter::new(&account);
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
-    let (values, env): (_, &(dyn Any + Sync)) = (crate::value_space(), core.client());
+    let (values, env): (_, &(dyn Any + Sync)) = (core.value_read_state(), core.client());
     let arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)

@@ -154,7 +154,7 @@ fn dispatch_implicit(
         _ if asks_for_existence(operation) => call.reply().write_bool(false),
         b"_repository_id" => call.reply().write_str(target.servant.repository_id())?,
         // There are no components.
-        b"_component" => crate::object::write_reference::<ObjectRef>(call.reply(), None)?,
+        b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
         // A locator's servant is for this one operation: that it has no such operation is the

@@ -230,10 +230,11 @@ impl ClientConnection {
         &self.endpoint
     }
 
-    /// Returns a new request id; even, as bidirectional GIOP requires of the side that connected.
+    /// Begins a call and returns its request id. Ids are even, as bidirectional GIOP requires of the
+    /// side that connected.
     #[inline]
-    pub(crate) fn request_id(&mut self) -> u32 {
-        self.monitored.next_request_id()
+    pub(crate) fn next_request_id(&mut self) -> u32 {
+        self.monitored.count_call().wrapping_mul(2)
     }
 
     #[cfg(test)]

@@ -11,7 +11,9 @@ use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{PiMutex, Scope};
-use corelane_wire::ior::Ior;
+use corelane_wire::cdr::ValueReadState;
+#[cfg(all(feature = "any", feature = "valuetype"))]
+use corelane_wire::cdr::{ConvertCustom, LookupType};
 
 use super::backoff::EndpointBackoff;
 use super::connection::PoolSlot;
@@ -34,8 +36,16 @@ pub(crate) trait UpperLayers: Send + Sync {
     /// Runs the periodic maintenance of what these layers own.
     fn run_maintenance(&self);
 
-    /// Returns the object key of `ior` if it may denote an object of this ORB.
-    fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>>;
+    /// Returns the addresses that references carry for the lanes of thread pools.
+    fn lane_endpoints(&self) -> Vec<Endpoint>;
+}
+
+/// The functions by which messages with values (IDL `valuetype`) are read.
+#[cfg(all(feature = "any", feature = "valuetype"))]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ValueFunctions {
+    pub(crate) look_up_type: Option<LookupType>,
+    pub(crate) convert_custom: Option<ConvertCustom>,
 }
 
 /// The context of an ORB's calls: the ORB's own, and the connections to servers.
@@ -56,6 +66,8 @@ pub(crate) struct ClientContext {
     /// The factories of the values that arrive.
     #[cfg(feature = "valuetype")]
     value_factories: OnceLock<ErasedArc>,
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    value_functions: ValueFunctions,
     upper_layers: OnceLock<Box<dyn UpperLayers>>,
 }
 
@@ -66,13 +78,15 @@ impl ClientContext {
             hangup_monitor: HangupMonitor::new(1 << 20, orb.stamp(), orb.cores())?,
             reply_readers: ReplyReaders::new(config.limits.clone()),
             backoff: EndpointBackoff::new(),
-            oneway_batches: PendingBatches::new(config.oneway_batch.delay),
+            oneway_batches: PendingBatches::new(config.oneway_batch.max_delay),
             server_pools: PiMutex::new("servers", Scope::Orb, HashMap::new()),
             private_pools: PiMutex::new("private connections", Scope::Orb, Vec::new()),
             reply_memory: Arc::new(ByteBudget::new(config.max_reply_memory)),
             adapter: OnceLock::new(),
             #[cfg(feature = "valuetype")]
             value_factories: OnceLock::new(),
+            #[cfg(all(feature = "any", feature = "valuetype"))]
+            value_functions: ValueFunctions::default(),
             upper_layers: OnceLock::new(),
             orb,
         })
@@ -96,6 +110,32 @@ impl ClientContext {
         self.adapter.get()?.get()
     }
 
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    pub(crate) fn set_value_functions(&mut self, functions: ValueFunctions) {
+        self.value_functions = functions;
+    }
+
+    /// Returns the state for reading the values of a message.
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    #[inline]
+    pub(crate) fn value_read_state(&self) -> ValueReadState {
+        ValueReadState::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
+    }
+
+    /// Returns the state for reading the values of a message: no value is known.
+    #[cfg(not(all(feature = "any", feature = "valuetype")))]
+    #[inline]
+    pub(crate) fn value_read_state(&self) -> ValueReadState {
+        ValueReadState::new()
+    }
+
+    /// Returns the functions by which messages with values are read.
+    #[cfg(all(feature = "any", feature = "valuetype"))]
+    #[inline]
+    pub(crate) fn value_functions(&self) -> ValueFunctions {
+        self.value_functions
+    }
+
     /// Sets the value factories, once.
     #[cfg(feature = "valuetype")]
     pub(crate) fn set_value_factories(&self, factories: ErasedArc) {
@@ -109,10 +149,12 @@ impl ClientContext {
         self.value_factories.get()?.get()
     }
 
-    /// Returns the object key of `ior` if it may denote an object of this ORB.
+    /// Returns the addresses that references to objects of this ORB carry.
     #[cold]
-    pub(crate) fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
-        self.upper_layers.get()?.local_key(ior)
+    pub(crate) fn own_addresses(&self) -> Vec<Endpoint> {
+        let mut addresses = self.published_endpoints().to_vec();
+        addresses.extend(self.upper_layers.get().into_iter().flat_map(|layers| layers.lane_endpoints()));
+        addresses
     }
 
     pub(crate) fn hangup_monitor(&self) -> &HangupMonitor {
@@ -174,7 +216,7 @@ impl ClientContext {
         sockets: SocketSettings,
         private: bool,
     ) -> Arc<ServerPools> {
-        let pools = ServerPools::new(&endpoints, sockets, self.config().connections_per_server);
+        let pools = ServerPools::new(&endpoints, sockets, self.config().max_connections_per_server);
         if !private {
             let mut servers = self.server_pools.lock();
             if servers.len() >= PRUNE_THRESHOLD {
@@ -239,7 +281,7 @@ impl Maintained for ClientContext {
         servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
         let now = Monotonic::now();
         for pool in servers.iter().flat_map(|server| server.pools()) {
-            pool.run_maintenance(&self.orb, now, self.config().idle_time);
+            pool.run_maintenance(&self.orb, now, self.config().idle_connection_timeout);
         }
     }
 }

@@ -45,9 +45,6 @@ const IDLE_CALLS: u32 = 16;
 /// and resume costs as much as a few such calls save.
 const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
 
-/// Step between request ids: even ones, as bidirectional GIOP requires of the side that connected.
-const ID_STEP: u32 = 2;
-
 /// Mode: monitored, and suspended when the connection is busy.
 const MONITORED: u8 = 0;
 /// Mode: busy, and not monitored.
@@ -106,10 +103,10 @@ struct MonitorEntry {
 struct StreamState {
     stream: Box<dyn Stream>,
     hung_up: AtomicBool,
-    /// The last request id. Written only by the thread that has the connection, `Relaxed`.
-    last_request_id: AtomicU32,
-    /// The last request id at the previous sample, while the connection is unmonitored. `Relaxed`.
-    sampled_request_id: AtomicU32,
+    /// Number of calls, wrapping. Written only by the thread that has the connection, `Relaxed`.
+    calls: AtomicU32,
+    /// The value of `calls` at the previous sample, while the connection is unmonitored. `Relaxed`.
+    sampled_calls: AtomicU32,
     /// One of the modes above. Stored `Release` by the thread that has the connection; the monitor
     /// thread only ends `UNMONITORED`.
     mode: AtomicU8,
@@ -121,7 +118,7 @@ pub(crate) struct MonitoredStream {
     entry: Option<(Arc<MonitorInner>, u32, u32)>,
     /// Start of the current [`BUSY_CALLS`] calls.
     busy_since: Monotonic,
-    /// Id of the request before the last one without a reply; valid in mode `PINNED` only.
+    /// Number of calls before the last one without a reply; valid in mode `PINNED` only.
     pinned_at: u32,
 }
 
@@ -148,14 +145,8 @@ impl HangupMonitor {
     ) -> io::Result<MonitoredStream> {
         let always = always || stream.readiness().is_none() || !stream.reports_every_arrival();
         let mode = AtomicU8::new(if always { ALWAYS } else { MONITORED });
-        let (last_request_id, sampled_request_id) = (AtomicU32::new(0), AtomicU32::new(0));
-        let state = Arc::new(StreamState {
-            stream,
-            hung_up: AtomicBool::new(false),
-            last_request_id,
-            sampled_request_id,
-            mode,
-        });
+        let (calls, sampled_calls) = (AtomicU32::new(0), AtomicU32::new(0));
+        let state = Arc::new(StreamState { stream, hung_up: AtomicBool::new(false), calls, sampled_calls, mode });
         let mut monitored = MonitoredStream { state, entry: None, busy_since: crate::clock::now(), pinned_at: 0 };
         let Some(fd) = monitored.state.stream.readiness() else { return Ok(monitored) };
         self.start()?;
@@ -265,9 +256,8 @@ impl MonitorInner {
         if over {
             unmonitored.retain(|&(slot, generation)| {
                 let Some(entry) = self.entries.get(slot, generation) else { return false };
-                let request = entry.state.last_request_id.load(Ordering::Relaxed);
-                let calls =
-                    request.wrapping_sub(entry.state.sampled_request_id.swap(request, Ordering::Relaxed)) / ID_STEP;
+                let total = entry.state.calls.load(Ordering::Relaxed);
+                let calls = total.wrapping_sub(entry.state.sampled_calls.swap(total, Ordering::Relaxed));
                 if calls < IDLE_CALLS {
                     self.resume(&entry.state, slot, generation);
                     entry.state.mode.store(MONITORED, Ordering::Release);
@@ -320,8 +310,8 @@ impl MonitoredStream {
         self.state.hung_up.load(Ordering::Acquire)
     }
 
-    fn last_request_id(&self) -> u32 {
-        self.state.last_request_id.load(Ordering::Relaxed)
+    fn calls(&self) -> u32 {
+        self.state.calls.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]
@@ -329,19 +319,20 @@ impl MonitoredStream {
         self.state.mode.load(Ordering::Relaxed) == UNMONITORED
     }
 
+    /// Counts a call that the connection makes. Returns their number so far, wrapping.
     #[inline]
-    pub(crate) fn next_request_id(&mut self) -> u32 {
-        let id = self.last_request_id().wrapping_add(ID_STEP);
-        self.state.last_request_id.store(id, Ordering::Relaxed);
-        if id.is_multiple_of(BUSY_CALLS * ID_STEP) {
-            self.sample_usage(id);
+    pub(crate) fn count_call(&mut self) -> u32 {
+        let calls = self.calls().wrapping_add(1);
+        self.state.calls.store(calls, Ordering::Relaxed);
+        if calls.is_multiple_of(BUSY_CALLS) {
+            self.sample_usage(calls);
         }
-        id
+        calls
     }
 
     /// Samples the usage. Called once every [`BUSY_CALLS`] calls.
     #[cold]
-    fn sample_usage(&mut self, id: u32) {
+    fn sample_usage(&mut self, calls: u32) {
         let mode = self.state.mode.load(Ordering::Relaxed);
         if mode == ALWAYS || mode == UNMONITORED {
             return;
@@ -349,16 +340,16 @@ impl MonitoredStream {
         let now = crate::clock::now();
         let since = std::mem::replace(&mut self.busy_since, now);
         if mode == PINNED {
-            if id.wrapping_sub(self.pinned_at) > ONEWAY_COOLDOWN_CALLS * ID_STEP {
+            if calls.wrapping_sub(self.pinned_at) > ONEWAY_COOLDOWN_CALLS {
                 self.state.mode.store(MONITORED, Ordering::Release);
             }
         } else if now.since(since) <= USAGE_PERIOD {
-            self.suspend(id);
+            self.suspend(calls);
         }
     }
 
     /// Suspends monitoring until the thread finds the connection idle.
-    fn suspend(&self, id: u32) {
+    fn suspend(&self, calls: u32) {
         let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness()) else { return };
         let mut unmonitored = shared.unmonitored.lock();
         // Without the thread, or if the kernel refuses, monitoring goes on.
@@ -366,7 +357,7 @@ impl MonitoredStream {
             return;
         }
         // The rest of this period counts as a whole one.
-        self.state.sampled_request_id.store(id.wrapping_sub(BUSY_CALLS * ID_STEP), Ordering::Relaxed);
+        self.state.sampled_calls.store(calls.wrapping_sub(BUSY_CALLS), Ordering::Relaxed);
         self.state.mode.store(UNMONITORED, Ordering::Release);
         if unmonitored.is_empty() {
             shared.wake.notify();
@@ -379,7 +370,7 @@ impl MonitoredStream {
     /// it has hung up.
     #[inline]
     pub(crate) fn pin(&mut self) -> bool {
-        self.pinned_at = self.last_request_id();
+        self.pinned_at = self.calls();
         match self.state.mode.load(Ordering::Acquire) {
             UNMONITORED => self.resume_pinned(),
             MONITORED => self.state.mode.store(PINNED, Ordering::Release),
@@ -431,7 +422,7 @@ pub(super) mod tests {
     use corelane_net::{Endpoint, Tcp, Transport};
 
     use super::*;
-    use crate::client::pool::Pool;
+    use crate::client::pool::ConnectionPool;
     use crate::invocation::{Operation, call};
     use crate::policy::SyncScope;
     use crate::{Orb, clock};
@@ -449,7 +440,7 @@ pub(super) mod tests {
             let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
             let stream = Tcp::new().connect(&endpoint, None).unwrap();
             let monitor = HangupMonitor::new(9, 0, None).unwrap();
-            let monitored = monitor.monitor(stream, Weak::<Pool>::new(), always).unwrap();
+            let monitored = monitor.monitor(stream, Weak::<ConnectionPool>::new(), always).unwrap();
             MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }
         }
 
@@ -486,7 +477,7 @@ pub(super) mod tests {
             self.monitored.busy_since = begin;
             clock::set(Some(begin + time));
             for _ in 0..calls {
-                self.monitored.next_request_id();
+                self.monitored.count_call();
             }
             clock::set(None);
         }
@@ -525,7 +516,7 @@ pub(super) mod tests {
             fixture.call(IDLE_CALLS - 1, USAGE_PERIOD);
             assert!(!fixture.look());
             assert_eq!(fixture.state(), MONITORED);
-            let rest = (BUSY_CALLS - fixture.monitored.last_request_id() / ID_STEP % BUSY_CALLS) % BUSY_CALLS;
+            let rest = (BUSY_CALLS - fixture.monitored.calls() % BUSY_CALLS) % BUSY_CALLS;
             fixture.call(rest, 2 * USAGE_PERIOD);
             assert_eq!(fixture.state(), MONITORED);
         }
@@ -666,8 +657,8 @@ pub(super) mod tests {
             fixture.call(BUSY_CALLS, USAGE_PERIOD);
             fixture.wait("watched", |fixture| fixture.state() == MONITORED);
             assert_eq!(
-                fixture.monitored.state.sampled_request_id.load(Ordering::Relaxed),
-                fixture.monitored.last_request_id(),
+                fixture.monitored.state.sampled_calls.load(Ordering::Relaxed),
+                fixture.monitored.calls(),
                 "it looked"
             );
         }

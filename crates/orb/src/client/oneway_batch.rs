@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn oneways_stay_on_their_connection_while_its_batch_is_flushed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let batch = OnewayBatch { octets: 16 * 1024, delay: Duration::from_micros(20) };
+        let batch = OnewayBatch { max_bytes: 16 * 1024, max_delay: Duration::from_micros(20) };
         let orb = Orb::builder().oneway_batch(batch).build().unwrap();
         let url = format!("corbaloc::1.2@{}/Key", listener.local_addr().unwrap());
         let object = orb.string_to_object(&url).unwrap().unwrap();

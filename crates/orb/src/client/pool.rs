@@ -33,7 +33,7 @@ const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) }
 
 /// The connections of one band to one server.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     /// Addresses of the server, from one profile, in the order to try.
     endpoints: Arc<[Endpoint]>,
     sockets: SocketSettings,
@@ -100,7 +100,7 @@ pub(crate) enum AcquireError {
     TimedOut,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: SocketSettings, band: Band, max_connections: usize) -> Self {
         let slot_returned = Arc::new(EventCount::new("connection pool"));
         let slot = |_| {
@@ -114,7 +114,7 @@ impl Pool {
         let multiplexed = PiMutex::new("shared connection of a pool", Scope::Lane, MultiplexedState::None);
         let multiplexed_ready = EventCount::new("shared connection");
         let (used, last_answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Pool {
+        ConnectionPool {
             endpoints,
             sockets,
             slots,
@@ -345,7 +345,7 @@ impl Pool {
         let memory = (context.spares(), context.reply_memory());
         let mut connection = ClientConnection::new(monitored, endpoint, connection_id, is_band_declared, memory);
         if !self.band.is_real_time() {
-            connection.set_batch_limit(context.config().oneway_batch.octets);
+            connection.set_batch_limit(context.config().oneway_batch.max_bytes);
         }
         Ok(connection)
     }
@@ -487,7 +487,7 @@ impl Pool {
     }
 }
 
-impl HangupHandler for Pool {
+impl HangupHandler for ConnectionPool {
     /// Closes idle connections that have hung up. Connections in use are closed when they are
     /// returned.
     #[cold]
@@ -580,7 +580,7 @@ mod tests {
     /// A pool of a band's connections to a server that sends nothing.
     struct PoolFixture {
         orb: Orb,
-        pool: Arc<Pool>,
+        pool: Arc<ConnectionPool>,
         listener: std::net::TcpListener,
     }
 
@@ -592,7 +592,7 @@ mod tests {
     fn fixture(band: Band, max_connections: usize) -> PoolFixture {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
-        let pool = Arc::new(Pool::new([endpoint].into(), SocketSettings::default(), band, max_connections));
+        let pool = Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), band, max_connections));
         let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
         PoolFixture { orb: Orb::builder().real_time(rt).build().unwrap(), pool, listener }
     }
@@ -676,10 +676,10 @@ mod tests {
             drop(tended);
             assert_eq!(caller.join().unwrap(), Some(connection_id));
         });
-        Pool::forget_last_slot();
+        ConnectionPool::forget_last_slot();
         let taken = fixture.pool.take_idle(0, true, CallDeadline::Never).unwrap();
         assert_eq!(taken.connection_id, connection_id);
-        Pool::forget_last_slot();
+        ConnectionPool::forget_last_slot();
         let before = counters::snapshot();
         assert_ne!(fixture.pool.take_idle(0, true, CallDeadline::Never).unwrap().connection_id, connection_id);
         assert_eq!((counters::snapshot() - before).futex, 0, "it does not wait for other callers");
@@ -696,7 +696,7 @@ mod tests {
             other.set_band_declared();
             let connection_id = other.connection_id;
             drop((first, other));
-            Pool::forget_last_slot();
+            ConnectionPool::forget_last_slot();
             let _tended = fixture.pool.slots[0].try_checkout_for_maintenance().unwrap();
             let before = counters::snapshot();
             assert_eq!(fixture.pool.take_idle(0, true, due).unwrap().connection_id, connection_id);
@@ -739,7 +739,7 @@ mod tests {
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {
-            checkout.request_id();
+            checkout.next_request_id();
         }
         crate::clock::set(None);
     }
@@ -761,7 +761,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("corelane-pool-{}", std::process::id()));
         let server = Orb::builder().listen(format!("shm:{}", path.display())).build().unwrap();
         let endpoint = Endpoint::shared_memory(path);
-        let pool = Arc::new(Pool::new([endpoint].into(), SocketSettings::default(), Band::for_current_thread(), 1));
+        let pool =
+            Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), Band::for_current_thread(), 1));
         let orb = Orb::builder().build().unwrap();
         let mut checkout = pool.acquire(orb.core(), None, || None, 0).unwrap();
         call(&mut checkout);
@@ -781,7 +782,7 @@ mod tests {
         peer.shutdown(std::net::Shutdown::Write).unwrap();
         wait_for_end(&peer);
         drop((second, first));
-        Pool::forget_last_slot();
+        ConnectionPool::forget_last_slot();
         let taken = fixture.pool.take_idle(0, false, CallDeadline::Never).unwrap();
         assert_eq!(taken.connection_id, connection_id);
         assert!(fixture.pool.slots[0].try_checkout().unwrap().is_none(), "the first is closed");

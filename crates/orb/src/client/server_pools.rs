@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use corelane_net::Endpoint;
 
-use super::pool::Pool;
+use super::pool::ConnectionPool;
 use crate::rt::band::Band;
 use crate::rt::protocol::SocketSettings;
 
@@ -22,7 +22,7 @@ pub(crate) struct ServerPools {
 #[derive(Debug)]
 struct BandPool {
     band: Band,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
     next: OnceLock<Box<BandPool>>,
 }
 
@@ -34,7 +34,7 @@ impl ServerPools {
     }
 
     #[inline]
-    pub(crate) fn pool(&self, band: Band) -> &Arc<Pool> {
+    pub(crate) fn pool(&self, band: Band) -> &Arc<ConnectionPool> {
         match self.first.get() {
             Some(first) if first.band == band => &first.pool,
             _ => self.find(band),
@@ -42,12 +42,17 @@ impl ServerPools {
     }
 
     #[cold]
-    fn find(&self, band: Band) -> &Arc<Pool> {
+    fn find(&self, band: Band) -> &Arc<ConnectionPool> {
         let mut place = &self.first;
         loop {
             // The first thread at the end of the list appends; the others use its entry.
             let entry = place.get_or_init(|| {
-                let pool = Arc::new(Pool::new(Arc::clone(&self.endpoints), self.sockets, band, self.max_connections));
+                let pool = Arc::new(ConnectionPool::new(
+                    Arc::clone(&self.endpoints),
+                    self.sockets,
+                    band,
+                    self.max_connections,
+                ));
                 Box::new(BandPool { band, pool, next: OnceLock::new() })
             });
             if entry.band == band {
@@ -57,7 +62,7 @@ impl ServerPools {
         }
     }
 
-    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<ConnectionPool>> {
         std::iter::successors(self.first.get(), |entry| entry.next.get()).map(|entry| &entry.pool)
     }
 }

@@ -225,7 +225,7 @@ impl DynamicRequest {
             let Some(type_code) = self.raises.iter().find(|exception| exception.id() == id) else {
                 return Err(reply.unlisted_exception().into());
             };
-            let exception = reply.read(|d| AnyValue::decode_members(type_code, d))?;
+            let exception = reply.read(|d| AnyValue::decode_exception_members(type_code, d))?;
             return Err(RequestError::User(Any::from_wire(exception, client)));
         }
         let types = std::iter::once(&self.result).chain(&self.outputs);

@@ -137,7 +137,7 @@ impl ServerRequest<'_, '_> {
             ));
         }
         self.answer()?;
-        self.call.raise_any(exception)
+        self.call.raise_with(|reply| exception.encode_value(reply))
     }
 
     fn answer(&mut self) -> Result<(), SystemException> {

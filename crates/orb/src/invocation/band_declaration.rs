@@ -10,7 +10,7 @@ use corelane_wire::giop::{ReplyStatus, ResponseExpected};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::Operation;
-use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, RequestSpec, Route, refuse};
+use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead, RequestSpec, refuse};
 use super::machine::{LastMessage, MachineInput};
 use crate::client::connection::ReceivedMessage;
 use crate::client::multiplexed::Multiplexed;
@@ -47,7 +47,7 @@ impl<'r> Invocation<'r, '_, '_> {
     #[cold]
     pub(super) fn declare_band<'p>(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         connection: Checkout<'p>,
         range: (i16, i16),
     ) -> Result<Checkout<'p>, Box<AttemptError>> {
@@ -56,7 +56,7 @@ impl<'r> Invocation<'r, '_, '_> {
 
     fn try_declare_band<'p>(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         mut connection: Checkout<'p>,
         range: (i16, i16),
     ) -> Result<Checkout<'p>, Box<AttemptError>> {
@@ -96,7 +96,7 @@ impl<'r> Invocation<'r, '_, '_> {
     #[cold]
     pub(super) fn declare_band_multiplexed(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         connection: &Arc<Multiplexed>,
         range: (i16, i16),
     ) -> Result<(), Box<AttemptError>> {

@@ -20,7 +20,7 @@ use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Limits, Octets};
 use super::Operation;
 use super::callee::Callee;
 use super::driver::Driver;
-use super::lane_selector::Selection;
+use super::lane_selector::PoolSelection;
 use super::machine::{LastMessage, MachineInput};
 use super::reply::{Reply, ReplyBody, read_results};
 use super::target::{AlternateTarget, Binding, TargetProfiles, UsableProfile};
@@ -211,26 +211,26 @@ pub(super) type AttemptResult<'r> = Result<Option<Reply<'r>>, Box<AttemptError>>
 
 /// The target and profile of an attempt.
 #[derive(Clone, Copy)]
-pub(super) struct Route<'t> {
+pub(super) struct CallRoute<'t> {
     pub(super) target: &'t TargetProfiles,
     pub(super) profile: &'t UsableProfile,
     pub(super) addressing: AddressingMode,
 }
 
-impl<'t> Route<'t> {
+impl<'t> CallRoute<'t> {
     /// Returns the profile that answered last and its connections, if calls may begin with it.
     /// Always inlined, because a returned pair would go through memory.
     #[inline(always)]
-    fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, Selection<'t>)> {
+    fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
         let target = binding.original(context);
         let profile = target.profiles.get(at)?;
         let chosen = profile.select_pool(context).ok()?;
-        Some((Route { target, profile, addressing: AddressingMode::Key }, chosen))
+        Some((CallRoute { target, profile, addressing: AddressingMode::Key }, chosen))
     }
 }
 
-impl Route<'_> {
+impl CallRoute<'_> {
     #[cold]
     fn profile_index(self) -> usize {
         self.target.profiles.iter().position(|profile| std::ptr::eq(profile, self.profile)).unwrap_or(0)
@@ -291,7 +291,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         callee: &'r Callee,
         results: ResultReader<'_>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((route, chosen)) = Route::preferred(self.context, callee.binding())
+        if let Some((route, chosen)) = CallRoute::preferred(self.context, callee.binding())
             && let Some(connection) = chosen.pool.borrow_idle(true, self.due)
         {
             self.priority = chosen.priority;
@@ -304,7 +304,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// wanted.
     #[inline(never)]
     fn run_out_of_line(&mut self, callee: &'r Callee) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((route, chosen)) = Route::preferred(self.context, callee.binding())
+        if let Some((route, chosen)) = CallRoute::preferred(self.context, callee.binding())
             && let Some(connection) = chosen.pool.borrow_idle(self.wants_reply(), self.due)
         {
             self.priority = chosen.priority;
@@ -315,7 +315,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
 
     /// Makes a call on the fast path; the reply may outlive the object.
     fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
-        if let Some((route, chosen)) = Route::preferred(self.context, self.callee.binding())
+        if let Some((route, chosen)) = CallRoute::preferred(self.context, self.callee.binding())
             && let Some(connection) = chosen.pool.take_idle(0, true, self.due)
         {
             self.priority = chosen.priority;
@@ -327,7 +327,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     #[inline(never)]
     fn exchange_out_of_line(
         &mut self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         connection: Checkout<'r>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
         self.exchange(route, connection, None)
@@ -338,7 +338,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     #[inline(always)]
     fn exchange(
         &mut self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         mut connection: Checkout<'r>,
         results: Option<ResultReader<'_>>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
@@ -376,7 +376,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     #[inline]
     pub(super) fn deliver(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         mut connection: Checkout<'r>,
         header: Header,
         results: Option<ResultReader<'_>>,
@@ -396,7 +396,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     #[cold]
     fn retry_from(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
@@ -406,7 +406,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     }
 
     /// Writes the request on `connection` and reads its reply.
-    pub(super) fn attempt(&mut self, route: Route<'_>, mut connection: Checkout<'r>) -> AttemptResult<'r> {
+    pub(super) fn attempt(&mut self, route: CallRoute<'_>, mut connection: Checkout<'r>) -> AttemptResult<'r> {
         match self.transmit(route, &mut connection)? {
             Some(id) => self.await_reply(route, connection, id, true),
             None => Ok(None),
@@ -417,17 +417,17 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     #[inline]
     pub(super) fn transmit(
         &mut self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         connection: &mut Checkout<'_>,
     ) -> Result<Option<u32>, Box<AttemptError>> {
         // Checked again: the pool may have chosen this connection for lack of another.
         if !self.wants_reply() && !connection.ensure_monitored() {
             let broken = ExchangeError::Io(io::ErrorKind::ConnectionAborted.into());
-            let id = connection.request_id();
+            let id = connection.next_request_id();
             return Err(self.connection_lost(connection, id, BytesSent::None, broken));
         }
         let own = &mut **connection;
-        let id = own.request_id();
+        let id = own.next_request_id();
         let announce = self.code_sets_to_announce(route, own.announced);
         let announced = own.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut own.request_memory));
@@ -481,7 +481,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
 
     /// Returns the code sets to announce with this request, if the server does not know them yet.
     #[inline]
-    pub(super) fn code_sets_to_announce(&self, route: Route<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
+    pub(super) fn code_sets_to_announce(&self, route: CallRoute<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
         match &self.request {
             RequestSpec::Call { .. } if announced.is_none() => route.profile.code_sets,
             // A LocateRequest has no service contexts.
@@ -499,7 +499,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     pub(super) fn write(
         &self,
         encoder: &mut Encoder<'a>,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         id: u32,
         announce: Option<CodeSets>,
     ) -> Result<(), CdrError> {
@@ -528,7 +528,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     fn write_extended(
         &self,
         encoder: &mut Encoder<'a>,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         id: u32,
         announce: Option<CodeSets>,
     ) -> Result<(), CdrError> {
@@ -593,7 +593,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// yet.
     fn await_reply(
         &mut self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         mut connection: Checkout<'r>,
         id: u32,
         first: bool,
@@ -617,7 +617,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// Handles a whole message. Returns the connection if the reply to `id` is still to come.
     pub(super) fn on_message(
         &mut self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         mut connection: Checkout<'r>,
         id: u32,
         received: ReceivedMessage,
@@ -648,7 +648,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// Interprets the reply `received`.
     fn on_reply(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         mut connection: Checkout<'r>,
         received: ReceivedMessage,
         header: Header,
@@ -671,7 +671,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// Interprets a reply with its bytes in `body`.
     pub(super) fn interpret_reply(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         body: ReplyBody<'r>,
         header: Header,
         head: &ReplyHead,
@@ -691,7 +691,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     #[cold]
     pub(super) fn on_no_reply(
         &self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         connection: &mut Checkout<'_>,
         id: u32,
         broken: ExchangeError,

@@ -8,7 +8,7 @@ use corelane_wire::giop::{AddressingMode, ResponseExpected};
 use corelane_wire::{CdrError, Encoder};
 
 use super::Operation;
-use super::call::{Invocation, RequestSpec, Route};
+use super::call::{CallRoute, Invocation, RequestSpec};
 use super::callee::Callee;
 use super::driver::Driver;
 use super::multiplexed::SentRequest;
@@ -132,7 +132,7 @@ impl Deferred {
                 let request = request(&operation, &self.arguments);
                 let mut call = self.invocation(request);
                 let by = target.profiles.get(profile).ok_or_else(internal)?;
-                let route = Route { target: &target, profile: by, addressing: AddressingMode::Key };
+                let route = CallRoute { target: &target, profile: by, addressing: AddressingMode::Key };
                 let reply = match call.await_multiplexed(route, &sent) {
                     Ok(reply) => {
                         self.callee.binding().record_bound(&target, profile);

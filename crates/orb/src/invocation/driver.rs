@@ -12,13 +12,13 @@ use corelane_sys::poll;
 use corelane_wire::exception::minor;
 use corelane_wire::giop::AddressingMode;
 
-use super::call::{AttemptError, Invocation, RequestSpec, Route};
+use super::call::{AttemptError, CallRoute, Invocation, RequestSpec};
 use super::machine::{self, InvocationMachine, MachineAction, MachineInput};
 use super::multiplexed::SentRequest;
 use super::reply::Reply;
 use super::target::{TargetProfiles, UsableProfile};
 use crate::client::multiplexed::Multiplexed;
-use crate::client::pool::{AcquireError, Checkout, Pool};
+use crate::client::pool::{AcquireError, Checkout, ConnectionPool};
 use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
@@ -56,7 +56,7 @@ pub(super) struct Driver<'r, 'c, 'a> {
     attempt_time: AttemptTime,
     addressing: AddressingMode,
     /// The pool from which the call may take a connection.
-    pool: Option<Arc<Pool>>,
+    pool: Option<Arc<ConnectionPool>>,
     connection: Option<CallConnection>,
     next_target: Option<Arc<TargetProfiles>>,
     /// Minimum id of the connection: older ones are not used.
@@ -217,7 +217,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     fn attempt(&mut self) -> Result<Option<Reply<'r>>, Box<AttemptError>> {
         match (self.target.profiles.get(self.profile), self.connection.take()) {
             (Some(profile), Some(connection)) => {
-                let route = Route { target: &self.target, profile, addressing: self.addressing };
+                let route = CallRoute { target: &self.target, profile, addressing: self.addressing };
                 let range = self.pool.as_ref().and_then(|pool| pool.band().range());
                 match connection {
                     CallConnection::Exclusive(mut connection) => {
@@ -267,7 +267,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let Some(CallConnection::Multiplexed(connection)) = self.connection.take() else {
             return Err(unreachable_step());
         };
-        let route = Route { target: &self.target, profile, addressing: self.addressing };
+        let route = CallRoute { target: &self.target, profile, addressing: self.addressing };
         if let Some(range) = self.pool.as_ref().and_then(|pool| pool.band().range())
             && connection.needs_band_declaration()
         {
@@ -347,7 +347,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let until = || self.connect_deadline_from(clock::now());
         let Some(pool) = &self.pool else { return MachineInput::ConnectFailed };
         let (context, min_connection_id) = (self.call.context, self.min_connection_id);
-        let outcome = match context.config().all_busy {
+        let outcome = match context.config().on_pool_exhausted {
             _ if self.use_multiplexed => pool.multiplexed(context, until()).map(CallConnection::Multiplexed),
             PoolExhausted::Multiplex => match pool.take_free(min_connection_id) {
                 Some(free) => {

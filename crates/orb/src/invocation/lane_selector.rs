@@ -9,7 +9,7 @@ use corelane_sched::selection::{self, Unreachable};
 use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityTransform};
 use corelane_wire::exception::minor;
 
-use crate::client::pool::Pool;
+use crate::client::pool::ConnectionPool;
 use crate::client::server_pools::ServerPools;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb_context::OrbContext;
@@ -30,8 +30,8 @@ pub(crate) struct LaneSelector {
 
 /// The connection pool and the priority for a call.
 #[derive(Debug)]
-pub(crate) struct Selection<'l> {
-    pub(crate) pool: &'l Arc<Pool>,
+pub(crate) struct PoolSelection<'l> {
+    pub(crate) pool: &'l Arc<ConnectionPool>,
     /// CORBA priority that the request carries; `None` sends none.
     pub(crate) priority: Option<i16>,
 }
@@ -40,19 +40,24 @@ impl LaneSelector {
     /// Creates a selector from the policies of reference and client. `None` if neither concerns
     /// priorities.
     pub(crate) fn new(
-        said: &ProfilePolicies,
-        asked: &ClientPolicies,
+        profile: &ProfilePolicies,
+        client: &ClientPolicies,
         endpoints: impl FnOnce() -> Vec<(i16, Arc<ServerPools>)>,
     ) -> Option<Self> {
-        if said.model.is_none() && asked.bands.is_empty() {
+        if profile.model.is_none() && client.bands.is_empty() {
             return None;
         }
-        let bands = selection::reconcile(&asked.bands, &said.bands).map(|bands| {
+        let bands = selection::reconcile(&client.bands, &profile.bands).map(|bands| {
             // Invalid bands in a reference are ignored.
             PriorityBands::new(bands.iter().copied()).ok()
         });
-        let server_priority = said.model.and_then(|(_, priority)| Priority::new(priority));
-        Some(LaneSelector { model: said.model.map(|(model, _)| model), server_priority, bands, endpoints: endpoints() })
+        let server_priority = profile.model.and_then(|(_, priority)| Priority::new(priority));
+        Some(LaneSelector {
+            model: profile.model.map(|(model, _)| model),
+            server_priority,
+            bands,
+            endpoints: endpoints(),
+        })
     }
 
     /// Selects the pool and priority for a call of the calling thread.
@@ -62,7 +67,7 @@ impl LaneSelector {
     /// sides set; TRANSIENT 2 if no endpoint serves the priority; DATA_CONVERSION 2 if the ORB's
     /// transform refuses it.
     #[inline(never)]
-    pub(crate) fn select(&self, orb: &OrbContext) -> Result<Selection<'_>, SystemException> {
+    pub(crate) fn select(&self, orb: &OrbContext) -> Result<PoolSelection<'_>, SystemException> {
         let thread = Band::for_current_thread();
         if !self.is_propagated() {
             return self.select_for(None, thread);
@@ -77,7 +82,7 @@ impl LaneSelector {
     ///
     /// # Errors
     /// As for [`select`](Self::select).
-    pub(crate) fn select_at(&self, orb: &OrbContext, priority: Priority) -> Result<Selection<'_>, SystemException> {
+    pub(crate) fn select_at(&self, orb: &OrbContext, priority: Priority) -> Result<PoolSelection<'_>, SystemException> {
         self.select_for(Some(priority), Band::for_priority(&orb.config().rt, priority)?)
     }
 
@@ -94,7 +99,7 @@ impl LaneSelector {
         )
     }
 
-    fn select_for(&self, clients: Option<Priority>, thread: Band) -> Result<Selection<'_>, SystemException> {
+    fn select_for(&self, clients: Option<Priority>, thread: Band) -> Result<PoolSelection<'_>, SystemException> {
         let propagated = self.is_propagated();
         let own = if propagated { clients } else { self.server_priority };
         let bands = self.bands.as_ref().map_err(|conflict| unreachable_error(*conflict))?;
@@ -104,7 +109,7 @@ impl LaneSelector {
         let Some(priority) = own else {
             // The thread has no priority, so the server decides.
             let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(Unreachable::NoEndpoint))?;
-            return Ok(Selection { pool: server.pool(thread), priority: None });
+            return Ok(PoolSelection { pool: server.pool(thread), priority: None });
         };
         let band = selection::band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
@@ -115,7 +120,7 @@ impl LaneSelector {
             .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
             .ok_or_else(|| self.no_endpoint(priority))?;
         let shared = band.map_or(thread, Band::for_range);
-        Ok(Selection { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
+        Ok(PoolSelection { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
     }
 }
 

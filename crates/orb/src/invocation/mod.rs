@@ -1,16 +1,17 @@
 //! Invocations, on the client side. The pure [`machine`] decides what to try; `call` makes one
-//! exchange, and the [`driver`] an invocation that takes more than one.
+//! exchange, and the [`driver`] an invocation that takes more than one. They call a [`callee`],
+//! whose [`target`] has its profiles; `lane_selector` chooses the connections by priority.
 
 mod band_declaration;
 pub(crate) mod call;
 pub(crate) mod callee;
 mod deferred;
 pub(crate) mod driver;
-pub(crate) mod establish;
 pub(crate) mod lane_selector;
 pub(crate) mod machine;
 mod multiplexed;
 mod operation;
+pub(crate) mod preconnect;
 mod reply;
 pub(crate) mod target;
 pub(crate) mod thread_policies;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use corelane_wire::Encoder;
 
-use super::call::{AttemptError, AttemptResult, Invocation, ReplyHead, Route, refuse};
+use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead, refuse};
 use super::machine::LastMessage;
 use super::reply::ReplyBody;
 use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
@@ -27,7 +27,11 @@ pub(super) struct SentRequest {
 impl<'r> Invocation<'r, '_, '_> {
     /// Writes the request and waits for its reply.
     #[cold]
-    pub(super) fn attempt_multiplexed(&mut self, route: Route<'_>, connection: &Arc<Multiplexed>) -> AttemptResult<'r> {
+    pub(super) fn attempt_multiplexed(
+        &mut self,
+        route: CallRoute<'_>,
+        connection: &Arc<Multiplexed>,
+    ) -> AttemptResult<'r> {
         match self.send_multiplexed(route, connection)? {
             Some(sent) => self.await_multiplexed(route, &sent),
             None => Ok(None),
@@ -38,7 +42,7 @@ impl<'r> Invocation<'r, '_, '_> {
     #[cold]
     pub(super) fn send_multiplexed(
         &mut self,
-        route: Route<'_>,
+        route: CallRoute<'_>,
         connection: &Arc<Multiplexed>,
     ) -> Result<Option<SentRequest>, Box<AttemptError>> {
         self.due = self.due.to_absolute();
@@ -104,7 +108,7 @@ impl<'r> Invocation<'r, '_, '_> {
     }
 
     #[cold]
-    pub(super) fn await_multiplexed(&mut self, route: Route<'_>, sent: &SentRequest) -> AttemptResult<'r> {
+    pub(super) fn await_multiplexed(&mut self, route: CallRoute<'_>, sent: &SentRequest) -> AttemptResult<'r> {
         let endpoint = sent.connection.endpoint();
         let arrived = match sent.pending.wait(self.due.latest(), self.callee.canceller()) {
             Ok(arrived) => arrived,

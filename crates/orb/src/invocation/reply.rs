@@ -150,20 +150,20 @@ pub(super) fn read_results<T>(
     read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
 ) -> Result<(T, usize), SystemException> {
     let env: &(dyn Any + Sync) = context;
-    let values = crate::value_space();
+    let values = context.value_read_state();
     let held: &ByteBudget = context.reply_memory();
     let meter = Meter::new(held);
     let mut decoder = Decoder::new(octets, endian)
         .at(position)
         .with_version(version)
         .with_code_sets(code_sets)
-        .with_from_server(true)
+        .with_written_by_server(true)
         .with_limits(&context.config().limits)
         .with_values(&values)
         .with_meter(&meter)
         .with_env(env);
     if let Some((octets, breaks)) = owned {
-        decoder = decoder.with_owner(octets).with_fragment_starts(breaks);
+        decoder = decoder.with_shared_message(octets).with_fragment_starts(breaks);
     }
     let fits = if octets.len() > MAX_HEAP_BYTES { meter.charge_existing(octets.len()) } else { Ok(()) };
     match fits.and_then(|()| read(&mut decoder)) {

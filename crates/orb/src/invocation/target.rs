@@ -13,12 +13,13 @@ use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, CodeSets, Encoder, Endian, Version};
 
-use super::lane_selector::{LaneSelector, Selection};
+use super::lane_selector::{LaneSelector, PoolSelection};
 use crate::address::parse_profiles;
 use crate::client::context::ClientContext;
 use crate::client::server_pools::ServerPools;
 use crate::client::try_order::{MAX_TRIED, TryOrder};
 use crate::exception::SystemException;
+use crate::object_key::ObjectKey;
 use crate::rt::band::Band;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 
@@ -48,7 +49,7 @@ pub(crate) struct Binding {
 /// The profile by which a reference is bound.
 #[derive(Debug)]
 struct BoundProfile {
-    said: ProfilePolicies,
+    policies: ProfilePolicies,
     at: u8,
 }
 
@@ -87,7 +88,7 @@ pub(crate) struct UsableProfile {
     /// True if the server is a Corelane ORB.
     pub(crate) is_ours: bool,
     /// The profile's policies on priorities and protocols.
-    pub(crate) said: ProfilePolicies,
+    pub(crate) policies: ProfilePolicies,
 }
 
 impl Binding {
@@ -142,17 +143,18 @@ impl Binding {
     /// Records that a profile of `target` answered a call.
     #[cold]
     pub(crate) fn record_bound(&self, target: &Arc<TargetProfiles>, profile: usize) {
-        let Some(said) = target.profiles.get(profile) else { return };
+        let Some(answered) = target.profiles.get(profile) else { return };
         target.last_answered.store(profile, Ordering::Relaxed);
         let is_own = self.original.get().is_some_and(|own| Arc::ptr_eq(own, target));
         let at = u8::try_from(profile).ok().filter(|at| is_own && *at < OTHER_TARGET);
-        self.bind(said, at.unwrap_or(OTHER_TARGET));
+        self.bind(answered, at.unwrap_or(OTHER_TARGET));
     }
 
     #[cold]
     fn bind(&self, profile: &UsableProfile, at: u8) {
-        if !self.bound_profile.load().as_ref().is_some_and(|bound| bound.at == at && bound.said == profile.said) {
-            self.bound_profile.update(|_| (Some(BoundProfile { said: profile.said.clone(), at }), ()));
+        if !self.bound_profile.load().as_ref().is_some_and(|bound| bound.at == at && bound.policies == profile.policies)
+        {
+            self.bound_profile.update(|_| (Some(BoundProfile { policies: profile.policies.clone(), at }), ()));
             // Release: a thread that reads this index also sees the bound profile.
             self.bound_index.store(at, Ordering::Release);
         }
@@ -173,7 +175,7 @@ impl Binding {
 
     /// Returns true if a call by `profile` has the same policies as the last one answered.
     pub(crate) fn is_bound_as(&self, profile: &UsableProfile) -> bool {
-        self.bound_profile.load().as_ref().is_some_and(|bound| bound.said == profile.said)
+        self.bound_profile.load().as_ref().is_some_and(|bound| bound.policies == profile.policies)
     }
 
     /// Returns true if the object is forwarded.
@@ -201,7 +203,7 @@ impl Binding {
     /// Returns the object key if the object may belong to this ORB.
     #[inline]
     pub(crate) fn local_key(&self, context: &ClientContext) -> Option<&[u8]> {
-        self.local.get_or_init(|| context.local_key(&self.ior)).as_deref()
+        self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
     /// Returns the object's place in this ORB, once a call has found it, of the object adapter's
@@ -228,9 +230,27 @@ impl Binding {
     }
 }
 
+/// Returns the object key of `ior` if it may denote an object of this ORB. That is a transient key
+/// with this ORB's stamp, or any other key at an address that this ORB publishes.
+#[cold]
+fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
+    let own_addresses = context.own_addresses();
+    let config = context.config();
+    let profiles = parse_profiles(ior, config.version, config.native_char_set, &config.limits);
+    profiles.into_iter().find_map(|found| {
+        let is_own = match ObjectKey::parse(&found.object_key) {
+            ObjectKey::System { stamp, .. } | ObjectKey::User { stamp, .. } => stamp == context.stamp(),
+            ObjectKey::Persistent { .. } | ObjectKey::Hinted { .. } | ObjectKey::Plain => {
+                found.endpoints.iter().any(|endpoint| own_addresses.contains(endpoint))
+            }
+        };
+        is_own.then(|| found.object_key.into())
+    })
+}
+
 /// Returns the profiles of `ior` that a transport serves, bound to their connections. The flag
 /// is true if ClientProtocol policies exclude some.
-fn usable_profiles(context: &ClientContext, ior: &Ior, asked: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
+fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
     let found =
         parse_profiles(ior, context.config().version, context.config().native_char_set, &context.config().limits);
     let mut left_out = false;
@@ -240,24 +260,24 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, asked: &ClientPolicies) -
             let endpoints: Vec<Endpoint> =
                 found.endpoints.into_iter().filter(|endpoint| context.has_transport(endpoint)).collect();
             let first = endpoints.first()?;
-            let Some((rank, sockets)) = client_policies::usable_protocols(asked, &found.policies)
+            let Some((rank, sockets)) = client_policies::usable_protocols(client, &found.policies)
                 .and_then(|all| client_policies::protocol_rank(all, first))
             else {
                 left_out = true;
                 return None;
             };
-            let pools = context.pools_for(endpoints, sockets, asked.private);
+            let pools = context.pools_for(endpoints, sockets, client.private);
             let lanes = || {
                 let reached = found.lanes.into_iter().filter(|lane| context.has_transport(&lane.endpoint));
                 let mut lanes: Vec<(i16, Arc<ServerPools>)> = reached
-                    .map(|lane| (lane.priority, context.pools_for(vec![lane.endpoint], sockets, asked.private)))
+                    .map(|lane| (lane.priority, context.pools_for(vec![lane.endpoint], sockets, client.private)))
                     .collect();
                 if lanes.is_empty() {
                     lanes.push((-1, Arc::clone(&pools)));
                 }
                 lanes
             };
-            let lanes = LaneSelector::new(&found.policies, asked, lanes).map(Box::new);
+            let lanes = LaneSelector::new(&found.policies, client, lanes).map(Box::new);
             let profile = UsableProfile {
                 pools,
                 lanes,
@@ -267,7 +287,7 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, asked: &ClientPolicies) -
                 default_code_sets: found.default_code_sets,
                 index: found.index,
                 is_ours: found.is_ours,
-                said: found.policies,
+                policies: found.policies,
             };
             Some((rank, profile))
         })
@@ -304,9 +324,9 @@ impl UsableProfile {
     /// # Errors
     /// The errors of [`LaneSelector::select`].
     #[inline]
-    pub(crate) fn select_pool(&self, context: &ClientContext) -> Result<Selection<'_>, SystemException> {
+    pub(crate) fn select_pool(&self, context: &ClientContext) -> Result<PoolSelection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Selection { pool: self.pools.pool(Band::for_current_thread()), priority: None }),
+            None => Ok(PoolSelection { pool: self.pools.pool(Band::for_current_thread()), priority: None }),
             Some(lanes) => lanes.select(context),
         }
     }
@@ -319,9 +339,9 @@ impl UsableProfile {
         &self,
         context: &ClientContext,
         priority: Priority,
-    ) -> Result<Selection<'_>, SystemException> {
+    ) -> Result<PoolSelection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(Selection {
+            None => Ok(PoolSelection {
                 pool: self.pools.pool(Band::for_priority(&context.config().rt, priority)?),
                 priority: None,
             }),

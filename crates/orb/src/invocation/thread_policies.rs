@@ -44,8 +44,8 @@ const MAX_CACHED_BINDINGS: usize = 1024;
 /// # Ok::<(), corelane::SystemException>(())
 /// ```
 pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() -> T) -> Result<T, SystemException> {
-    struct Restore(Option<ThreadPolicies>);
-    impl Drop for Restore {
+    struct RestoreRtPolicies(Option<ThreadPolicies>);
+    impl Drop for RestoreRtPolicies {
         fn drop(&mut self) {
             HAS_THREAD_POLICIES.set(self.0.is_some());
             let ended = THREAD_POLICIES.replace(self.0.take());
@@ -54,7 +54,7 @@ pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() 
         }
     }
     let of_thread = ThreadPolicies { policies: policies.check()?, bindings: HashMap::new() };
-    let _restore = Restore(THREAD_POLICIES.replace(Some(of_thread)));
+    let _restore = RestoreRtPolicies(THREAD_POLICIES.replace(Some(of_thread)));
     HAS_THREAD_POLICIES.set(true);
     Ok(body())
 }
@@ -68,13 +68,13 @@ pub(crate) fn has_thread_policies() -> bool {
 #[cold]
 pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
     THREAD_POLICIES.with_borrow_mut(|of_thread| {
-        let Some(ThreadPolicies { policies: asked, bindings }) = of_thread else { return callee.clone() };
+        let Some(ThreadPolicies { policies, bindings }) = of_thread else { return callee.clone() };
         if bindings.len() >= MAX_CACHED_BINDINGS {
             bindings.clear();
         }
         let binding = callee.binding();
         let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
-            let wider = asked.clone().or(&callee.context().config().client_policies);
+            let wider = policies.clone().or(&callee.context().config().client_policies);
             let under = Binding::new(binding.ior().clone(), binding.own().clone(), &wider);
             (Arc::clone(binding), Arc::new(under))
         });

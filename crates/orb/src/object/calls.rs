@@ -150,15 +150,15 @@ impl ObjectRef {
         call::locate(self.callee())
     }
 
-    /// Makes connections before the first call needs them: `each` at each of `priorities`, in the
+    /// Makes connections before the first call needs them: `count` at each of `priorities`, in the
     /// lane or band that serves it. Existing connections count. Does nothing for an object within
     /// the process.
     ///
     /// # Errors
     /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to
     /// one server; the errors of a call that finds no connection.
-    pub fn preconnect(&self, priorities: &[i16], each: usize) -> Result<(), SystemException> {
-        crate::invocation::establish::establish(self.callee(), priorities, each)
+    pub fn preconnect(&self, priorities: &[i16], count: usize) -> Result<(), SystemException> {
+        crate::invocation::preconnect::preconnect(self.callee(), priorities, count)
     }
 
     /// Calls `operation` with the arguments that `arguments` writes, and waits for the reply. A

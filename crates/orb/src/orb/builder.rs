@@ -13,9 +13,9 @@ use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
 use super::core::Core;
+use super::error::OrbError;
 use crate::config::{Config, OnewayBatch};
 use crate::event::{Callback, Event, Events, Log};
-use crate::exception::SystemException;
 use crate::listen_address;
 use crate::orb_context::OrbContext;
 use crate::poa::Poa;
@@ -47,22 +47,22 @@ pub struct OrbBuilder {
     limits: Limits,
     max_reply_memory: usize,
     call_policies: CallPolicies,
-    connections_per_server: usize,
+    max_connections_per_server: usize,
     oneway_batch: OnewayBatch,
-    closing_time: Duration,
+    drain_timeout: Duration,
     locks_memory: bool,
-    all_busy: PoolExhausted,
-    idle_time: Duration,
+    on_pool_exhausted: PoolExhausted,
+    idle_connection_timeout: Duration,
     version: Version,
     native_char_set: CharSet,
     fragment_size: Option<usize>,
     rt: RtConfig,
     required: Vec<Guarantee>,
-    established: Vec<Preconnect>,
+    preconnects: Vec<Preconnect>,
     /// Function pointers set only by programs that ask for guarantees or early connections. Other
     /// programs, above all servers, then link without that code.
     check_guarantees: Option<GuaranteeCheck>,
-    establish: Option<PreconnectFn>,
+    preconnect: Option<PreconnectFn>,
     /// Starts the CPU budget monitor. Set by [`OrbBuilder::real_time`], so that other programs link
     /// without it.
     start_cpu_monitor: Option<CpuMonitorStart>,
@@ -74,54 +74,6 @@ type Preconnect = (String, Vec<i16>, usize);
 type GuaranteeCheck = fn(required: &[Guarantee]) -> Result<(), OrbError>;
 type CpuMonitorStart = fn(orb: &OrbContext) -> io::Result<()>;
 type PreconnectFn = fn(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError>;
-
-/// The reason why an ORB could not be made.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum OrbError {
-    /// An invalid address; the message shows it and the syntax.
-    Address(String),
-    /// Listening failed.
-    Listen {
-        /// The endpoint that could not be listened at.
-        endpoint: Endpoint,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// A required guarantee does not hold on this machine.
-    Guarantee {
-        /// The guarantee's name.
-        name: String,
-        /// The state that was found, and what to change.
-        why: String,
-    },
-    /// The client policies are inconsistent, or connections to make at start cannot be made.
-    Client(SystemException),
-    /// A thread could not be started.
-    Thread(io::Error),
-    /// The system does not let the process lock its memory.
-    Memory(io::Error),
-    /// The system is out of descriptors or memory.
-    System(io::Error),
-}
-
-impl fmt::Display for OrbError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OrbError::Address(text) => write!(f, "\"{text}\" is no address: {}", listen_address::SYNTAX),
-            OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
-            OrbError::Guarantee { name, why } => {
-                write!(f, "the guarantee `{name}` is required and does not hold: {why}")
-            }
-            OrbError::Client(exception) => write!(f, "{exception}"),
-            OrbError::Thread(error) => write!(f, "cannot start a thread: {error}"),
-            OrbError::Memory(error) => write!(f, "the memory of the process cannot be locked: {error}"),
-            OrbError::System(error) => write!(f, "cannot make an ORB: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for OrbError {}
 
 impl OrbBuilder {
     pub(super) fn new() -> Self {
@@ -137,20 +89,20 @@ impl OrbBuilder {
                 connect_timeout: Some(Duration::from_secs(10)),
                 ..CallPolicies::NONE
             },
-            connections_per_server: 32,
+            max_connections_per_server: 32,
             oneway_batch: OnewayBatch::default(),
-            closing_time: Duration::from_secs(2),
+            drain_timeout: Duration::from_secs(2),
             locks_memory: false,
-            all_busy: PoolExhausted::Wait,
-            idle_time: Duration::from_secs(180),
+            on_pool_exhausted: PoolExhausted::Wait,
+            idle_connection_timeout: Duration::from_secs(180),
             version: Version::GIOP_1_2,
             native_char_set: CharSet::Utf8,
             fragment_size: None,
             rt: RtConfig::default(),
             required: Vec::new(),
-            established: Vec::new(),
+            preconnects: Vec::new(),
             check_guarantees: None,
-            establish: None,
+            preconnect: None,
             start_cpu_monitor: None,
             on_event: None,
         }
@@ -203,13 +155,15 @@ impl OrbBuilder {
     /// Counted are:
     /// - the received part of an incomplete reply, once it exceeds 64 KiB;
     /// - a complete reply of more than 64 KiB, until its results have been read;
-    /// - the data made from results while they are read, beyond the first 64 KiB.
+    /// - the data made from results while they are read, beyond the first 64 KiB;
+    /// - the data that a call to an object of this ORB makes from marshalled arguments, beyond the
+    ///   first 64 KiB.
     ///
     /// The call whose reply would exceed the maximum fails with IMP_LIMIT; if the reply was
     /// incomplete, its connection is closed. Memory that large messages leave for later ones, at
     /// most 64 MiB, is not counted.
-    pub fn max_reply_memory(mut self, octets: usize) -> Self {
-        self.max_reply_memory = octets;
+    pub fn max_reply_memory(mut self, bytes: usize) -> Self {
+        self.max_reply_memory = bytes;
         self
     }
 
@@ -228,14 +182,14 @@ impl OrbBuilder {
     }
 
     /// Sets what a call does when every connection to its server is in use; by default it waits.
-    pub fn on_pool_exhausted(mut self, what: PoolExhausted) -> Self {
-        self.all_busy = what;
+    pub fn on_pool_exhausted(mut self, reaction: PoolExhausted) -> Self {
+        self.on_pool_exhausted = reaction;
         self
     }
 
     /// Sets the maximum number of connections to one server at one priority; 32 by default.
-    pub fn max_connections_per_server(mut self, most: usize) -> Self {
-        self.connections_per_server = most;
+    pub fn max_connections_per_server(mut self, max: usize) -> Self {
+        self.max_connections_per_server = max;
         self
     }
 
@@ -249,8 +203,8 @@ impl OrbBuilder {
     /// Sets how long a graceful close waits for the peer; 2 s by default. The peer has this time to
     /// read what it is owed and to close its side, at shutdown and elsewhere. Then the connection
     /// is cut. The drop of an ORB waits as long for servants to return.
-    pub fn drain_timeout(mut self, time: Duration) -> Self {
-        self.closing_time = time;
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.drain_timeout = timeout;
         self
     }
 
@@ -258,8 +212,8 @@ impl OrbBuilder {
     /// Idle connections are checked every quarter of this time, but at least every 10 s, and every
     /// second if the ORB listens. Connections of threads with a fixed priority, and of priority
     /// bands, stay open: the thread that checks could be preempted while it holds one.
-    pub fn idle_connection_timeout(mut self, time: Duration) -> Self {
-        self.idle_time = time;
+    pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_connection_timeout = timeout;
         self
     }
 
@@ -278,11 +232,11 @@ impl OrbBuilder {
         self
     }
 
-    /// Sends larger GIOP 1.2 messages in fragments of at most `octets` bytes (a multiple of 8, at
+    /// Sends larger GIOP 1.2 messages in fragments of at most `bytes` bytes (a multiple of 8, at
     /// least 64). By default messages are sent whole; GIOP 1.1 messages always are
     /// (docs/decisions/0005).
-    pub fn fragment_size(mut self, octets: usize) -> Self {
-        self.fragment_size = Some((octets & !7).max(64));
+    pub fn fragment_size(mut self, bytes: usize) -> Self {
+        self.fragment_size = Some((bytes & !7).max(64));
         self
     }
 
@@ -312,17 +266,17 @@ impl OrbBuilder {
         self
     }
 
-    /// Makes `each` connections at each of `priorities` at start, to the object of this reference;
+    /// Makes `count` connections at each of `priorities` at start, to the object of this reference;
     /// see [`ObjectRef::preconnect`](crate::ObjectRef::preconnect). By default the first call makes
     /// a connection.
     pub fn preconnect(
         mut self,
         reference: impl Into<String>,
         priorities: impl IntoIterator<Item = i16>,
-        each: usize,
+        count: usize,
     ) -> Self {
-        self.established.push((reference.into(), priorities.into_iter().collect(), each));
-        self.establish = Some(establish);
+        self.preconnects.push((reference.into(), priorities.into_iter().collect(), count));
+        self.preconnect = Some(preconnect);
         self
     }
 
@@ -362,17 +316,17 @@ impl OrbBuilder {
             memory::lock_all().map_err(OrbError::Memory)?;
         }
         let publish = self.publish.iter().map(|address| parse_address(address)).collect::<Result<Vec<_>, _>>()?;
-        let asked = self.rt.client.check().map_err(OrbError::Client)?;
+        let client_policies = self.rt.client.check().map_err(OrbError::Client)?;
         let config = Config {
-            client_policies: asked,
+            client_policies,
             limits: self.limits,
             max_reply_memory: self.max_reply_memory,
             call_policies: self.call_policies,
-            connections_per_server: self.connections_per_server,
+            max_connections_per_server: self.max_connections_per_server,
             oneway_batch: self.oneway_batch,
-            closing_time: self.closing_time,
-            all_busy: self.all_busy,
-            idle_time: self.idle_time,
+            drain_timeout: self.drain_timeout,
+            on_pool_exhausted: self.on_pool_exhausted,
+            idle_connection_timeout: self.idle_connection_timeout,
             publish,
             version: self.version,
             native_char_set: self.native_char_set,
@@ -382,8 +336,8 @@ impl OrbBuilder {
         };
         let stamp = random_stamp();
         let core = Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?;
-        if let Some(oversee) = self.start_cpu_monitor {
-            oversee(&core).map_err(OrbError::Thread)?;
+        if let Some(start) = self.start_cpu_monitor {
+            start(&core).map_err(OrbError::Thread)?;
         }
         Poa::root(Arc::downgrade(&core), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
@@ -404,12 +358,12 @@ impl OrbBuilder {
                 let listener = core.transports().listen(&endpoint);
                 listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
             }
-            let lane = Lane::new(pool, listeners, core.config().closing_time, None, None).map_err(OrbError::System)?;
+            let lane = Lane::new(pool, listeners, core.config().drain_timeout, None, None).map_err(OrbError::System)?;
             lanes.push(lane);
         }
         core.start(lanes)?;
-        if let Some(establish) = self.establish {
-            establish(&orb, &self.established)?;
+        if let Some(preconnect) = self.preconnect {
+            preconnect(&orb, &self.preconnects)?;
         }
         Ok(orb)
     }
@@ -424,10 +378,10 @@ fn transports() -> Transports {
 }
 
 /// Makes the connections that the program asked for at start.
-fn establish(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
-    for (reference, priorities, each) in wanted {
+fn preconnect(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
+    for (reference, priorities, count) in wanted {
         if let Some(object) = orb.string_to_object(reference).map_err(OrbError::Client)? {
-            object.preconnect(priorities, *each).map_err(OrbError::Client)?;
+            object.preconnect(priorities, *count).map_err(OrbError::Client)?;
         }
     }
     Ok(())

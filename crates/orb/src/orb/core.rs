@@ -15,7 +15,7 @@ use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
 use corelane_wire::ior::Ior;
 
-use super::builder::OrbError;
+use super::error::OrbError;
 use crate::address::LaneEndpoint;
 use crate::client::context::{ClientContext, UpperLayers};
 use crate::config::Config;
@@ -25,7 +25,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
-use crate::poa::{ObjectKey, Poa, PoaTable};
+use crate::poa::{Poa, PoaTable};
 use crate::rt::pool::RtRegistry;
 use crate::server::strategy::Lane;
 
@@ -60,8 +60,12 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Arc<Self>> {
         let orb = OrbContext::new(config, transports, events, stamp);
+        #[cfg_attr(not(all(feature = "any", feature = "valuetype")), expect(unused_mut))]
+        let mut context = ClientContext::new(orb)?;
+        #[cfg(all(feature = "any", feature = "valuetype"))]
+        context.set_value_functions(crate::value::FUNCTIONS);
         let core = Arc::new(Core {
-            context: Arc::new(ClientContext::new(orb)?),
+            context: Arc::new(context),
             poa_table: Arc::new(PoaTable::new(stamp)),
             lanes: OnceLock::new(),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
@@ -147,7 +151,7 @@ impl Core {
     pub(crate) fn maintenance_period(&self) -> Duration {
         const LANES: Duration = Duration::from_secs(1);
         const SPARES: Duration = Duration::from_secs(10);
-        let pools = (self.config().idle_time / 4).clamp(Duration::from_millis(10), SPARES);
+        let pools = (self.config().idle_connection_timeout / 4).clamp(Duration::from_millis(10), SPARES);
         if self.lanes().is_empty() { pools } else { LANES.min(pools) }
     }
 
@@ -247,7 +251,7 @@ impl Core {
         }
         let patient = match patience {
             ShutdownWait::DoNotWait => Some(Monotonic::from_nanos(0)),
-            ShutdownWait::ClosingTimeout => Some(Monotonic::now() + self.config().closing_time),
+            ShutdownWait::ClosingTimeout => Some(Monotonic::now() + self.config().drain_timeout),
             ShutdownWait::Unbounded => None,
         };
         if self.begin_shutdown() {
@@ -276,7 +280,7 @@ impl Core {
         self.wait_until_closed(patient);
         // It may also have waited less long for servants.
         self.root_poa().core().wait_for_end(patient);
-        let until = Monotonic::now() + self.config().closing_time;
+        let until = Monotonic::now() + self.config().drain_timeout;
         let lanes = self.all_lanes();
         while lanes.iter().any(|lane| lane.poll_all_draining(self)) && !until.is_past() {
             std::thread::sleep(Duration::from_millis(2));
@@ -293,7 +297,7 @@ impl Core {
         threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
         let unread: Vec<Peer> = lanes.iter().flat_map(|lane| lane.abort_draining()).collect();
         threads.extend(self.rt.take_threads());
-        let until = Monotonic::now() + self.config().closing_time;
+        let until = Monotonic::now() + self.config().drain_timeout;
         for thread in threads.drain(..) {
             if patience == ShutdownWait::ClosingTimeout {
                 while !thread.is_finished() && !until.is_past() {
@@ -342,23 +346,9 @@ impl UpperLayers for CoreHandle {
         }
     }
 
-    /// Returns a transient key with this ORB's stamp, or any other key at an address that this ORB
-    /// publishes.
-    fn local_key(&self, ior: &Ior) -> Option<Box<[u8]>> {
-        let core = self.0.upgrade()?;
-        let mut published = core.published_endpoints().to_vec();
+    fn lane_endpoints(&self) -> Vec<Endpoint> {
+        let Some(core) = self.0.upgrade() else { return Vec::new() };
         let lanes = core.rt.lanes();
-        published.extend(lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| core.published(endpoint)));
-        crate::address::parse_profiles(ior, core.config().version, core.config().native_char_set, &core.config().limits)
-            .into_iter()
-            .find_map(|found| {
-                let own_stamp = match ObjectKey::parse(&found.object_key) {
-                    ObjectKey::System { stamp, .. } | ObjectKey::User { stamp, .. } => stamp == core.poa_table.stamp,
-                    ObjectKey::Persistent { .. } | ObjectKey::Hinted { .. } | ObjectKey::Plain => {
-                        found.endpoints.iter().any(|endpoint| published.contains(endpoint))
-                    }
-                };
-                own_stamp.then(|| found.object_key.into())
-            })
+        lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| core.published(endpoint)).collect()
     }
 }

@@ -10,6 +10,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::{ErasedArc, ErasedRef};
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{PiMutex, Scope};
+use corelane_wire::cdr::Meter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
@@ -22,6 +23,7 @@ use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::callee::Callee;
 use crate::invocation::{Operation, Reply, ReplyBody, call};
+use crate::memory::{ByteBudget, over_budget};
 use crate::object::ObjectRef;
 use crate::policy::CallDeadline;
 use crate::rt::{CallerPriority, UpcallPriority};
@@ -273,13 +275,16 @@ fn run_marshalled(
     request: &[u8],
     priority: CallerPriority,
 ) -> LocalOutcome {
-    let (scratch, values) = (Scratch::new(), crate::value_space());
+    let (scratch, values) = (Scratch::new(), client.value_read_state());
     let env: &(dyn Any + Sync) = client;
+    let account: &ByteBudget = client.reply_memory();
+    let meter = Meter::new(account);
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)
         .with_limits(&client.config().limits)
         .with_scratch(&scratch)
         .with_values(&values)
+        .with_meter(&meter)
         .with_env(env);
     let mut reply = Encoder::new();
     reply.set_code_sets(CodeSets::UTF8_UTF16);
@@ -290,7 +295,15 @@ fn run_marshalled(
     let Some(table) = PoaTable::of(client) else {
         return (DispatchOutcome::Exception(super::no_such_object()), Vec::new(), false);
     };
-    let outcome = table.look_up(wanted, |found| dispatch_to_target(client, found, operation, &mut call, None));
+    let mut outcome = table.look_up(wanted, |found| dispatch_to_target(client, found, operation, &mut call, None));
+    if let (DispatchOutcome::Exception(exception), Some(refusal)) = (&mut outcome, meter.refusal()) {
+        let setting = "OrbBuilder::max_reply_memory";
+        let explained = over_budget("the arguments do not fit", refusal, setting, exception.completed());
+        // Otherwise the servant has raised an exception of its own.
+        if explained == *exception {
+            *exception = explained;
+        }
+    }
     let raised = call.has_raised();
     (outcome, call.reply().to_vec(), raised)
 }

@@ -24,7 +24,6 @@ mod collocated;
 mod destroy;
 mod error;
 mod incarnation;
-mod key;
 mod manager;
 mod map;
 mod parked;
@@ -48,7 +47,6 @@ use corelane_wire::exception::minor;
 
 pub(crate) use collocated::{call_local, invoke_local, locate_local, send_local};
 pub use error::PoaError;
-pub(crate) use key::{ObjectKey, SlotId};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, WaitFor};
 pub use policies::{
@@ -66,6 +64,7 @@ pub(crate) use crate::exception::no_such_object;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::main_thread;
 use crate::object::ObjectRef;
+pub(crate) use crate::object_key::{ObjectKey, SlotId};
 use crate::orb::Core;
 use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;

@@ -15,7 +15,6 @@ use corelane_sys::slab::{GenerationalSlab, RetireResult, SlabGuard};
 use corelane_wire::exception::minor;
 
 use super::incarnation::{IncarnateResult, PreinvokeResult};
-use super::key::{self, ObjectKey, SlotId};
 use super::manager::{ManagerState, PoaManagers};
 use super::parked::WaitFor;
 use super::servant_manager::LocatorServant;
@@ -25,6 +24,7 @@ use crate::ceiling::Ceiling;
 use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind, no_such_object};
 use crate::object::ObjectRef;
+use crate::object_key::{self, ObjectKey, SlotId};
 use crate::orb::Core;
 use crate::rt::CallerPriority;
 use crate::rt::poa::{RequestPlacement, place_in_default_pool};
@@ -432,7 +432,7 @@ impl PoaTable {
             };
         }
         let refused = || LookupResult::Refused(no_such_object());
-        let names = key::names(path).ok_or_else(refused)?;
+        let names = object_key::names(path).ok_or_else(refused)?;
         let mut poa = Arc::clone(self.root().ok_or_else(refused)?);
         for name in names {
             poa = match poa.find_child(name, false) {

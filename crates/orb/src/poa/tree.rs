@@ -13,7 +13,6 @@ use corelane_sys::slab::GenerationalSlab;
 use corelane_wire::exception::minor;
 
 use super::error::PoaError;
-use super::key::{self, MAX_PATH_LEN, ObjectKey};
 use super::map::{ActiveObject, MapTables};
 use super::parked::{ParkResult, ParkedRequests, WaitFor};
 use super::serial::SerialLock;
@@ -25,6 +24,7 @@ use super::{
 };
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::object_key::{self, MAX_PATH_LEN, ObjectKey};
 use crate::orb::Core;
 use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
@@ -107,7 +107,7 @@ impl Poa {
     ) -> Result<Poa, PoaError> {
         policies.check().map_err(PoaError::InvalidPolicy)?;
         let core = &self.core;
-        let path = key::child_path(&core.path, name);
+        let path = object_key::child_path(&core.path, name);
         if name.contains('\0') || path.len() > MAX_PATH_LEN {
             let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
             return Err(exception.because("a POA's name has no NUL, and its path at most 65535 octets").into());

@@ -71,8 +71,8 @@ impl RtClientPolicies {
 
 /// Returns the protocols that a client may use, from the side that sets some. `None` if both sides
 /// do.
-pub(crate) fn usable_protocols<'p>(asked: &'p ClientPolicies, said: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
-    selection::reconcile(&asked.protocols, &said.protocols).ok()
+pub(crate) fn usable_protocols<'p>(client: &'p ClientPolicies, profile: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
+    selection::reconcile(&client.protocols, &profile.protocols).ok()
 }
 
 /// Returns the rank of an endpoint's protocol among those permitted, and its socket settings.

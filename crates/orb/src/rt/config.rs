@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_sched::admission::Bound;
-use corelane_sched::{Linear, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform};
+use corelane_sched::overload::BufferBounds;
+use corelane_sched::{
+    LinearMapping, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform,
+};
 use corelane_sys::thread::{Reservation, Scheduling};
 use corelane_wire::exception::minor;
 
@@ -90,7 +92,7 @@ pub struct RtConfig {
 impl Default for RtConfig {
     fn default() -> Self {
         RtConfig {
-            mapping: Arc::new(Linear(NativeRange::FIXED)),
+            mapping: Arc::new(LinearMapping(NativeRange::FIXED)),
             transform: None,
             network: None,
             scheduling: SchedulingClass::Fifo,
@@ -167,7 +169,7 @@ pub struct ThreadpoolConfig {
     /// Bound on requests that wait while all threads are busy; further ones are refused with
     /// TRANSIENT 1. With `None` they stay in the transport.
     /// Default: `None`.
-    pub buffering: Option<Bound>,
+    pub buffering: Option<BufferBounds>,
     /// Addresses at which the pool listens, as for
     /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). Without any, it listens at a free port
     /// beside each address of the ORB.
@@ -218,7 +220,7 @@ setters!(ThreadpoolConfig {
     static_threads: u32,
     dynamic_threads: u32,
     default_priority: i16,
-    buffering: Option<Bound>,
+    buffering: Option<BufferBounds>,
     ceiling: Option<i16>,
     idle_thread_timeout: Duration,
     nested_wait: Option<NestedWait>,
@@ -353,7 +355,7 @@ pub struct LanesConfig {
     /// Bound on requests that wait in each lane while all its threads are busy. Further ones are
     /// refused with TRANSIENT 1. With `None` they stay in the transport.
     /// Default: `None`.
-    pub buffering: Option<Bound>,
+    pub buffering: Option<BufferBounds>,
     /// Time for which a dynamic thread waits for work before it ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
@@ -387,7 +389,7 @@ setters!(LanesConfig {
     thread_stack_size: usize,
     unmatched_priority: UnmatchedPriority,
     allow_borrowing: bool,
-    buffering: Option<Bound>,
+    buffering: Option<BufferBounds>,
     idle_thread_timeout: Duration,
     nested_wait: Option<NestedWait>,
     connection_limits: ConnectionLimits,

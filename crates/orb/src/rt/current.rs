@@ -1,106 +1,27 @@
-//! `RTCORBA::Current`: the CORBA priority of a thread, one for each ORB that the thread works for.
+//! `RTCORBA::Current`: the CORBA priority of the calling thread.
 
-use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
 use corelane_sched::Priority;
-use corelane_sys::thread::Scheduling;
 use corelane_wire::exception::minor;
 
-use super::config::unmappable;
+use super::thread_priority::{set_scheduling, set_thread_priority, thread_priority};
+use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::orb::Core;
-use crate::orb_context::OrbContext;
-use crate::thread_context::{self, SavedScheduling, can_lower};
-
-/// The thread's priority in the ORB with this stamp. A negative priority means none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct OrbPriority {
-    stamp: u64,
-    priority: i16,
-}
-
-thread_local! {
-    static PRIORITY: Cell<OrbPriority> = const { Cell::new(OrbPriority { stamp: 0, priority: -1 }) };
-    /// The thread's priorities in all ORBs but one: `PRIORITY` holds that of the ORB that set it
-    /// last.
-    static OTHER_ORBS: RefCell<Vec<OrbPriority>> = const { RefCell::new(Vec::new()) };
-}
-
-fn thread_priority(stamp: u64) -> Option<Priority> {
-    let now = PRIORITY.get();
-    if now.stamp == stamp {
-        return Priority::new(now.priority);
-    }
-    OTHER_ORBS
-        .with_borrow(|beside| beside.iter().find(|now| now.stamp == stamp).and_then(|now| Priority::new(now.priority)))
-}
-
-#[inline]
-fn set_thread_priority(stamp: u64, priority: i16) {
-    let now = PRIORITY.get();
-    if now.stamp != stamp && now.priority >= 0 {
-        save_for_other_orb(now);
-    }
-    PRIORITY.set(OrbPriority { stamp, priority });
-}
-
-#[cold]
-fn save_for_other_orb(now: OrbPriority) {
-    OTHER_ORBS.with_borrow_mut(|beside| {
-        beside.retain(|other| other.stamp != now.stamp);
-        // A thread works for a few ORBs at most. Beyond eight, the oldest entry goes; its ORB has
-        // most likely ended.
-        if beside.len() >= 8 {
-            beside.remove(0);
-        }
-        beside.push(now);
-    });
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallerPriority {
-    /// The program set it for the thread, or the ORB did for an upcall.
-    Set(Priority),
-    /// The CORBA priority of the thread's native fixed priority; none was set. It counts if a lane
-    /// or band of the object has it.
-    Implied(Priority),
-    Unset,
-}
-
-impl CallerPriority {
-    /// Returns the priority, and true if the call may fall back to none.
-    pub(crate) fn parts(self) -> (Option<Priority>, bool) {
-        match self {
-            CallerPriority::Set(priority) => (Some(priority), false),
-            CallerPriority::Implied(priority) => (Some(priority), true),
-            CallerPriority::Unset => (None, false),
-        }
-    }
-}
-
-/// Returns the calling thread's priority, which its calls carry or run at in this process.
-pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
-    if let Some(priority) = thread_priority(orb.stamp()) {
-        return CallerPriority::Set(priority);
-    }
-    let implied = thread_context::current_scheduling().ok().and_then(|native| orb.config().rt.corba_priority(native));
-    implied.map_or(CallerPriority::Unset, CallerPriority::Implied)
-}
 
 /// `RTCORBA::Current` of one ORB.
 #[derive(Clone, Debug)]
 pub struct RtCurrent {
-    core: Weak<Core>,
+    context: Weak<ClientContext>,
 }
 
 impl RtCurrent {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
-        RtCurrent { core: Arc::downgrade(core) }
+    pub(crate) fn new(context: &Arc<ClientContext>) -> Self {
+        RtCurrent { context: Arc::downgrade(context) }
     }
 
-    fn core(&self) -> Result<Arc<Core>, SystemException> {
-        self.core
+    fn context(&self) -> Result<Arc<ClientContext>, SystemException> {
+        self.context
             .upgrade()
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
@@ -111,7 +32,7 @@ impl RtCurrent {
     /// # Errors
     /// INITIALIZE if none has been set.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
-        let priority = thread_priority(self.core()?.stamp());
+        let priority = thread_priority(self.context()?.stamp());
         let unset =
             || SystemException::new(Kind::Initialize, 0, Completion::No).because("this thread has set no priority");
         priority.map(Priority::get).ok_or_else(unset)
@@ -124,105 +45,14 @@ impl RtCurrent {
     /// BAD_PARAM for a negative priority; DATA_CONVERSION 2 for one that cannot be mapped or that
     /// the kernel refuses.
     pub fn set_priority(&self, priority: i16) -> Result<(), SystemException> {
-        let core = self.core()?;
+        let context = self.context()?;
         let Some(priority) = Priority::new(priority) else {
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority is 0 to 32767"));
         };
-        if let Some(native) = core.config().rt.scheduling_for(priority)? {
+        if let Some(native) = context.config().rt.scheduling_for(priority)? {
             set_scheduling(native)?;
         }
-        set_thread_priority(core.stamp(), priority.get());
+        set_thread_priority(context.stamp(), priority.get());
         Ok(())
-    }
-}
-
-/// Sets the calling thread's scheduling; DATA_CONVERSION 2 if the kernel refuses.
-fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
-    thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
-}
-
-/// The priority of an upcall. Dropping it restores the previous priority and scheduling.
-pub(crate) struct UpcallPriority {
-    priority: OrbPriority,
-    scheduling: SavedScheduling,
-}
-
-impl UpcallPriority {
-    /// Begins an upcall on the calling thread and saves the thread's priority.
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
-    }
-
-    /// Runs the upcall at `priority` (`None`: unchanged), but not above `most`.
-    #[inline]
-    pub(crate) fn apply(
-        &self,
-        orb: &OrbContext,
-        priority: Option<Priority>,
-        most: Option<Priority>,
-    ) -> Result<(), SystemException> {
-        if let Some(priority) = priority {
-            apply_priority(orb, most.map_or(priority, |most| priority.min(most)))?;
-        }
-        if let Some(most) = most {
-            cap_priority(orb, most);
-        }
-        Ok(())
-    }
-}
-
-/// Lowers a thread that `apply_priority` left above `most`: a lane's thread, or one without a
-/// priority.
-#[cold]
-fn cap_priority(orb: &OrbContext, most: Priority) {
-    if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)
-        && thread_context::current_scheduling().is_ok_and(|now| can_lower(now, native))
-    {
-        // The kernel never refuses to lower.
-        let _ = thread_context::set_scheduling(native);
-    }
-}
-
-fn apply_priority(orb: &OrbContext, priority: Priority) -> Result<(), SystemException> {
-    let stamp = orb.stamp();
-    if !thread_context::current_lane(stamp).has_fixed_priority()
-        && let Some(native) = orb.config().rt.scheduling_for(priority)?
-    {
-        set_scheduling(native)?;
-    }
-    set_thread_priority(stamp, priority.get());
-    Ok(())
-}
-
-impl Drop for UpcallPriority {
-    #[inline]
-    fn drop(&mut self) {
-        self.scheduling.restore();
-        if PRIORITY.get() != self.priority {
-            PRIORITY.set(self.priority);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thread_has_one_priority_per_orb() {
-        std::thread::spawn(|| {
-            assert_eq!(thread_priority(1), None);
-            set_thread_priority(1, 100);
-            set_thread_priority(2, 200);
-            assert_eq!(
-                (thread_priority(1), thread_priority(2), thread_priority(3)),
-                (Priority::new(100), Priority::new(200), None)
-            );
-            set_thread_priority(1, 101);
-            assert_eq!((thread_priority(1), thread_priority(2)), (Priority::new(101), Priority::new(200)));
-        })
-        .join()
-        .unwrap();
     }
 }

@@ -24,6 +24,7 @@ pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
 pub(crate) mod protocol;
+mod thread_priority;
 
 use std::sync::{Arc, Weak};
 
@@ -32,20 +33,20 @@ pub use config::{
     ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
     UnmatchedPriority,
 };
-pub use corelane_sched::admission::Bound;
+pub use corelane_sched::overload::BufferBounds;
 pub use corelane_sched::{
-    Continuous, Direct, DscpTable, Linear, NativePriority, NativeRange, NetworkPriorityMapping, Priority, PriorityBand,
-    PriorityMapping, PriorityModel, PriorityTransform,
+    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
+    Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
 };
 pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, Holds};
 pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid};
 pub use current::RtCurrent;
-pub(crate) use current::{CallerPriority, UpcallPriority, caller_priority};
 pub use mutex::{RtMutex, RtMutexGuard};
 pub(crate) use overrun::{OverrunMonitor, start_cpu_monitor};
 pub use policies::RtPolicies;
 pub use pool::InvalidThreadpool;
 pub use protocol::{Protocol, TcpProperties, UnixProperties};
+pub(crate) use thread_priority::{CallerPriority, UpcallPriority, caller_priority};
 
 use corelane_wire::exception::minor;
 
@@ -160,7 +161,7 @@ impl RtOrb {
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
     pub fn current(&self) -> Result<RtCurrent, SystemException> {
-        Ok(RtCurrent::new(&self.core()?))
+        Ok(RtCurrent::new(self.core()?.client()))
     }
 
     /// Creates a mutex with priority inheritance: its holder runs at least at each waiter's

@@ -109,3 +109,37 @@ impl OverrunMonitor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::thread::{Builder, Scheduling};
+
+    use super::*;
+    use crate::rt::RtConfig;
+    use crate::{Orb, thread_context};
+
+    /// Regression: an operation whose thread is low already took the budget of the operation that
+    /// called it.
+    #[test]
+    fn enclosing_budget_goes_on_where_none_is_started() {
+        const LOW: i16 = 335;
+        let config = RtConfig::default().overruns(OverrunAction::LowerPriority(LOW));
+        let orb = Orb::builder().real_time(config).build().unwrap();
+        let priority = || thread::scheduling(None).unwrap().priority();
+        let body = move || {
+            let outer_operation = ChargedOperation::begin();
+            let start = |time, operation: &_| start_budget(orb.core().client(), LOW, time, operation);
+            let outer = start(Duration::from_millis(5), &outer_operation).expect("a thread that can be lowered");
+            thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
+            assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
+            thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
+            // The outer budget is used up long before.
+            while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
+            assert_eq!(priority(), 2);
+            drop(outer);
+            assert_eq!(priority(), 50);
+        };
+        let thread = Builder::new().scheduling(Scheduling::Fifo(50)).spawn(body).expect("SCHED_FIFO is permitted");
+        thread.join().unwrap();
+    }
+}

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use corelane_net::Endpoint;
-use corelane_sched::placement::{Place, Policies, Violation};
-use corelane_sched::{Declared, Priority, PriorityBand, PriorityBands, PriorityModel};
+use corelane_sched::lane_choice::{LaneChoice, LanePolicies, PolicyViolation};
+use corelane_sched::{DeclaredModel, Priority, PriorityBand, PriorityBands, PriorityModel};
 use corelane_sys::lock::MutexGuard;
 use corelane_wire::exception::minor;
 
@@ -26,7 +26,7 @@ use crate::thread_context;
 #[derive(Debug)]
 pub(crate) struct RtPoa {
     pub(crate) policies: RtPolicies,
-    model: Option<Declared>,
+    model: Option<DeclaredModel>,
     bands: Option<PriorityBands>,
     /// The POA's thread pool; `None` means the pools of the ORB's builder.
     pub(crate) pool: Option<Arc<Threadpool>>,
@@ -128,9 +128,9 @@ impl RtPoa {
         self.pool.as_ref().map_or(core.lanes(), |pool| &pool.lanes)
     }
 
-    fn rules(&self) -> Policies<'_> {
+    fn rules(&self) -> LanePolicies<'_> {
         let lanes = self.pool.as_ref().map_or(&[][..], |pool| &pool.priorities);
-        Policies { model: self.model, bands: self.bands.as_ref(), lanes }
+        LanePolicies { model: self.model, bands: self.bands.as_ref(), lanes }
     }
 
     fn endpoints(&self, core: &Core) -> Vec<Endpoint> {
@@ -225,14 +225,16 @@ impl RtPoa {
                 (unasked, _) => unasked,
             },
         };
-        let (asked, placed) = match self.rules().place(asked, object, wanted.band) {
+        let (asked, placed) = match self.rules().choose(asked, object, wanted.band) {
             // The client set no priority, so an unsuitable implied one is no reason to refuse the
             // call.
-            Err(_) if is_implied => (None, self.rules().place(None, object, wanted.band)),
-            Err(Violation::NoLane) => (asked, self.place_in_reached_lane(wanted.origin).ok_or(Violation::NoLane)),
+            Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
+            Err(PolicyViolation::NoLane) => {
+                (asked, self.place_in_reached_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
+            }
             placed => (asked, placed),
         };
-        let Place { lane, priority } = match placed {
+        let LaneChoice { lane, priority } = match placed {
             Ok(place) => place,
             Err(violation) => return RequestPlacement::Refused(self.violation_error(violation, asked)),
         };
@@ -265,25 +267,25 @@ impl RtPoa {
     /// Returns the priority of a request that asks for none. `object` is the object's own priority.
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
-        self.rules().place(None, object, None).ok().and_then(|place| place.priority).unwrap_or(Priority::MIN)
+        self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
     /// Returns the lane at whose endpoint a request arrived, if it serves priorities that no lane
     /// has.
     #[cold]
-    fn place_in_reached_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<Place> {
+    fn place_in_reached_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.station);
         let lane = usize::try_from(index).ok()?;
         let serves = pool.unmatched_priority == UnmatchedPriority::ServeInReachedLane && pool.id.number() == number;
         let priority = pool.priorities.get(lane).copied().filter(|_| serves)?;
         let in_band = self.bands.as_ref().is_none_or(|bands| bands.band_of(priority).is_some());
-        in_band.then_some(Place { lane: Some(lane), priority: Some(priority) })
+        in_band.then_some(LaneChoice { lane: Some(lane), priority: Some(priority) })
     }
 
     /// Builds the exception for a refused request, with the requested priority and the available
     /// ones.
     #[cold]
-    fn violation_error(&self, violation: Violation, asked: Option<Priority>) -> SystemException {
+    fn violation_error(&self, violation: PolicyViolation, asked: Option<Priority>) -> SystemException {
         let rules = self.rules();
         let mut why = violation.to_string();
         if let Some(asked) = asked {
@@ -297,7 +299,7 @@ impl RtPoa {
             why.push_str(&format!("; the bands are {}", crate::text::join_numbers(bands)));
         }
         match violation {
-            Violation::NoLane => {
+            PolicyViolation::NoLane => {
                 SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
             }
             _ => SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No),

@@ -1,7 +1,7 @@
 //! The real-time policies of a POA, and their encoding in references.
 
-use corelane_sched::placement::Violation;
-use corelane_sched::{Declared, Priority, PriorityBands, PriorityModel};
+use corelane_sched::lane_choice::PolicyViolation;
+use corelane_sched::{DeclaredModel, Priority, PriorityBands, PriorityModel};
 use corelane_wire::CdrError;
 use corelane_wire::rt::{self as wire, PriorityModelValue, policy_type};
 
@@ -43,7 +43,7 @@ pub struct RtPolicies {
 /// Policies that each passed their own check.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedPolicies {
-    pub(crate) model: Option<Declared>,
+    pub(crate) model: Option<DeclaredModel>,
     pub(crate) bands: Option<PriorityBands>,
 }
 
@@ -79,7 +79,7 @@ impl RtPolicies {
         }
         let declared = |(model, priority)| {
             Priority::new(priority)
-                .map(|server_priority| Declared { model, server_priority })
+                .map(|server_priority| DeclaredModel { model, server_priority })
                 .ok_or(policy_index::PRIORITY_MODEL)
         };
         let bands =
@@ -111,11 +111,11 @@ impl RtPolicies {
 }
 
 /// Returns the policy that breaks a rule between several policies.
-pub(crate) fn violating_policy(violation: Violation) -> PolicyIndex {
+pub(crate) fn violating_policy(violation: PolicyViolation) -> PolicyIndex {
     match violation {
-        Violation::LanesWithoutModel => policy_index::THREADPOOL,
-        Violation::BandsWithoutModel | Violation::BandWithoutLane => policy_index::BANDS,
-        Violation::OutsideBands | Violation::NoLane => policy_index::PRIORITY_MODEL,
+        PolicyViolation::LanesWithoutModel => policy_index::THREADPOOL,
+        PolicyViolation::BandsWithoutModel | PolicyViolation::BandWithoutLane => policy_index::BANDS,
+        PolicyViolation::OutsideBands | PolicyViolation::NoLane => policy_index::PRIORITY_MODEL,
     }
 }
 

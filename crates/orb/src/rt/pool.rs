@@ -8,7 +8,7 @@ use std::{fmt, io};
 
 use corelane_net::Endpoint;
 use corelane_sched::Priority;
-use corelane_sched::admission::Rules;
+use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
@@ -278,8 +278,11 @@ fn lane_role(
     };
     let ceiling = lane.ceiling.map(allowed).transpose()?;
     let cores: CpuSet = lane.cores.iter().copied().collect();
-    let rules =
-        Rules { dynamic_threads: lane.dynamic_threads, borrowing: config.allow_borrowing, buffering: config.buffering };
+    let rules = OverloadRules {
+        dynamic_threads: lane.dynamic_threads,
+        borrowing: config.allow_borrowing,
+        buffering: config.buffering,
+    };
     Ok(LaneRole {
         pool,
         index,
@@ -344,7 +347,7 @@ fn open_lane(
     let failed = |error: io::Error| no_resources(error.to_string());
     let overload =
         if role.rules.need_overload_thread() { Some(OverloadThread::new::<Core>().map_err(failed)?) } else { None };
-    Lane::new(pool, listeners, core.config().closing_time, Some(role), overload).map_err(failed)
+    Lane::new(pool, listeners, core.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
 /// Returns a free address next to one of the ORB's own.
@@ -389,7 +392,7 @@ fn close_pool(core: &Arc<Core>, pool: &Threadpool) {
     for lane in &pool.lanes {
         lane.close(core);
     }
-    let until = Monotonic::now() + core.config().closing_time;
+    let until = Monotonic::now() + core.config().drain_timeout;
     while pool.lanes.iter().any(|lane| lane.poll_all_draining(core)) && !until.is_past() {
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -84,9 +84,11 @@ pub struct ConnectionLimits {
     /// then the next one.
     ///
     /// The requests that run in a lane may hold as many bytes again: each request above 64 KiB, and
-    /// the values made of its arguments beyond the first 64 KiB. A request that does not fit is
-    /// refused with IMP_LIMIT ([`Event::RequestRefused`](crate::Event::RequestRefused) says how much
-    /// it needed). The pool closes no connection for it.
+    /// the values made of its arguments beyond the first 64 KiB. Those of one connection may hold
+    /// half of that. One request at a time that finds no room may hold as many bytes once more. A
+    /// request that does not fit is refused with IMP_LIMIT
+    /// ([`Event::RequestRefused`](crate::Event::RequestRefused) says how much it needed). The pool
+    /// closes no connection for it.
     /// Default: 256 MiB.
     pub max_buffered_bytes: usize,
     /// Maximum size in bytes of the requests in the queue of a half-synchronous pool, and of requests

@@ -769,7 +769,7 @@ impl<S: Architecture<S>> Lane<S> {
 
     /// Returns true if running requests take much memory, or have done so since the last call.
     pub(crate) fn was_used(&self) -> bool {
-        self.memory_budget.running().was_used()
+        self.memory_budget.was_used()
     }
 
     /// Returns the native scheduling of the lane's threads, if they have one of their own.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corelane_sched::Priority;
-use corelane_sched::admission::Rules;
+use corelane_sched::overload::OverloadRules;
 use corelane_sys::thread::{CpuSet, Scheduling};
 
 /// The part of a lane in its real-time pool: its numbers, its priority and its threads.
@@ -28,7 +28,7 @@ pub(crate) struct LaneRole {
     /// Number of threads that the lane starts with.
     pub(crate) static_threads: u32,
     /// Treatment of requests while all threads are busy.
-    pub(crate) rules: Rules,
+    pub(crate) rules: OverloadRules,
     /// Time for which a dynamic thread waits for work before it ends.
     pub(crate) idle_time: Duration,
 }

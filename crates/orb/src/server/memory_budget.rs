@@ -7,11 +7,17 @@
 //! request that does not fit it is refused, because closing a connection would not free that
 //! memory. In one budget, running requests would have connections closed whose messages are
 //! arriving.
+//!
+//! One connection's running requests have at most half of that budget. A request that finds no
+//! room moves to a reserve of the budget's size, which one request of the lane has at a time.
+//! Several large requests that run at once therefore never refuse all of each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::memory::ByteBudget;
+use corelane_wire::cdr::{MemoryAccount, MemoryRefusal};
+
+use crate::memory::{ByteBudget, add_within};
 
 /// The memory budget of a lane.
 #[derive(Debug)]
@@ -20,6 +26,8 @@ pub(crate) struct MemoryBudget {
     total: ByteBudget,
     /// The budget of running requests.
     running: ByteBudget,
+    /// The reserve, for one running request at a time that found no room in `running`.
+    reserve: ByteBudget,
     /// Set while a thread has been asked to shed memory and has not begun.
     shedding_requested: AtomicBool,
 }
@@ -34,16 +42,28 @@ pub(crate) struct MemoryUse {
     is_written_off: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
+    /// Bytes that the connection's running requests have of [`MemoryBudget::running`].
+    running: AtomicUsize,
+}
+
+/// The memory account of one running request.
+#[derive(Debug)]
+pub(crate) struct RunningRequest<'c> {
+    connection: &'c MemoryUse,
+    held: AtomicUsize,
+    /// True if all of `held` is of [`MemoryBudget::reserve`].
+    has_reserve: AtomicBool,
 }
 
 impl MemoryBudget {
-    /// Creates a budget of `max_bytes`, and one as large for running requests.
+    /// Creates a budget of `max_bytes`, one as large for running requests, and their reserve.
     pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
         let (connections, asked) = (AtomicUsize::new(0), AtomicBool::new(false));
         Arc::new(MemoryBudget {
             connections,
             total: ByteBudget::new(max_bytes),
             running: ByteBudget::new(max_bytes),
+            reserve: ByteBudget::new(max_bytes),
             shedding_requested: asked,
         })
     }
@@ -70,10 +90,59 @@ impl MemoryBudget {
         self.shedding_requested.store(false, Ordering::SeqCst);
     }
 
-    /// Returns the budget of running requests.
+    /// Returns true if running requests have memory, or have released some since the last call.
+    pub(crate) fn was_used(&self) -> bool {
+        self.running.was_used() | self.reserve.was_used()
+    }
+}
+
+impl<'c> RunningRequest<'c> {
     #[inline]
-    pub(crate) fn running(&self) -> &ByteBudget {
-        &self.running
+    pub(crate) const fn new(connection: &'c MemoryUse) -> Self {
+        RunningRequest { connection, held: AtomicUsize::new(0), has_reserve: AtomicBool::new(false) }
+    }
+
+    /// Reserves memory that other requests may have, too.
+    fn reserve_shared(&self, octets: usize) -> Result<(), MemoryRefusal> {
+        let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
+        add_within(own, octets, shared.limit() / 2)?;
+        shared.reserve(octets).inspect_err(|_| {
+            own.fetch_sub(octets, Ordering::Relaxed);
+        })
+    }
+
+    fn release_shared(&self, octets: usize) {
+        self.connection.running.fetch_sub(octets, Ordering::Relaxed);
+        self.connection.memory_budget.running.release(octets);
+    }
+}
+
+impl MemoryAccount for RunningRequest<'_> {
+    #[cold]
+    fn reserve(&self, octets: usize) -> Result<(), MemoryRefusal> {
+        let held = self.held.load(Ordering::Relaxed);
+        let reserve = &self.connection.memory_budget.reserve;
+        if self.has_reserve.load(Ordering::Relaxed) {
+            reserve.reserve(octets)?;
+        } else if let Err(refusal) = self.reserve_shared(octets) {
+            if !reserve.reserve_first(held.saturating_add(octets)) {
+                return Err(refusal);
+            }
+            self.has_reserve.store(true, Ordering::Relaxed);
+            self.release_shared(held);
+        }
+        self.held.store(held + octets, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[cold]
+    fn release(&self, octets: usize) {
+        self.held.fetch_sub(octets, Ordering::Relaxed);
+        if self.has_reserve.load(Ordering::Relaxed) {
+            self.connection.memory_budget.reserve.release(octets);
+        } else {
+            self.release_shared(octets);
+        }
     }
 }
 
@@ -86,6 +155,7 @@ impl MemoryUse {
             is_written_off: AtomicBool::new(false),
             input: AtomicUsize::new(0),
             output: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
         }
     }
 
@@ -151,9 +221,12 @@ impl Drop for MemoryUse {
 
 #[cfg(test)]
 mod tests {
-    use corelane_wire::cdr::{MemoryAccount as _, MemoryRefusal};
-
     use super::*;
+
+    /// Returns the memory of the lane's running requests and of the reserve in bytes.
+    fn in_use(budget: &MemoryBudget) -> (usize, usize) {
+        (budget.running.held(), budget.reserve.held())
+    }
 
     #[test]
     fn memory_of_connections_is_added_and_released_with_them() {
@@ -184,11 +257,62 @@ mod tests {
     fn running_requests_do_not_count_as_connection_memory() {
         let memory_budget = MemoryBudget::new(100);
         let memory_use = MemoryUse::new(Arc::clone(&memory_budget));
-        memory_budget.running().reserve(90).unwrap();
-        assert_eq!(memory_budget.running().reserve(11), Err(MemoryRefusal { requested: 11, in_use: 90, limit: 100 }));
+        let request = RunningRequest::new(&memory_use);
+        request.reserve(50).unwrap();
         memory_use.set_input(100);
         assert!(!memory_budget.is_exceeded());
-        memory_budget.running().release(90);
-        assert_eq!((memory_budget.running.held(), memory_budget.total.held()), (0, 100));
+        request.release(50);
+        assert_eq!((in_use(&memory_budget), memory_budget.total.held()), ((0, 0), 100));
+        assert!(memory_budget.was_used() && !memory_budget.was_used());
+    }
+
+    #[test]
+    fn one_connection_has_half_of_the_memory_of_running_requests_and_the_reserve() {
+        let budget = MemoryBudget::new(100);
+        let [greedy, good] = [(); 2].map(|()| MemoryUse::new(Arc::clone(&budget)));
+        let requests = [(); 4].map(|()| RunningRequest::new(&greedy));
+        requests[0].reserve(30).unwrap();
+        requests[1].reserve(20).unwrap();
+        // Beyond its half, one of its requests has the reserve, with all that it had before.
+        requests[1].reserve(70).unwrap();
+        assert_eq!(in_use(&budget), (30, 90));
+        assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 90, limit: 100 }));
+        requests[2].reserve(20).unwrap();
+        assert_eq!(requests[3].reserve(1), Err(MemoryRefusal { requested: 1, in_use: 50, limit: 50 }));
+        let other = RunningRequest::new(&good);
+        other.reserve(50).unwrap();
+        assert_eq!(in_use(&budget), (100, 90));
+        requests[1].release(90);
+        // The reserve is free again, even for the same request.
+        assert!(requests[3].reserve(101).is_err() && requests[3].reserve(100).is_ok());
+        requests[3].release(100);
+        for (request, octets) in [(&requests[0], 30), (&requests[2], 20), (&other, 50)] {
+            request.release(octets);
+        }
+        assert_eq!((in_use(&budget), greedy.running.load(Ordering::Relaxed)), ((0, 0), 0));
+    }
+
+    #[test]
+    fn one_of_several_large_requests_always_has_room() {
+        let budget = MemoryBudget::new(100);
+        let connections = [(); 4].map(|()| MemoryUse::new(Arc::clone(&budget)));
+        let requests: Vec<_> = connections.iter().map(RunningRequest::new).collect();
+        // Each asks for as much as all may have, in turns.
+        let mut done = 0;
+        let mut running: Vec<usize> = vec![0, 1, 2, 3];
+        let mut held = [0; 4];
+        while !running.is_empty() {
+            running.retain(|number| {
+                let goes_on = requests[*number].reserve(10).is_ok();
+                held[*number] += if goes_on { 10 } else { 0 };
+                done += usize::from(held[*number] == 100);
+                goes_on && held[*number] < 100
+            });
+        }
+        assert!(done >= 1, "{held:?}");
+        for (request, held) in requests.iter().zip(held) {
+            request.release(held);
+        }
+        assert_eq!(in_use(&budget), (0, 0));
     }
 }

@@ -531,8 +531,8 @@ mod tests {
             assert!(worker.buffer.append(&large));
             worker.memory.reply.reserve(4 * MAX_RETAINED_BYTES);
             // Numbers of the other byte order are swapped in the arena.
-            let mut numbers =
-                Decoder::new(&large, Endian::from_flag(Endian::NATIVE.flag() ^ 1)).with_scratch(&worker.memory.scratch);
+            let mut numbers = Decoder::new(&large, Endian::from_flag(Endian::NATIVE.to_flag() ^ 1))
+                .with_scratch(&worker.memory.scratch);
             numbers.read_slice::<u64>(large.len() / 8).unwrap();
             assert!(held(&worker) > MAX_RETAINED_BYTES);
             worker.in_place_header = header(large.len() - Header::LEN);

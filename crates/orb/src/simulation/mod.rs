@@ -70,7 +70,7 @@ struct World<'w> {
 
 /// Runs one seed. On failure, returns the fault and the events before it.
 fn simulate(seed: u64) -> Result<Statistics, String> {
-    crate::client::pool::Pool::forget_last_slot();
+    crate::client::pool::ConnectionPool::forget_last_slot();
     let network = SimulatedNetwork::new(seed);
     // The clock is virtual from the beginning.
     crate::clock::set(Some(corelane_sys::clock::Monotonic::from_nanos(network.state().now)));

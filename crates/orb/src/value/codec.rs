@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use corelane_wire::cdr::{RepositoryIds, ValueHead, ValueSpace};
+use corelane_wire::cdr::{RepositoryIds, ValueHead, ValueReadState};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::factories::{ValueFactories, ValueFactory};
@@ -11,6 +11,8 @@ use super::object::{ValueBase, ValueInfo, ValueKind};
 use super::region::ValueRegion;
 use super::{RegionLink, ValueRef};
 use crate::client::context::ClientContext;
+#[cfg(feature = "any")]
+use crate::client::context::ValueFunctions;
 
 /// For generated code: writes a value, or null.
 ///
@@ -59,7 +61,7 @@ fn read_in_region(
     own: Option<&'static ValueInfo>,
 ) -> Result<Option<(RegionLink, u32)>, CdrError> {
     let space = d.values().ok_or(CdrError::Unsupported)?;
-    let outermost = space.depth() == 0;
+    let outermost = space.enclosing_values() == 0;
     let index = match d.read_value_head()? {
         ValueHead::Null => return Ok(None),
         ValueHead::Indirection(index, position) => {
@@ -102,7 +104,7 @@ fn read_in_region(
 /// Allocator overhead per block in bytes.
 const BLOCK: usize = 24;
 
-fn region_of(space: &ValueSpace) -> Result<Arc<ValueRegion>, CdrError> {
+fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.store(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
@@ -133,19 +135,10 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-#[inline]
-pub(crate) const fn value_space() -> ValueSpace {
-    #[cfg(feature = "any")]
-    return with_converter(ValueSpace::new().with_type_lookup(known_type));
-    #[cfg(not(feature = "any"))]
-    return ValueSpace::new();
-}
-
-/// Adds to a space the conversion of custom values by code that the ORB knows.
+/// The functions by which messages with values are read.
 #[cfg(feature = "any")]
-pub(crate) const fn with_converter(space: ValueSpace) -> ValueSpace {
-    space.with_custom_converter(convert_custom)
-}
+pub(crate) const FUNCTIONS: ValueFunctions =
+    ValueFunctions { look_up_type: Some(known_type), convert_custom: Some(convert_custom) };
 
 /// Returns the TypeCode of a value type that is registered by its repository id.
 #[cfg(feature = "any")]
@@ -184,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::any::{Any, TypeCode};
-    use crate::mapping::{Description, TypedValue, ValueType, description};
+    use crate::mapping::{TypeDescription, TypedValue, ValueType, description};
 
     /// A custom value type whose encoding differs from its TypeCode.
     #[derive(Clone, Debug, PartialEq)]
@@ -207,7 +200,7 @@ mod tests {
 
     crate::value_type! { Stamp = ["IDL:Stamp:1.0"], custom true }
 
-    static STAMP_TYPE: Description = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
+    static STAMP_TYPE: TypeDescription = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
 
     impl TypedValue for Stamp {
         fn value_type() -> TypeCode {
@@ -231,7 +224,7 @@ mod tests {
 
     fn received(env: &(dyn std::any::Any + Sync)) -> Vec<Any> {
         let (octets, foreign) = message();
-        let space = value_space();
+        let space = ValueReadState::new().with_functions(FUNCTIONS.look_up_type, FUNCTIONS.convert_custom);
         let mut d =
             Decoder::new(&octets, foreign).with_code_sets(CodeSets::UTF8_UTF16).with_values(&space).with_env(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
@@ -278,7 +271,7 @@ mod tests {
             for any in list.iter().chain([&nested]) {
                 any.encode(&mut e).unwrap();
             }
-            let (octets, space) = (e.to_vec(), value_space());
+            let (octets, space) = (e.to_vec(), orb.core().value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
             let mut d = d.with_values(&space).with_env(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());

@@ -20,9 +20,8 @@ mod region;
 mod typed;
 
 pub use abstract_interface::{Abstract, read_abstract, write_abstract};
-pub(crate) use codec::value_space;
 #[cfg(feature = "any")]
-pub(crate) use codec::with_converter;
+pub(crate) use codec::FUNCTIONS;
 pub use codec::{read_value, write_value};
 pub use factories::ValueFactories;
 pub use graph::ValueGraph;

@@ -32,7 +32,7 @@ fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
 }
 
 /// Checks that the offer of a refusal is admitted, and one packet more is refused.
-fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &Refusal) {
+fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &StreamRefusal) {
     let offered = refusal.would_fit.expect("an offer");
     let with = |packets| admission.check(&request.with_packets(packets).unwrap());
     assert_eq!(with(offered), Ok(()), "{refusal}");
@@ -51,8 +51,11 @@ fn a_stream_that_would_miss_its_deadline_is_refused() {
     let refusal = admission.admit(late).unwrap_err();
     let own = 10_000 + 400 * 5_000 + (400_u64 * 1_500).div_ceil(1024) * 1_000;
     let other = 10_000 + 100 * 5_000 + (100_u64 * 1_500).div_ceil(1024) * 1_000;
-    let bound =
-        Bound::ResponseTime { task: TaskName::Stream(StreamId(2)), response: Some(own + other), deadline: 3 * MS };
+    let bound = ViolatedBound::ResponseTime {
+        task: TaskName::Stream(StreamId(2)),
+        response: Some(own + other),
+        deadline: 3 * MS,
+    };
     assert_eq!(refusal.bound, bound);
     assert!(refusal.to_string().contains("253000 ns after its deadline"), "{refusal}");
     assert_offer_is_tight(&admission, &late, &refusal);
@@ -64,7 +67,7 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
     let mut admission = Admission::new(Resources { dispatch: [(0, vec![(40, dispatch)])].into(), ..resources() });
     let request = periodic(1, 200, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
-    let bound_is_of_dispatch = matches!(refusal.bound, Bound::ResponseTime { task: TaskName::Dispatch(0), deadline, .. } if deadline == 5 * MS);
+    let bound_is_of_dispatch = matches!(refusal.bound, ViolatedBound::ResponseTime { task: TaskName::Dispatch(0), deadline, .. } if deadline == 5 * MS);
     assert!(bound_is_of_dispatch, "{refusal}");
     assert_offer_is_tight(&admission, &request, &refusal);
     // Below dispatch, or on another core, the stream delays nothing.
@@ -77,7 +80,7 @@ fn best_effort_keeps_its_minimum_of_the_processor() {
     let mut admission = Admission::new(Resources { minimum: Minimum { link: 0, processor: 500 }, ..resources() });
     let request = periodic(1, 900, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
-    let Bound::Processor { core: 0, needed, available } = refusal.bound else { panic!("{refusal}") };
+    let ViolatedBound::Processor { core: 0, needed, available } = refusal.bound else { panic!("{refusal}") };
     assert_eq!(available, Utilization(500_000_000));
     assert!(needed > available, "{refusal}");
     assert_offer_is_tight(&admission, &request, &refusal);
@@ -89,7 +92,7 @@ fn best_effort_keeps_its_minimum_of_the_link() {
     let request = periodic(1, 7, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     // Seven packets of 1,500 bytes with 42 bytes of framing, in 10 ms.
-    assert_eq!(refusal.bound, Bound::Link { needed: 7 * 1_542 * 8 * 100, available: 8_000_000 });
+    assert_eq!(refusal.bound, ViolatedBound::Link { needed: 7 * 1_542 * 8 * 100, available: 8_000_000 });
     assert_eq!(refusal.would_fit, Some(6));
     assert_eq!(
         refusal.to_string(),
@@ -133,7 +136,10 @@ fn memory_that_does_not_suffice_is_named() {
     let mut admission = Admission::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
     let refusal = admission.admit(StreamRequest { memory: 10 << 20, ..periodic(2, 1, 10 * MS) }).unwrap_err();
-    assert_eq!(refusal, Refusal { bound: Bound::Memory { needed: 11 << 20, available: 10 << 20 }, would_fit: None });
+    assert_eq!(
+        refusal,
+        StreamRefusal { bound: ViolatedBound::Memory { needed: 11 << 20, available: 10 << 20 }, would_fit: None }
+    );
     assert!(refusal.to_string().contains("1048576 over 10485760"), "{refusal}");
 }
 
@@ -141,7 +147,7 @@ fn memory_that_does_not_suffice_is_named() {
 fn a_stream_is_admitted_once_and_can_be_given_up() {
     let mut admission = Admission::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
-    assert_eq!(admission.admit(periodic(1, 1, 10 * MS)).unwrap_err().bound, Bound::Duplicate);
+    assert_eq!(admission.admit(periodic(1, 1, 10 * MS)).unwrap_err().bound, ViolatedBound::Duplicate);
     assert!(admission.remove(StreamId(1)) && !admission.remove(StreamId(1)));
     assert!(admission.admitted().is_empty());
 }
@@ -153,7 +159,10 @@ fn a_cap_in_the_receive_context_delays_every_thread() {
     let mut admission = Admission::new(resources());
     admission.admit(StreamRequest { priority: 99, ..periodic(2, 20, MS) }).unwrap();
     let refusal = admission.admit(capped(120_000)).unwrap_err();
-    assert!(matches!(refusal.bound, Bound::ResponseTime { task: TaskName::Stream(StreamId(2)), .. }), "{refusal}");
+    assert!(
+        matches!(refusal.bound, ViolatedBound::ResponseTime { task: TaskName::Stream(StreamId(2)), .. }),
+        "{refusal}"
+    );
     assert_offer_is_tight(&admission, &capped(120_000), &refusal);
 }
 
@@ -161,11 +170,11 @@ fn a_cap_in_the_receive_context_delays_every_thread() {
 fn budgets_and_times_out_of_range_are_refused_by_their_field() {
     let mut admission = Admission::new(resources());
     let refusal = admission.admit(periodic(1, 0, MS)).unwrap_err();
-    assert!(matches!(refusal.bound, Bound::Budget(BudgetError::Amount { .. })), "{refusal}");
+    assert!(matches!(refusal.bound, ViolatedBound::Budget(BudgetError::Amount { .. })), "{refusal}");
     let refusal = admission.admit(periodic(1, 1, 1)).unwrap_err();
-    assert_eq!((refusal.bound, refusal.would_fit), (Bound::Budget(BudgetError::Period(1)), None));
+    assert_eq!((refusal.bound, refusal.would_fit), (ViolatedBound::Budget(BudgetError::Period(1)), None));
     let refusal = admission.admit(periodic(1, u32::MAX, MS)).unwrap_err();
-    assert!(matches!(refusal.bound, Bound::Timing(_)) && refusal.would_fit.is_some(), "{refusal}");
+    assert!(matches!(refusal.bound, ViolatedBound::Timing(_)) && refusal.would_fit.is_some(), "{refusal}");
 }
 
 prop_compose! {

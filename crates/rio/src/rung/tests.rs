@@ -6,63 +6,64 @@ use super::*;
 
 const TICK: Nanos = 250_000_000;
 const PACE: Pace = Pace { probe_interval: TICK, first_retry: TICK, max_retry: 2 * TICK };
-const GOOD: Facts = Facts { capabilities: Capabilities::ALL, interface: Interface::Up, hook: Hook::Free };
+const GOOD: ProbeResult =
+    ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: Hook::Free };
 
 /// The machine under the ladder: its steps in place, and the result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    in_place: Vec<Step>,
-    facts: Facts,
+    in_place: Vec<RungStep>,
+    facts: ProbeResult,
 }
 
 impl World {
-    fn new(facts: Facts) -> Self {
+    fn new(facts: ProbeResult) -> Self {
         Self { in_place: Vec::new(), facts }
     }
 
-    fn probe(&self) -> Facts {
-        let is_attached = self.in_place.contains(&Step::Program) && self.facts.hook == Hook::Free;
-        Facts { hook: if is_attached { Hook::Ours } else { self.facts.hook }, ..self.facts }
+    fn probe(&self) -> ProbeResult {
+        let is_attached = self.in_place.contains(&RungStep::Program) && self.facts.hook == Hook::Free;
+        ProbeResult { hook: if is_attached { Hook::Ours } else { self.facts.hook }, ..self.facts }
     }
 
     /// Begins an action and checks the order of the steps.
-    fn begin(&self, action: Action) {
+    fn begin(&self, action: RungAction) {
         match action {
-            Action::Probe => {}
-            Action::Do(step) => {
+            RungAction::Probe => {}
+            RungAction::Do(step) => {
                 let later = self.in_place.iter().find(|other| **other >= step);
                 assert_eq!(later, None, "{step:?} is done, but a later step is in place");
-                if step == Step::Program {
-                    for needed in [Step::Rings, Step::Threads, Step::Connections] {
+                if step == RungStep::Program {
+                    for needed in [RungStep::Rings, RungStep::Threads, RungStep::Connections] {
                         assert!(self.in_place.contains(&needed), "frames would be sent where none takes them");
                     }
                 }
             }
-            Action::Undo(step) => {
+            RungAction::Undo(step) => {
                 let later = self.in_place.iter().find(|other| **other > step);
                 assert_eq!(later, None, "{step:?} is undone, but a later step is in place");
             }
         }
     }
 
-    fn end(&mut self, action: Action, event: Event) {
+    fn end(&mut self, action: RungAction, event: RungEvent) {
         match (action, event) {
-            (Action::Do(step), Event::Done) => self.in_place.push(step),
-            (Action::Undo(step), _) => self.in_place.retain(|other| *other != step),
+            (RungAction::Do(step), RungEvent::Done) => self.in_place.push(step),
+            (RungAction::Undo(step), _) => self.in_place.retain(|other| *other != step),
             _ => {}
         }
     }
 
-    fn answer(&self, action: Action) -> Event {
+    fn answer(&self, action: RungAction) -> RungEvent {
         match action {
-            Action::Probe => Event::Probed(self.probe()),
-            _ => Event::Done,
+            RungAction::Probe => RungEvent::Probed(self.probe()),
+            _ => RungEvent::Done,
         }
     }
 }
 
 /// Runs the ladder and the world for `time`; every step succeeds.
-fn run(ladder: &mut Ladder, world: &mut World, now: &mut Nanos, time: Nanos) -> Vec<Change> {
+fn run(ladder: &mut Ladder, world: &mut World, now: &mut Nanos, time: Nanos) -> Vec<RungChange> {
     let (until, mut changes) = (*now + time, Vec::new());
     for _ in 0..10_000 {
         if let Some(action) = ladder.poll(*now) {
@@ -89,7 +90,7 @@ fn it_climbs_to_the_top_in_order() {
         changes.iter().map(|change| change.to).collect::<Vec<_>>(),
         [Rung::Sockets, Rung::Steered, Rung::Streams]
     );
-    assert_eq!(world.in_place, Step::ALL);
+    assert_eq!(world.in_place, RungStep::ALL);
     assert_eq!(ladder.target(now), (Rung::Streams, Limit::Wanted));
 }
 
@@ -113,9 +114,9 @@ fn each_missing_capability_has_its_rung() {
 fn a_loss_is_left_behind_within_a_second_and_made_up() {
     let pace = Pace::default();
     let troubles = [
-        (Facts { interface: Interface::Absent, ..GOOD }, Rung::Sockets, Limit::InterfaceAbsent),
-        (Facts { interface: Interface::Down, ..GOOD }, Rung::Steered, Limit::LinkDown),
-        (Facts { hook: Hook::Foreign, ..GOOD }, Rung::Steered, Limit::HookTaken),
+        (ProbeResult { interface: InterfaceState::Absent, ..GOOD }, Rung::Sockets, Limit::InterfaceAbsent),
+        (ProbeResult { interface: InterfaceState::Down, ..GOOD }, Rung::Steered, Limit::LinkDown),
+        (ProbeResult { hook: Hook::Foreign, ..GOOD }, Rung::Steered, Limit::HookTaken),
     ];
     for (trouble, rung, limit) in troubles {
         let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, pace, 0), World::new(GOOD), 0);
@@ -138,11 +139,11 @@ fn a_step_that_fails_is_tried_again_ever_more_rarely() {
     let mut tries = Vec::new();
     while tries.len() < 7 {
         match ladder.poll(now) {
-            Some(action @ Action::Do(Step::ThreadedNapi)) => {
+            Some(action @ RungAction::Do(RungStep::ThreadedNapi)) => {
                 tries.push(now / TICK);
                 assert_eq!(ladder.running, Some(action));
-                ladder.handle(Event::Failed, now);
-                assert_eq!(ladder.target(now), (Rung::Sockets, Limit::StepFailed(Step::ThreadedNapi)));
+                ladder.handle(RungEvent::Failed, now);
+                assert_eq!(ladder.target(now), (Rung::Sockets, Limit::StepFailed(RungStep::ThreadedNapi)));
             }
             Some(action) => {
                 ladder.handle(world.answer(action), now);
@@ -158,11 +159,12 @@ fn a_step_that_fails_is_tried_again_ever_more_rarely() {
 fn a_step_that_is_left_out_does_not_hold_the_rung_back() {
     let (mut ladder, world, now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0);
     while let Some(action) = ladder.poll(now) {
-        let event = if action == Action::Do(Step::TransmitClasses) { Event::Skipped } else { world.answer(action) };
+        let event =
+            if action == RungAction::Do(RungStep::TransmitClasses) { RungEvent::Skipped } else { world.answer(action) };
         ladder.handle(event, now);
     }
-    assert_eq!((ladder.rung(), ladder.has(Step::TransmitClasses)), (Rung::Streams, false));
-    assert!(Step::ALL.into_iter().all(|step| ladder.has(step) || step == Step::TransmitClasses));
+    assert_eq!((ladder.rung(), ladder.has(RungStep::TransmitClasses)), (Rung::Streams, false));
+    assert!(RungStep::ALL.into_iter().all(|step| ladder.has(step) || step == RungStep::TransmitClasses));
 }
 
 #[test]
@@ -173,19 +175,22 @@ fn shutdown_undoes_everything_in_the_reverse_order() {
     let mut undone = Vec::new();
     while let Some(action) = ladder.poll(now) {
         world.begin(action);
-        world.end(action, Event::Done);
-        if let Action::Undo(step) = action {
+        world.end(action, RungEvent::Done);
+        if let RungAction::Undo(step) = action {
             undone.push(step);
         }
         ladder.handle(world.answer(action), now);
     }
-    assert_eq!(undone, Step::ALL.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(undone, RungStep::ALL.into_iter().rev().collect::<Vec<_>>());
     assert_eq!(ladder.rung(), Rung::Plain);
 }
 
 /// The state that determines the future of the ladder and its world. Times are relative to now.
-type Key =
-    ((Rung, Option<Facts>, usize, u8, Option<Action>, bool), (Nanos, Option<(Rung, Limit, Nanos)>, Nanos), World);
+type Key = (
+    (Rung, Option<ProbeResult>, usize, u8, Option<RungAction>, bool),
+    (Nanos, Option<(Rung, Limit, Nanos)>, Nanos),
+    World,
+);
 
 fn key(ladder: &Ladder, world: &World, now: Nanos) -> Key {
     let failure = ladder.failure.map(|failure| (failure.rung, failure.limit, failure.retry_at.saturating_sub(now)));
@@ -199,10 +204,10 @@ fn key(ladder: &Ladder, world: &World, now: Nanos) -> Key {
 fn every_order_of_events_keeps_the_order_of_steps() {
     let worlds = [
         GOOD,
-        Facts { hook: Hook::Foreign, ..GOOD },
-        Facts { interface: Interface::Down, ..GOOD },
-        Facts { interface: Interface::Absent, ..GOOD },
-        Facts { capabilities: Capabilities { bpf: false, ..Capabilities::ALL }, ..GOOD },
+        ProbeResult { hook: Hook::Foreign, ..GOOD },
+        ProbeResult { interface: InterfaceState::Down, ..GOOD },
+        ProbeResult { interface: InterfaceState::Absent, ..GOOD },
+        ProbeResult { capabilities: Capabilities { bpf: false, ..Capabilities::ALL }, ..GOOD },
     ];
     let mut open = VecDeque::from([(Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0)]);
     let mut seen: HashSet<Key> = HashSet::new();
@@ -217,8 +222,8 @@ fn every_order_of_events_keeps_the_order_of_steps() {
         for facts in worlds {
             // A program of another owner replaces ours, which is then detached.
             let mut world = World { facts, ..world.clone() };
-            if facts.hook == Hook::Foreign || facts.interface == Interface::Absent {
-                world.in_place.retain(|step| *step != Step::Program);
+            if facts.hook == Hook::Foreign || facts.interface == InterfaceState::Absent {
+                world.in_place.retain(|step| *step != RungStep::Program);
             }
             open.push_back((ladder.clone(), world, now));
         }
@@ -232,9 +237,11 @@ fn every_order_of_events_keeps_the_order_of_steps() {
         if let Some(action) = polled.running.or_else(|| polled.poll(now)) {
             world.begin(action);
             let answers = match action {
-                Action::Probe => vec![Event::Probed(world.probe()), Event::Failed],
-                Action::Do(Step::TransmitClasses) => vec![Event::Done, Event::Skipped, Event::Failed],
-                Action::Do(_) | Action::Undo(_) => vec![Event::Done, Event::Failed],
+                RungAction::Probe => vec![RungEvent::Probed(world.probe()), RungEvent::Failed],
+                RungAction::Do(RungStep::TransmitClasses) => {
+                    vec![RungEvent::Done, RungEvent::Skipped, RungEvent::Failed]
+                }
+                RungAction::Do(_) | RungAction::Undo(_) => vec![RungEvent::Done, RungEvent::Failed],
             };
             open.push_back((polled.clone(), world.clone(), now));
             for event in answers {
@@ -253,9 +260,9 @@ fn every_order_of_events_keeps_the_order_of_steps() {
 
 /// Checks that the ladder knows which steps are in place.
 fn check_state(ladder: &Ladder, world: &World) {
-    let known: Vec<Step> = Step::ALL.into_iter().filter(|step| ladder.has(*step)).collect();
-    let in_place = world.in_place.iter().filter(|step| **step != Step::Program);
-    assert!(in_place.eq(known.iter().filter(|step| **step != Step::Program)), "{ladder:?} {world:?}");
+    let known: Vec<RungStep> = RungStep::ALL.into_iter().filter(|step| ladder.has(*step)).collect();
+    let in_place = world.in_place.iter().filter(|step| **step != RungStep::Program);
+    assert!(in_place.eq(known.iter().filter(|step| **step != RungStep::Program)), "{ladder:?} {world:?}");
 }
 
 fn index(number: u32) -> usize {
@@ -276,15 +283,18 @@ fn the_wanted_rung_is_reached_once_the_troubles_end() {
         let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, Pace::default(), 0), World::new(GOOD), 0);
         for _ in 0..random(200) {
             match random(8) {
-                0 => world.facts.interface = [Interface::Up, Interface::Down, Interface::Absent][index(random(3))],
+                0 => {
+                    world.facts.interface =
+                        [InterfaceState::Up, InterfaceState::Down, InterfaceState::Absent][index(random(3))]
+                }
                 1 => world.facts.hook = [Hook::Free, Hook::Foreign][index(random(2))],
                 2 => now += u64::from(random(750)) * (TICK / 250),
                 3 => ladder.want(Rung::ALL[index(random(4))]),
                 _ => {
                     if let Some(action) = ladder.poll(now) {
                         world.begin(action);
-                        let is_failure = action != Action::Probe && random(5) == 0;
-                        let event = if is_failure { Event::Failed } else { world.answer(action) };
+                        let is_failure = action != RungAction::Probe && random(5) == 0;
+                        let event = if is_failure { RungEvent::Failed } else { world.answer(action) };
                         world.end(action, event);
                         ladder.handle(event, now);
                     }
@@ -294,6 +304,6 @@ fn the_wanted_rung_is_reached_once_the_troubles_end() {
         world.facts = GOOD;
         ladder.want(Rung::Streams);
         run(&mut ladder, &mut world, &mut now, 2 * Pace::default().max_retry);
-        assert_eq!((ladder.rung(), world.in_place.as_slice()), (Rung::Streams, Step::ALL.as_slice()));
+        assert_eq!((ladder.rung(), world.in_place.as_slice()), (Rung::Streams, RungStep::ALL.as_slice()));
     }
 }

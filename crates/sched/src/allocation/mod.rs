@@ -1,7 +1,7 @@
 //! Allocation of tasks to cores, and admission of further tasks.
 //!
 //! [`admit`] looks for a core that keeps all deadlines with the new task on it. If there is none,
-//! it looks for moves of other tasks that make room, from the cheapest [`Rung`] to the most
+//! it looks for moves of other tasks that make room, from the cheapest [`AllocationStep`] to the most
 //! expensive.
 //!
 //! Invariant: a plan that is carried out leaves every core with all deadlines held, by the test of
@@ -106,7 +106,7 @@ pub struct Machine {
     /// that takes the task as it is have a bound of their own.
     pub max_steps: u32,
     /// The most expensive rung that a decision may use.
-    pub max_rung: Rung,
+    pub max_rung: AllocationStep,
 }
 
 impl Machine {
@@ -121,21 +121,21 @@ impl Machine {
             overheads: Overheads::default(),
             max_levels: DEFAULT_MAX_LEVELS,
             max_steps: DEFAULT_MAX_STEPS,
-            max_rung: Rung::Search,
+            max_rung: AllocationStep::Search,
         }
     }
 
     /// Returns the machine with the bounds of a decision within some 200 us.
     ///
-    /// They allow a search on 2 cores, up to [`Rung::Repack`] on 8, and [`Rung::Swap`] on more. A
+    /// They allow a search on 2 cores, up to [`AllocationStep::Repack`] on 8, and [`AllocationStep::Swap`] on more. A
     /// rejection that is not [exhaustive](Rejection::is_exhaustive) is worth a second decision
     /// without these bounds, on another thread.
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.max_rung = match self.cores.len() {
-            0..=2 => Rung::Search,
-            3..=8 => Rung::Repack,
-            _ => Rung::Swap,
+            0..=2 => AllocationStep::Search,
+            3..=8 => AllocationStep::Repack,
+            _ => AllocationStep::Swap,
         };
         self.max_steps = INLINE_STEPS;
         self
@@ -286,7 +286,7 @@ impl Warm {
 
 /// The ways to find room, from the cheapest to the most expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rung {
+pub enum AllocationStep {
     /// A core takes the task as it is.
     Direct,
     /// One other task moves to another core.
@@ -320,7 +320,7 @@ pub struct Plan {
     /// Other tasks that move first.
     pub moves: Vec<Move>,
     /// The way in which the room was found.
-    pub rung: Rung,
+    pub rung: AllocationStep,
     /// The task's worst-case response time from its arrival, where the discipline has one.
     pub response: Option<Nanos>,
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::load::{Charged, CoreLoad};
-use super::{Machine, Move, Plan, Rung};
+use super::{AllocationStep, Machine, Move, Plan};
 use crate::analysis::Steps;
 use crate::task::{Task, Utilization};
 
@@ -53,13 +53,13 @@ impl<'a> Search<'a> {
         self.steps = for_moves;
         if let Some(core) = direct {
             let response = self.loads[core].response_with(task, charged);
-            return Some(self.plan(&item, core, Vec::new(), Rung::Direct, response));
+            return Some(self.plan(&item, core, Vec::new(), AllocationStep::Direct, response));
         }
-        let rungs: [(Rung, Finder<'a>); 4] = [
-            (Rung::Move, Self::with_one_move),
-            (Rung::Swap, Self::with_a_swap),
-            (Rung::Repack, Self::repacked),
-            (Rung::Search, Self::searched),
+        let rungs: [(AllocationStep, Finder<'a>); 4] = [
+            (AllocationStep::Move, Self::with_one_move),
+            (AllocationStep::Swap, Self::with_a_swap),
+            (AllocationStep::Repack, Self::repacked),
+            (AllocationStep::Search, Self::searched),
         ];
         let clusters = self.clusters(&item);
         for (rung, find) in rungs {
@@ -80,7 +80,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    fn plan(&self, item: &Item, core: usize, moves: Vec<Move>, rung: Rung, response: Option<u64>) -> Plan {
+    fn plan(&self, item: &Item, core: usize, moves: Vec<Move>, rung: AllocationStep, response: Option<u64>) -> Plan {
         Plan { task: item.task, core: self.machine.cores[core].id, moves, rung, response }
     }
 

@@ -54,7 +54,7 @@ fn the_fullest_core_that_fits_takes_the_task() {
     assert_eq!(set.core_of(TaskId(1)), set.core_of(TaskId(2)), "best fit puts both on one core");
     let plan = admit(&set, &machine, &task(3, 20, 100)).expect("room");
     assert_ne!(Some(plan.core), set.core_of(TaskId(1)));
-    assert_eq!((plan.rung, plan.response), (Rung::Direct, Some(20 * MS)));
+    assert_eq!((plan.rung, plan.response), (AllocationStep::Direct, Some(20 * MS)));
     set.apply(&plan);
     assert_eq!(set.len(), 3);
     assert!(set.withdraw(TaskId(3)));
@@ -76,7 +76,7 @@ fn a_task_moves_to_make_room() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 40, 100), task(2, 20, 100)], &[task(3, 60, 100)]]);
     let plan = admit(&set, &machine, &task(4, 60, 100)).expect("room after a move");
-    assert_eq!(plan.rung, Rung::Move);
+    assert_eq!(plan.rung, AllocationStep::Move);
     let mut after = set.clone();
     after.apply(&plan);
     assert!(holds(&after, &machine));
@@ -89,7 +89,7 @@ fn two_tasks_change_places_to_make_room() {
     let set = placed(&machine, [&[task(1, 50, 100), task(2, 20, 100)], &[task(3, 60, 100), task(4, 10, 100)]]);
     // Rooms of 30 and 30. No single move makes room for 40: only 50 against 60, or 20 against 10.
     let plan = admit(&set, &machine, &task(5, 40, 100)).expect("room after a swap");
-    assert!(plan.rung <= Rung::Swap, "{:?}", plan.rung);
+    assert!(plan.rung <= AllocationStep::Swap, "{:?}", plan.rung);
     let mut after = set.clone();
     after.apply(&plan);
     assert!(holds(&after, &machine));
@@ -108,7 +108,7 @@ fn a_search_finds_what_the_cheap_rungs_miss() {
     after.apply(&plan);
     assert!(holds(&after, &machine));
     let mut narrow = machine.clone();
-    narrow.max_rung = Rung::Direct;
+    narrow.max_rung = AllocationStep::Direct;
     let rejection = admit(&set, &narrow, &task(6, 20, 100)).expect_err("no core has room as it is");
     assert!(!rejection.is_exhaustive);
 }
@@ -196,7 +196,7 @@ fn the_steps_of_a_decision_are_bounded() {
 #[test]
 fn more_than_the_room_of_all_cores_is_refused_without_a_search() {
     let mut machine = whole(2);
-    machine.max_rung = Rung::Direct;
+    machine.max_rung = AllocationStep::Direct;
     let set = placed(&machine, [&[task(1, 90, 100)], &[task(2, 80, 100)]]);
     assert!(admit(&set, &machine, &task(3, 35, 100)).expect_err("no room").is_exhaustive);
     assert!(!admit(&set, &machine, &task(3, 25, 100)).expect_err("no rung to find it").is_exhaustive);
@@ -231,7 +231,7 @@ fn a_kept_analysis_decides_as_a_new_one() {
 #[test]
 fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
     let mut machine = whole(2);
-    machine.max_rung = Rung::Search;
+    machine.max_rung = AllocationStep::Search;
     // The new task must go to the second core, so that both others share the first: only there is
     // the placement complete.
     let set = placed(&machine, [&[task(1, 40, 100)], &[task(2, 50, 100)]]);
@@ -264,7 +264,14 @@ fn inline_decisions_stop_at_a_rung_by_the_number_of_cores() {
     let rung = |cores| Machine::with_cores(cores).inline().max_rung;
     assert_eq!(
         [1, 2, 3, 8, 9, 128].map(rung),
-        [Rung::Search, Rung::Search, Rung::Repack, Rung::Repack, Rung::Swap, Rung::Swap]
+        [
+            AllocationStep::Search,
+            AllocationStep::Search,
+            AllocationStep::Repack,
+            AllocationStep::Repack,
+            AllocationStep::Swap,
+            AllocationStep::Swap
+        ]
     );
     let clusters: Vec<u32> = Machine::with_cores(20).cores.iter().map(|core| core.cluster).collect();
     assert_eq!((clusters[7], clusters[8], clusters[19]), (0, 1, 2));

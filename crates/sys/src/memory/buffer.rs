@@ -32,7 +32,7 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// Owned memory, with its address beside its owner because a message reads it several times.
+/// Memory and its owner. The address is kept as well, since a message reads it several times.
 struct Storage {
     octets: NonNull<u8>,
     length: usize,

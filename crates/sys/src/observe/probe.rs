@@ -51,7 +51,7 @@ pub struct Record {
     pub id: u64,
 }
 
-/// True while points are kept; else nothing is touched but this.
+/// True while probes are recorded. If it is false, a passed probe only reads this flag.
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Records a point; called by [`probe!`].

@@ -5,7 +5,7 @@ mod fragments;
 use std::any::Any;
 
 use super::valuetype::Chunks;
-use super::{BORROW_THRESHOLD, CdrError, Endian, Meter, Octets, Primitive, Scratch, ValueSpace, truncated};
+use super::{BORROW_THRESHOLD, CdrError, Endian, Meter, Octets, Primitive, Scratch, ValueReadState, truncated};
 use super::{PathRecorder, PathStep, ValuePath};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
@@ -30,7 +30,7 @@ pub struct Decoder<'m> {
     scratch: Option<&'m Scratch>,
     owner: Option<&'m Octets>,
     env: Option<&'m (dyn Any + Sync)>,
-    values: Option<&'m ValueSpace>,
+    values: Option<&'m ValueReadState>,
     meter: Option<&'m Meter<'m>>,
     chunks: Chunks<'m>,
     /// The fragments after `bytes`, if a GIOP 1.1 message was assembled from fragments.
@@ -45,7 +45,7 @@ pub struct Decoder<'m> {
     code_sets: CodeSets,
 }
 
-/// Keeps the path in the [`ValueSpace`]; without one there is no path.
+/// Keeps the path in the [`ValueReadState`]; without one there is no path.
 impl PathRecorder for Decoder<'_> {
     #[cold]
     #[inline(never)]
@@ -142,7 +142,7 @@ impl<'m> Decoder<'m> {
     /// instead of copies.
     #[must_use]
     #[inline]
-    pub fn with_owner(mut self, owner: &'m Octets) -> Decoder<'m> {
+    pub fn with_shared_message(mut self, owner: &'m Octets) -> Decoder<'m> {
         self.owner = Some(owner);
         self
     }
@@ -159,7 +159,7 @@ impl<'m> Decoder<'m> {
     /// can be read.
     #[must_use]
     #[inline]
-    pub fn with_values(mut self, values: &'m ValueSpace) -> Decoder<'m> {
+    pub fn with_values(mut self, values: &'m ValueReadState) -> Decoder<'m> {
         self.values = Some(values);
         self
     }
@@ -176,20 +176,20 @@ impl<'m> Decoder<'m> {
     /// Sets whether a server wrote the message (a reply); the default is a client.
     #[must_use]
     #[inline]
-    pub fn with_from_server(mut self, from_server: bool) -> Decoder<'m> {
+    pub fn with_written_by_server(mut self, from_server: bool) -> Decoder<'m> {
         self.from_server = from_server;
         self
     }
 
     /// Returns the space of values, if values can be read. They cannot in GIOP 1.1 fragments, whose
     /// positions differ from those that the sender counted.
-    pub(super) fn value_space(&self) -> Option<&'m ValueSpace> {
+    pub(super) fn value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values.filter(|_| self.fragments.starts.is_empty())
     }
 
     /// Returns the state that the values of the message share.
     #[must_use]
-    pub fn values(&self) -> Option<&'m ValueSpace> {
+    pub fn values(&self) -> Option<&'m ValueReadState> {
         self.values
     }
 
@@ -817,7 +817,7 @@ mod tests {
         let mut message = vec![0, 0, 0x40, 0];
         message.resize(4 + BORROW_THRESHOLD, 7);
         let owner = Octets::from(message);
-        let octets = Decoder::new(&owner, Endian::Big).with_owner(&owner).read_octets_owned().unwrap();
+        let octets = Decoder::new(&owner, Endian::Big).with_shared_message(&owner).read_octets_owned().unwrap();
         assert_eq!(octets.as_ptr(), owner[4..].as_ptr());
         let copy = Decoder::new(&owner, Endian::Big).read_octets_owned().unwrap();
         assert_ne!(copy.as_ptr(), owner[4..].as_ptr());

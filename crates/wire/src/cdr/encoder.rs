@@ -490,7 +490,7 @@ impl<'a> Encoder<'a> {
         // Indirections do not lead out of an encapsulation.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
         self.set_origin();
-        self.write_u8(self.endian.flag());
+        self.write_u8(self.endian.to_flag());
         let result = contents(self);
         let len = self.buffer.len() - start + self.segment_bytes - beside_before;
         self.bias = origin.wrapping_add(self.segment_bytes);

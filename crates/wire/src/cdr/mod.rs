@@ -50,7 +50,7 @@ pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;
 pub use value_path::{PathRecorder, PathStep, ValuePath};
 pub(crate) use valuetype::ValueTypes;
-pub use valuetype::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueSpace, ValueStart, WrittenValue};
+pub use valuetype::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueReadState, ValueStart, WrittenValue};
 
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;
@@ -90,7 +90,7 @@ impl Endian {
     /// Returns the byte-order octet.
     #[inline]
     #[must_use]
-    pub const fn flag(self) -> u8 {
+    pub const fn to_flag(self) -> u8 {
         match self {
             Endian::Big => 0,
             Endian::Little => 1,

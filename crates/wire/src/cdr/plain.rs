@@ -103,7 +103,8 @@ pub struct PlainReader<'o> {
 }
 
 impl PlainReader<'_> {
-    /// Records that an enumeration has no such member. The sequence is refused after it was read.
+    /// Records that a number is no member of its enumeration. The whole sequence is read before it is
+    /// refused.
     #[inline]
     pub fn set_out_of_range(&mut self) {
         self.out_of_range = true;

@@ -76,7 +76,7 @@ pub trait PathRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, ValueSpace};
+    use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, ValueReadState};
 
     #[test]
     fn the_outermost_step_stands_first() {
@@ -116,11 +116,11 @@ mod tests {
     #[test]
     fn elements_that_cannot_be_read_have_their_index() {
         let octets = [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 9];
-        let values = ValueSpace::new();
+        let values = ValueReadState::new();
         let mut d = Decoder::new(&octets, Endian::Big).with_values(&values);
         assert_eq!(Vec::<String>::decode(&mut d), Err(CdrError::StringNotTerminated));
         assert_eq!(d.value_path().unwrap().to_string(), "[1]");
-        let values = ValueSpace::new();
+        let values = ValueReadState::new();
         let mut d = Decoder::new(&octets, Endian::Big).at(4).with_values(&values);
         assert_eq!(<[String; 2]>::decode(&mut d), Err(CdrError::StringNotTerminated));
         assert_eq!(d.value_path().unwrap().to_string(), "[1]");

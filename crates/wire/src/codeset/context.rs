@@ -34,7 +34,7 @@ impl CodeSetContext {
     #[must_use]
     pub fn data(self) -> [u8; CodeSetContext::LEN] {
         let mut e = Encoder::new();
-        e.write_u8(e.endian().flag());
+        e.write_u8(e.endian().to_flag());
         e.write_u32(self.char_data);
         e.write_u32(self.wchar_data);
         let mut data = [0; CodeSetContext::LEN];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::transfer::{ComparedTypeCode, Findings, normalize};
 use super::{Value, transfer};
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueSpace, ValueTypes};
+use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueReadState, ValueTypes};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 use crate::limits::Limits;
@@ -138,15 +138,15 @@ impl AnyValue {
     /// # Errors
     /// The errors of `read`.
     pub fn read<T>(&self, read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>) -> Result<T, CdrError> {
-        let values = self.value_space();
+        let values = self.value_read_state();
         read(&mut self.decoder().with_values(&values))
     }
 
     /// Creates the table of values (IDL `valuetype`) for one read of this `any`. Each read needs a
     /// new one.
     #[must_use]
-    pub fn value_space(&self) -> ValueSpace {
-        ValueSpace::with_known_types(self.types.clone())
+    pub fn value_read_state(&self) -> ValueReadState {
+        ValueReadState::with_known_types(self.types.clone())
     }
 
     /// Sets the types of values in it, by their repository ids, that inherit from types in its
@@ -172,14 +172,14 @@ impl AnyValue {
     }
 
     /// Returns a decoder at the value. If the value may contain values (IDL `valuetype`), the
-    /// decoder needs a [`value_space`](AnyValue::value_space).
+    /// decoder needs a [`value_read_state`](AnyValue::value_read_state).
     #[must_use]
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(&self.octets, self.endian)
             .at(usize::from(self.start))
             .with_version(self.version)
             .with_code_sets(self.code_sets)
-            .with_owner(&self.octets)
+            .with_shared_message(&self.octets)
             .with_limits(&STORED_LIMITS)
     }
 
@@ -234,7 +234,7 @@ impl AnyValue {
     /// # Errors
     /// [`CdrError::TypeMismatch`] for a type that is not an exception; other errors if the bytes
     /// are not its members.
-    pub fn decode_members(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
+    pub fn decode_exception_members(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view().resolved();
         if view.kind() != Kind::Except {
             return Err(CdrError::TypeMismatch);
@@ -266,13 +266,13 @@ impl AnyValue {
     /// # Errors
     /// An error for text that has no form in the encoder's code sets.
     pub fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let values = self.value_space();
+        let values = self.value_read_state();
         self.encode_value_with(&mut self.decoder().with_values(&values), e)
     }
 
     /// Writes the value through a [`decoder`](AnyValue::decoder) of it. The caller can equip that
     /// decoder, for example with a converter of custom values
-    /// ([`ValueSpace::with_custom_converter`]).
+    /// ([`ValueReadState::with_functions`]).
     ///
     /// # Errors
     /// The errors of [`encode_value`](AnyValue::encode_value).
@@ -299,7 +299,7 @@ impl AnyValue {
             let own = CdrForm { start: 0, endian: self.endian, version: self.version, code_sets: self.code_sets };
             let mut normal =
                 self.in_form(own).unwrap_or_else(|| NormalForm { octets: self.octets.to_vec(), types: Vec::new() });
-            normal.octets.extend([2 + self.endian.flag(), self.version.minor]);
+            normal.octets.extend([2 + self.endian.to_flag(), self.version.minor]);
             normal
         })
     }

@@ -3,7 +3,7 @@
 //!
 //! Each module has the name of the exception to which its codes belong.
 
-use super::SystemExceptionKind;
+use super::kind::SystemExceptionKind;
 
 /// The vendor bits of the OMG's codes.
 pub const OMG: u32 = 0x4f4d_0000;
@@ -22,7 +22,7 @@ macro_rules! codes {
     ($($(#[$about:meta])* $module:ident $kind:ident { $($(#[doc = $doc:literal])* $name:ident = $number:literal;)* })*) => {
         $($(#[$about])*
         pub mod $module {
-            use super::OMG;
+            use crate::exception::minor::OMG;
 
             $($(#[doc = $doc])*
             pub const $name: u32 = OMG | $number;)*

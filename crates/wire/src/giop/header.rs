@@ -173,7 +173,7 @@ impl Header {
             Endian::Big => self.size.to_be_bytes(),
             Endian::Little => self.size.to_le_bytes(),
         };
-        let flags = self.endian.flag() | u8::from(self.more_fragments) << 1;
+        let flags = self.endian.to_flag() | u8::from(self.more_fragments) << 1;
         let Version { major, minor } = self.version;
         [b'G', b'I', b'O', b'P', major, minor, flags, self.kind as u8, s0, s1, s2, s3]
     }

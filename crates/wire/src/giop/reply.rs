@@ -142,7 +142,7 @@ impl<'m> Reply<'m> {
     #[must_use]
     pub fn body(&self) -> Decoder<'m> {
         let d = Decoder::new(self.message, self.endian).at(self.body_at);
-        d.with_version(self.version).with_from_server(true)
+        d.with_version(self.version).with_written_by_server(true)
     }
 }
 

@@ -50,7 +50,7 @@ impl TaggedComponent {
         contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<TaggedComponent, CdrError> {
         let mut e = Encoder::new();
-        e.write_u8(e.endian().flag());
+        e.write_u8(e.endian().to_flag());
         contents(&mut e)?;
         Ok(TaggedComponent { tag, data: e.to_vec() })
     }
@@ -168,10 +168,10 @@ pub fn unix_transport(data: &[u8]) -> Result<(&str, &str), CdrError> {
 /// value; each value is an encapsulation.
 ///
 /// # Errors
-/// [`CdrError`] if it is malformed, and for more policies than the default
+/// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
 /// [`Limits::max_components`].
-pub fn policies(data: &[u8]) -> Result<TaggedList<'_>, CdrError> {
-    TaggedList::parse(&mut Decoder::for_encapsulation(data)?, Limits::DEFAULT.max_components)
+pub fn policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<'d>, CdrError> {
+    TaggedList::parse(&mut Decoder::for_encapsulation(data)?, limits.max_components)
 }
 
 /// An endpoint of TAO_TAG_ENDPOINTS.

@@ -146,7 +146,7 @@ impl TaggedProfile {
         components: &[TaggedComponent],
     ) -> Result<TaggedProfile, CdrError> {
         let mut e = Encoder::new();
-        e.write_u8(e.endian().flag());
+        e.write_u8(e.endian().to_flag());
         e.write_raw(&[version.major, version.minor]);
         let tag = match address {
             Address::Inet { host, port } => {

@@ -54,7 +54,7 @@ fn components_and_endpoints() {
     assert_eq!(profile.orb_type(), Some(orb_type_id::CORELANE));
     let sets = CodeSetInfo::parse(profile.components.find(component_tag::CODE_SETS).unwrap()).unwrap();
     assert_eq!(sets, CodeSetInfo::for_native(CharSet::Utf8));
-    let read = policies(profile.components.find(component_tag::POLICIES).unwrap()).unwrap();
+    let read = policies(profile.components.find(component_tag::POLICIES).unwrap(), &Limits::DEFAULT).unwrap();
     assert_eq!(read.find(37), Some(&[0, 0, 0, 1][..]));
     let unix = Endpoint::Unix { host: Some("here".into()), path: "/run/s".into() };
     assert_eq!(profile.endpoints(), [Endpoint::Inet { host: "other".into(), port: 9 }, unix]);

@@ -110,7 +110,7 @@ impl Ior {
     /// [`CdrError::NotInCodeSet`] and [`CdrError::NulInString`] for the type id.
     pub fn to_text(&self) -> Result<String, CdrError> {
         let mut e = Encoder::new();
-        e.write_u8(e.endian().flag());
+        e.write_u8(e.endian().to_flag());
         self.encode(&mut e)?;
         let octets = e.into_buffer();
         let mut text = String::with_capacity(4 + 2 * octets.len());

@@ -6,15 +6,15 @@ use super::Kind;
 ///
 /// ```
 /// use corelane_wire::typecode::description::{LONG, member, sequence, structure};
-/// use corelane_wire::typecode::{Description, TypeCode};
-/// static NODE: Description = structure("IDL:Node:1.0", "Node", &[
+/// use corelane_wire::typecode::{TypeDescription, TypeCode};
+/// static NODE: TypeDescription = structure("IDL:Node:1.0", "Node", &[
 ///     member("value", LONG),
 ///     member("next", &sequence(&NODE, 1)),
 /// ]);
 /// assert_eq!(TypeCode::described(&NODE).member_name(1).unwrap(), "next");
 /// ```
 #[derive(Debug)]
-pub struct Description {
+pub struct TypeDescription {
     pub(super) kind: Kind,
     pub(super) id: &'static str,
     pub(super) name: &'static str,
@@ -22,27 +22,37 @@ pub struct Description {
     pub(super) scale: i16,
     pub(super) modifier: i16,
     pub(super) default: i32,
-    pub(super) content: Option<&'static Description>,
-    pub(super) members: &'static [Member],
+    pub(super) content: Option<&'static TypeDescription>,
+    pub(super) members: &'static [MemberDescription],
 }
 
 /// A member of a described type.
 #[derive(Debug)]
-pub struct Member {
+pub struct MemberDescription {
     pub(super) name: &'static str,
-    pub(super) ty: &'static Description,
+    pub(super) ty: &'static TypeDescription,
     pub(super) label: i128,
     pub(super) visibility: i16,
 }
 
-const fn basic(kind: Kind) -> Description {
-    Description { kind, id: "", name: "", length: 0, scale: 0, modifier: 0, default: -1, content: None, members: &[] }
+const fn basic(kind: Kind) -> TypeDescription {
+    TypeDescription {
+        kind,
+        id: "",
+        name: "",
+        length: 0,
+        scale: 0,
+        modifier: 0,
+        default: -1,
+        content: None,
+        members: &[],
+    }
 }
 
 macro_rules! basics {
     ($($name:ident $kind:ident,)*) => {$(
         #[doc = concat!("`", stringify!($kind), "`.")]
-        pub const $name: &Description = &basic(Kind::$kind);
+        pub const $name: &TypeDescription = &basic(Kind::$kind);
     )*};
 }
 
@@ -68,17 +78,17 @@ basics! {
 }
 
 /// An unbounded `string`.
-pub const STRING: &Description = &string(0);
+pub const STRING: &TypeDescription = &string(0);
 /// An unbounded `wstring`.
-pub const WSTRING: &Description = &wstring(0);
+pub const WSTRING: &TypeDescription = &wstring(0);
 /// `CORBA::Object`.
-pub const OBJECT: &Description = &interface("IDL:omg.org/CORBA/Object:1.0", "Object");
+pub const OBJECT: &TypeDescription = &interface("IDL:omg.org/CORBA/Object:1.0", "Object");
 pub(crate) const VALUE_BASE_ID: &str = "IDL:omg.org/CORBA/ValueBase:1.0";
 /// `ValueBase`.
-pub const VALUE_BASE: &Description = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
+pub const VALUE_BASE: &TypeDescription = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
 
 /// Returns the description of a kind without parameters.
-pub(super) const fn for_kind(kind: Kind) -> &'static Description {
+pub(super) const fn for_kind(kind: Kind) -> &'static TypeDescription {
     match kind {
         Kind::Void => VOID,
         Kind::Short => SHORT,
@@ -103,48 +113,48 @@ pub(super) const fn for_kind(kind: Kind) -> &'static Description {
 
 /// A string of at most `bound` characters; 0 is unbounded.
 #[must_use]
-pub const fn string(bound: u32) -> Description {
-    Description { length: bound, ..basic(Kind::String) }
+pub const fn string(bound: u32) -> TypeDescription {
+    TypeDescription { length: bound, ..basic(Kind::String) }
 }
 
 /// A wstring of at most `bound` characters; 0 is unbounded.
 #[must_use]
-pub const fn wstring(bound: u32) -> Description {
-    Description { length: bound, ..basic(Kind::WString) }
+pub const fn wstring(bound: u32) -> TypeDescription {
+    TypeDescription { length: bound, ..basic(Kind::WString) }
 }
 
 /// `fixed<digits, scale>`.
 #[must_use]
-pub const fn fixed(digits: u16, scale: i16) -> Description {
-    Description { length: digits as u32, scale, ..basic(Kind::Fixed) }
+pub const fn fixed(digits: u16, scale: i16) -> TypeDescription {
+    TypeDescription { length: digits as u32, scale, ..basic(Kind::Fixed) }
 }
 
 /// A sequence of at most `bound` elements; 0 is unbounded.
 #[must_use]
-pub const fn sequence(element: &'static Description, bound: u32) -> Description {
-    Description { length: bound, content: Some(element), ..basic(Kind::Sequence) }
+pub const fn sequence(element: &'static TypeDescription, bound: u32) -> TypeDescription {
+    TypeDescription { length: bound, content: Some(element), ..basic(Kind::Sequence) }
 }
 
 /// An array of one dimension.
 #[must_use]
-pub const fn array(element: &'static Description, length: u32) -> Description {
-    Description { length, content: Some(element), ..basic(Kind::Array) }
+pub const fn array(element: &'static TypeDescription, length: u32) -> TypeDescription {
+    TypeDescription { length, content: Some(element), ..basic(Kind::Array) }
 }
 
-const fn named(kind: Kind, id: &'static str, name: &'static str) -> Description {
-    Description { id, name, ..basic(kind) }
+const fn named(kind: Kind, id: &'static str, name: &'static str) -> TypeDescription {
+    TypeDescription { id, name, ..basic(kind) }
 }
 
 /// A structure.
 #[must_use]
-pub const fn structure(id: &'static str, name: &'static str, members: &'static [Member]) -> Description {
-    Description { members, ..named(Kind::Struct, id, name) }
+pub const fn structure(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> TypeDescription {
+    TypeDescription { members, ..named(Kind::Struct, id, name) }
 }
 
 /// An exception.
 #[must_use]
-pub const fn exception(id: &'static str, name: &'static str, members: &'static [Member]) -> Description {
-    Description { members, ..named(Kind::Except, id, name) }
+pub const fn exception(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> TypeDescription {
+    TypeDescription { members, ..named(Kind::Except, id, name) }
 }
 
 /// A union; `default` is the index of the default arm, -1 for none.
@@ -152,46 +162,50 @@ pub const fn exception(id: &'static str, name: &'static str, members: &'static [
 pub const fn union(
     id: &'static str,
     name: &'static str,
-    discriminator: &'static Description,
+    discriminator: &'static TypeDescription,
     default: i32,
-    arms: &'static [Member],
-) -> Description {
-    Description { content: Some(discriminator), default, members: arms, ..named(Kind::Union, id, name) }
+    arms: &'static [MemberDescription],
+) -> TypeDescription {
+    TypeDescription { content: Some(discriminator), default, members: arms, ..named(Kind::Union, id, name) }
 }
 
 /// An enumeration.
 #[must_use]
-pub const fn enumeration(id: &'static str, name: &'static str, enumerators: &'static [Member]) -> Description {
-    Description { members: enumerators, ..named(Kind::Enum, id, name) }
+pub const fn enumeration(
+    id: &'static str,
+    name: &'static str,
+    enumerators: &'static [MemberDescription],
+) -> TypeDescription {
+    TypeDescription { members: enumerators, ..named(Kind::Enum, id, name) }
 }
 
 /// An alias of a type.
 #[must_use]
-pub const fn alias(id: &'static str, name: &'static str, of: &'static Description) -> Description {
-    Description { content: Some(of), ..named(Kind::Alias, id, name) }
+pub const fn alias(id: &'static str, name: &'static str, of: &'static TypeDescription) -> TypeDescription {
+    TypeDescription { content: Some(of), ..named(Kind::Alias, id, name) }
 }
 
 /// An interface.
 #[must_use]
-pub const fn interface(id: &'static str, name: &'static str) -> Description {
+pub const fn interface(id: &'static str, name: &'static str) -> TypeDescription {
     named(Kind::ObjRef, id, name)
 }
 
 /// An abstract interface.
 #[must_use]
-pub const fn abstract_interface(id: &'static str, name: &'static str) -> Description {
+pub const fn abstract_interface(id: &'static str, name: &'static str) -> TypeDescription {
     named(Kind::AbstractInterface, id, name)
 }
 
 /// A local interface.
 #[must_use]
-pub const fn local_interface(id: &'static str, name: &'static str) -> Description {
+pub const fn local_interface(id: &'static str, name: &'static str) -> TypeDescription {
     named(Kind::LocalInterface, id, name)
 }
 
 /// A native type.
 #[must_use]
-pub const fn native(id: &'static str, name: &'static str) -> Description {
+pub const fn native(id: &'static str, name: &'static str) -> TypeDescription {
     named(Kind::Native, id, name)
 }
 
@@ -201,45 +215,45 @@ pub const fn value(
     id: &'static str,
     name: &'static str,
     modifier: i16,
-    base: Option<&'static Description>,
-    members: &'static [Member],
-) -> Description {
-    Description { modifier, content: base, members, ..named(Kind::Value, id, name) }
+    base: Option<&'static TypeDescription>,
+    members: &'static [MemberDescription],
+) -> TypeDescription {
+    TypeDescription { modifier, content: base, members, ..named(Kind::Value, id, name) }
 }
 
 /// A boxed value.
 #[must_use]
-pub const fn value_box(id: &'static str, name: &'static str, of: &'static Description) -> Description {
-    Description { content: Some(of), ..named(Kind::ValueBox, id, name) }
+pub const fn value_box(id: &'static str, name: &'static str, of: &'static TypeDescription) -> TypeDescription {
+    TypeDescription { content: Some(of), ..named(Kind::ValueBox, id, name) }
 }
 
 /// A member of a structure or exception, or the default arm of a union.
 #[must_use]
-pub const fn member(name: &'static str, ty: &'static Description) -> Member {
-    Member { name, ty, label: 0, visibility: 0 }
+pub const fn member(name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+    MemberDescription { name, ty, label: 0, visibility: 0 }
 }
 
 /// An arm of a union: one for each label. The label of an enumerator is its number, that of a
 /// character its code.
 #[must_use]
-pub const fn arm(label: i128, name: &'static str, ty: &'static Description) -> Member {
-    Member { name, ty, label, visibility: 0 }
+pub const fn arm(label: i128, name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+    MemberDescription { name, ty, label, visibility: 0 }
 }
 
 /// An enumerator.
 #[must_use]
-pub const fn enumerator(name: &'static str) -> Member {
-    Member { name, ty: NULL, label: 0, visibility: 0 }
+pub const fn enumerator(name: &'static str) -> MemberDescription {
+    MemberDescription { name, ty: NULL, label: 0, visibility: 0 }
 }
 
 /// A public state member of a value.
 #[must_use]
-pub const fn public(name: &'static str, ty: &'static Description) -> Member {
-    Member { name, ty, label: 0, visibility: 1 }
+pub const fn public_member(name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+    MemberDescription { name, ty, label: 0, visibility: 1 }
 }
 
 /// A private state member of a value.
 #[must_use]
-pub const fn private(name: &'static str, ty: &'static Description) -> Member {
-    Member { name, ty, label: 0, visibility: 0 }
+pub const fn private_member(name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+    MemberDescription { name, ty, label: 0, visibility: 0 }
 }

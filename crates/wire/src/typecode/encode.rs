@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::description::Description;
+use super::description::TypeDescription;
 use super::{INDIRECTION, Kind, TypeCode, View};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
@@ -18,7 +18,7 @@ impl Cdr for TypeCode {
     }
 }
 
-impl Description {
+impl TypeDescription {
     /// Writes the described type.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::description::{self, Description};
+use super::description::{self, TypeDescription};
 use super::{Kind, TypeCode};
 use crate::cdr::CdrError;
 
@@ -71,7 +71,7 @@ impl Node {
 /// A view of one type, independent of its representation.
 #[derive(Clone, Copy)]
 pub(crate) enum View<'t> {
-    Static(&'static Description),
+    Static(&'static TypeDescription),
     Graph(&'t Arc<Graph>, &'t Node, u32),
     /// A placeholder that is not replaced yet.
     Missing,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(crate) use build::label_fits;
 pub use build::{TypeCodeError, UnionMember, ValueMember};
-pub use description::Description;
+pub use description::TypeDescription;
 pub(crate) use encode::{read_label, write_label};
 use graph::Graph;
 pub(crate) use graph::{ABSTRACT, View};
@@ -51,7 +51,7 @@ pub struct TypeCode(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Static(&'static Description),
+    Static(&'static TypeDescription),
     Graph(Arc<Graph>, u32),
     /// A placeholder for the type with this repository id, which is not created yet.
     Announced(Arc<str>),
@@ -72,7 +72,7 @@ impl TypeCode {
 
     /// Returns the type that a constant describes.
     #[must_use]
-    pub const fn described(description: &'static Description) -> TypeCode {
+    pub const fn described(description: &'static TypeDescription) -> TypeCode {
         TypeCode(Repr::Static(description))
     }
 
@@ -277,8 +277,8 @@ impl std::hash::Hash for TypeCode {
     }
 }
 
-impl From<&'static Description> for TypeCode {
-    fn from(description: &'static Description) -> TypeCode {
+impl From<&'static TypeDescription> for TypeCode {
+    fn from(description: &'static TypeDescription) -> TypeCode {
         TypeCode::described(description)
     }
 }

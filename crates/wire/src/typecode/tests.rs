@@ -6,19 +6,19 @@ use super::*;
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
-static NODE: Description = structure(
+static NODE: TypeDescription = structure(
     "IDL:Node:1.0",
     "Node",
     &[member("value", LONG), member("next", &sequence(&NODE, 0)), member("colour", &COLOUR), member("other", &COLOUR)],
 );
-static COLOUR: Description = enumeration("IDL:Colour:1.0", "Colour", &[enumerator("red"), enumerator("green")]);
-static NUMBER: Description =
+static COLOUR: TypeDescription = enumeration("IDL:Colour:1.0", "Colour", &[enumerator("red"), enumerator("green")]);
+static NUMBER: TypeDescription =
     union("IDL:Number:1.0", "Number", &COLOUR, 2, &[arm(0, "a", SHORT), arm(1, "b", &fixed(5, 2)), member("c", &NODE)]);
-static NAMES: Description = alias("IDL:Names:1.0", "Names", &sequence(&wstring(7), 3));
-static FAILED: Description = exception("IDL:Failed:1.0", "Failed", &[member("why", STRING), member("n", &NUMBER)]);
-static ECHO: Description = interface("IDL:Echo:1.0", "Echo");
-static TABLE: Description = array(&array(BOOLEAN, 3), 2);
-static ALL: [&Description; 7] = [&NODE, &COLOUR, &NUMBER, &NAMES, &FAILED, &ECHO, &TABLE];
+static NAMES: TypeDescription = alias("IDL:Names:1.0", "Names", &sequence(&wstring(7), 3));
+static FAILED: TypeDescription = exception("IDL:Failed:1.0", "Failed", &[member("why", STRING), member("n", &NUMBER)]);
+static ECHO: TypeDescription = interface("IDL:Echo:1.0", "Echo");
+static TABLE: TypeDescription = array(&array(BOOLEAN, 3), 2);
+static ALL: [&TypeDescription; 7] = [&NODE, &COLOUR, &NUMBER, &NAMES, &FAILED, &ECHO, &TABLE];
 
 fn encoded(type_code: &TypeCode, endian: Endian) -> Vec<u8> {
     let mut e = Encoder::new();
@@ -64,7 +64,7 @@ fn an_event_type_is_a_value_type_of_another_kind() {
 
 #[test]
 fn the_layout_of_a_recursive_type() {
-    static LIST: Description = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
+    static LIST: TypeDescription = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
     let octets = encoded(&TypeCode::described(&LIST), Endian::Big);
     #[rustfmt::skip]
     let expected: &[u8] = &[
@@ -82,8 +82,8 @@ fn the_layout_of_a_recursive_type() {
 
 #[test]
 fn the_layout_of_an_enumeration_that_comes_twice() {
-    static COLOUR: Description = enumeration("IDL:E:1.0", "E", &[enumerator("e")]);
-    static TWICE: Description = structure("IDL:S:1.0", "S", &[member("a", &COLOUR), member("b", &COLOUR)]);
+    static COLOUR: TypeDescription = enumeration("IDL:E:1.0", "E", &[enumerator("e")]);
+    static TWICE: TypeDescription = structure("IDL:S:1.0", "S", &[member("a", &COLOUR), member("b", &COLOUR)]);
     let octets = encoded(&TypeCode::described(&TWICE), Endian::Big);
     #[rustfmt::skip]
     let colour: &[u8] = &[
@@ -460,7 +460,8 @@ fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_
 /// and the specification have -1.
 #[test]
 fn a_negative_default_index_is_none() {
-    static COMPLETE: Description = union("IDL:U:1.0", "U", BOOLEAN, -1, &[arm(1, "yes", LONG), arm(0, "no", STRING)]);
+    static COMPLETE: TypeDescription =
+        union("IDL:U:1.0", "U", BOOLEAN, -1, &[arm(1, "yes", LONG), arm(0, "no", STRING)]);
     let octets = encoded(&TypeCode::described(&COMPLETE), Endian::Big);
     let at = octets.windows(8).position(|eight| eight == [0, 0, 0, 8, 0xff, 0xff, 0xff, 0xff]).unwrap();
     for index in [-2i32, -77] {

@@ -75,7 +75,7 @@ fn component(profile: u32, component: &TaggedComponent) -> Value {
             TaggedComponent::tao_endpoints(&endpoints)
         }
         component_tag::POLICIES => {
-            let values = policies(data).unwrap();
+            let values = policies(data, &Limits::DEFAULT).unwrap();
             out["policies"] = values.iter().map(policy).collect();
             let values: Vec<_> = values.iter().map(|(policy, value)| (policy, value.to_vec())).collect();
             TaggedComponent::policies(&values)
@@ -104,7 +104,7 @@ fn policy((number, value): (u32, &[u8])) -> Value {
             assert_eq!(found.encode().unwrap().len(), value.len());
         }
         policy_type::CLIENT_PROTOCOL => {
-            let found = rt::parse_protocols(value).unwrap();
+            let found = rt::parse_protocols(value, &Limits::DEFAULT).unwrap();
             out["protocols"] = found.iter().map(protocol).collect();
             assert_eq!(rt::encode_protocols(&found).unwrap().len(), value.len());
         }

@@ -14,7 +14,7 @@ impl Client {
     fn in_any<T: Typed + PartialEq + Debug>(
         &self,
         name: &str,
-        type_code: Option<&'static corelane::mapping::Description>,
+        type_code: Option<&'static corelane::mapping::TypeDescription>,
         value: impl Fn(&mut Random) -> T,
     ) {
         let type_code = type_code.map_or_else(T::type_code, TypeCode::described);
@@ -218,7 +218,7 @@ impl Client {
 }
 
 /// Types of every kind, including recursive ones.
-static ALL_TYPES: [&corelane::mapping::Description; 12] = [
+static ALL_TYPES: [&corelane::mapping::TypeDescription; 12] = [
     &COLOUR_TYPE,
     &SHORT_NAME_TYPE,
     &BOUNDED_NESTED_SEQ_TYPE,

@@ -119,7 +119,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         else {
             return self.step(MachineInput::ConnectFailed);
         };
-        let route = Route { target: &target, profile, addressing: self.driver.addressing };
+        let route = CallRoute { target: &target, profile, addressing: self.driver.addressing };
         match self.driver.call.transmit(route, &mut connection) {
             Ok(Some(id)) => {
                 self.waiting = Some((connection, id));
@@ -149,7 +149,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         let Some(profile) = target.profiles.get(self.driver.profile) else {
             return self.step(MachineInput::ConnectFailed);
         };
-        let route = Route { target: &target, profile, addressing: self.driver.addressing };
+        let route = CallRoute { target: &target, profile, addressing: self.driver.addressing };
         let error = self.driver.call.on_no_reply(route, &mut connection, id, broken);
         drop(connection);
         self.on_result(Err(error))
@@ -196,7 +196,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         let Some(profile) = target.profiles.get(self.driver.profile) else {
             return self.step(MachineInput::ConnectFailed);
         };
-        let route = Route { target: &target, profile, addressing: self.driver.addressing };
+        let route = CallRoute { target: &target, profile, addressing: self.driver.addressing };
         loop {
             if let Some(header) = connection.plain_reply(id, &self.driver.call.context.config().limits) {
                 self.driver.call.callee.binding().record_bound(&target, self.driver.profile);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use corelane_sched::admission::{Situation, Verdict};
+use corelane_sched::overload::{LaneLoad, OverloadAction};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::idle_threads::{IdleSlot, IdleThreads, WakeResult};
@@ -380,8 +380,8 @@ impl<S: HasOverloadThread> Lane<S> {
         let now = self.situation(overload);
         if self.ready.has_request() {
             match role.rules.decide(now, 0) {
-                Verdict::Spawn => return self.spawn_dynamic(handler, overload),
-                Verdict::Borrow => {
+                OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
+                OverloadAction::Borrow => {
                     if !self.borrow(overload) {
                         // A lower thread counts as idle and has not marked itself so yet: it needs
                         // the handler for that.
@@ -390,7 +390,7 @@ impl<S: HasOverloadThread> Lane<S> {
                     }
                     return Ok(());
                 }
-                Verdict::Buffer | Verdict::Refuse => {}
+                OverloadAction::Buffer | OverloadAction::Refuse => {}
             }
         }
         if !role.rules.may_read(now) {
@@ -415,13 +415,13 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    fn situation(&self, overload: &OverloadThread<S>) -> Situation {
-        let (waiting, waiting_octets) = self.ready.buffered();
-        Situation {
+    fn situation(&self, overload: &OverloadThread<S>) -> LaneLoad {
+        let (waiting, waiting_bytes) = self.ready.buffered();
+        LaneLoad {
             dynamic_threads: overload.dynamic_threads.load(Ordering::Acquire),
             can_borrow: overload.can_borrow(),
             waiting,
-            waiting_octets,
+            waiting_bytes,
         }
     }
 
@@ -435,7 +435,7 @@ impl<S: HasOverloadThread> Lane<S> {
     ) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let octets = message.parts().1.len() as u64;
-        if role.rules.decide(self.situation(overload), octets) == Verdict::Refuse {
+        if role.rules.decide(self.situation(overload), octets) == OverloadAction::Refuse {
             return worker.reject_overloaded(handler, connection, &message);
         }
         // In a pool without lanes the request of the higher priority goes first.

@@ -94,7 +94,7 @@ fn object_name(name: &str) -> [u8; 16] {
 /// The reason why this process cannot use bpf(2).
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum BpfRefusal {
     /// The kernel was built without bpf(2).
     NotBuilt,
     /// The process lacks this capability.
@@ -104,7 +104,7 @@ pub enum Refusal {
     Kernel(io::Error),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for BpfRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotBuilt => f.write_str("the kernel has no bpf(2)"),
@@ -114,11 +114,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for BpfRefusal {}
 
 /// Tries a small map and a small XDP program. Returns `None` if the kernel accepts both.
 #[must_use]
-pub fn refusal() -> Option<Refusal> {
+pub fn refusal() -> Option<BpfRefusal> {
     let tried = Map::create(MapKind::Array, "probe", 4, 4, 1).map(drop).and_then(|()| {
         let mut asm = Assembler::new();
         asm.set(Register::R0, XdpAction::PASS).exit();
@@ -127,12 +127,12 @@ pub fn refusal() -> Option<Refusal> {
     });
     let error = tried.err()?;
     Some(match error.raw_os_error() {
-        Some(libc::ENOSYS) => Refusal::NotBuilt,
+        Some(libc::ENOSYS) => BpfRefusal::NotBuilt,
         Some(libc::EPERM | libc::EACCES) => match missing_capability() {
-            Some(name) => Refusal::Capability(name),
-            None => Refusal::Kernel(error),
+            Some(name) => BpfRefusal::Capability(name),
+            None => BpfRefusal::Kernel(error),
         },
-        _ => Refusal::Kernel(error),
+        _ => BpfRefusal::Kernel(error),
     })
 }
 
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_refusal_names_a_capability_only_if_it_is_missing() {
         match refusal() {
-            Some(Refusal::Capability(name)) => assert_eq!(missing_capability(), Some(name)),
+            Some(BpfRefusal::Capability(name)) => assert_eq!(missing_capability(), Some(name)),
             Some(other) => println!("bpf(2) is not available here: {other}"),
             None => println!("bpf(2) is available here"),
         }

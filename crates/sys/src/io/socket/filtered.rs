@@ -87,7 +87,7 @@ impl AsFd for FilteredSocket {
 
 impl Drop for FilteredSocket {
     fn drop(&mut self) {
-        // SAFETY: it is not taken anywhere else, and not used after this.
+        // SAFETY: `fd` is taken only here, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         // In a forked child the parent has it too: closing it here closes nothing in its queue.
         if *self.may_receive.get_mut() && process::generation() == self.forks {

@@ -111,7 +111,7 @@ impl<'m> Decoder<'m> {
             return Err(CdrError::BadValue);
         }
         let at = self.position() - 4;
-        let space = self.value_space().ok_or(CdrError::Unsupported)?;
+        let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
         let number = space.add_value(self.address(at), around, self.limits().max_values)?;
         space.leave_value();
         let codebase = if tag & CODEBASE != 0 { Some(self.read_id()?) } else { None };
@@ -176,7 +176,7 @@ impl<'m> Decoder<'m> {
             }
             let place = first + index * 4 + 4;
             let target = (at + place).checked_sub(offset.unsigned_abs() as usize);
-            let space = self.value_space().ok_or(CdrError::Unsupported)?;
+            let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
             let Some(IndirectionTarget::Value(number)) =
                 target.and_then(|target| space.find_target(self.address(target)))
             else {

@@ -23,7 +23,7 @@ mod writer;
 
 pub(super) use reader::Chunks;
 pub(crate) use reader::ValueTypes;
-pub use reader::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueSpace, ValueStart};
+pub use reader::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueReadState, ValueStart};
 pub(super) use writer::ValueWriter;
 pub use writer::WrittenValue;
 

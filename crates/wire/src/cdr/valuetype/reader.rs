@@ -23,7 +23,7 @@ const MAX_REREADS: usize = 16;
 /// Each message needs a new one, passed to [`Decoder::with_values`]. It costs nothing until a value
 /// is read.
 #[derive(Default)]
-pub struct ValueSpace {
+pub struct ValueReadState {
     /// Behind one pointer, so that a space without values is cheap to create and drop.
     read_values: RefCell<Option<Box<ReadValues>>>,
     /// Looks a type up in the decoder's environment.
@@ -71,32 +71,26 @@ pub(super) enum IndirectionTarget {
     IdList,
 }
 
-impl ValueSpace {
+impl ValueReadState {
     /// Creates a space in which nothing was read.
     #[must_use]
     #[inline]
-    pub const fn new() -> ValueSpace {
-        ValueSpace { read_values: RefCell::new(None), lookup_type: None, convert_custom: None }
+    pub const fn new() -> ValueReadState {
+        ValueReadState { read_values: RefCell::new(None), lookup_type: None, convert_custom: None }
     }
 
-    /// Sets the lookup of value types. Values in an `any` whose types inherit from those of its
-    /// TypeCode are kept whole if `ask` knows their types.
+    /// Sets two functions, where there are some. Values in an `any` whose types inherit from those
+    /// of its TypeCode are kept whole if `look_up` knows their types. `convert` converts custom
+    /// values in an `any` that are needed in another form.
     #[must_use]
     #[inline]
-    pub const fn with_type_lookup(mut self, ask: LookupType) -> ValueSpace {
-        self.lookup_type = Some(ask);
+    pub const fn with_functions(mut self, look_up: Option<LookupType>, convert: Option<ConvertCustom>) -> Self {
+        self.lookup_type = look_up;
+        self.convert_custom = convert;
         self
     }
 
-    /// Sets the converter of custom values in an `any` that are needed in another form.
-    #[must_use]
-    #[inline]
-    pub const fn with_custom_converter(mut self, convert: ConvertCustom) -> ValueSpace {
-        self.convert_custom = Some(convert);
-        self
-    }
-
-    pub(crate) fn with_known_types(types: Option<ValueTypes>) -> ValueSpace {
+    pub(crate) fn with_known_types(types: Option<ValueTypes>) -> ValueReadState {
         let seen = types.map(|types| {
             let find = move |id: &[u8]| {
                 let found = types.iter().find(|(known, _)| known.as_bytes() == id);
@@ -104,7 +98,7 @@ impl ValueSpace {
             };
             Box::new(ReadValues { find_known_type: Some(Box::new(find)), ..ReadValues::default() })
         });
-        ValueSpace { read_values: RefCell::new(seen), lookup_type: None, convert_custom: None }
+        ValueReadState { read_values: RefCell::new(seen), lookup_type: None, convert_custom: None }
     }
 
     /// Returns an object that the reader keeps for all values of the message; `make` creates it on
@@ -126,7 +120,7 @@ impl ValueSpace {
 
     /// Returns the number of values around the current position.
     #[must_use]
-    pub fn depth(&self) -> u32 {
+    pub fn enclosing_values(&self) -> u32 {
         self.read_values.borrow().as_ref().map_or(0, |seen| seen.depth)
     }
 
@@ -189,7 +183,7 @@ impl ValueSpace {
     }
 }
 
-impl Drop for ValueSpace {
+impl Drop for ValueReadState {
     /// Checks inline that there is nothing to drop, which is the usual case.
     #[inline]
     fn drop(&mut self) {
@@ -201,10 +195,10 @@ impl Drop for ValueSpace {
     }
 }
 
-impl fmt::Debug for ValueSpace {
+impl fmt::Debug for ValueReadState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values = self.read_values.borrow().as_ref().map_or(0, |seen| seen.chunk_levels.len());
-        f.debug_struct("ValueSpace").field("values", &values).finish_non_exhaustive()
+        f.debug_struct("ValueReadState").field("values", &values).finish_non_exhaustive()
     }
 }
 
@@ -286,10 +280,10 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::BadValue`] if the bytes are not a value; [`CdrError::BadIndirection`];
     /// [`CdrError::LimitExceeded`] if values, ids or the length of an id exceed the limits;
-    /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueSpace`], and in a GIOP
+    /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueReadState`], and in a GIOP
     /// 1.1 message that came in fragments, where positions are meaningless.
     pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
-        let space = self.value_space().ok_or(CdrError::Unsupported)?;
+        let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
@@ -339,7 +333,7 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::BadValue`] if the end is not found, [`CdrError::Truncated`].
     pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
-        if let Some(space) = self.value_space() {
+        if let Some(space) = self.value_read_state() {
             space.leave_value();
         }
         if !value.chunked {
@@ -376,7 +370,7 @@ impl<'m> Decoder<'m> {
         position: usize,
         read: impl FnOnce(&mut Decoder<'m>) -> Result<T, CdrError>,
     ) -> Result<T, CdrError> {
-        let space = self.value_space().ok_or(CdrError::Unsupported)?;
+        let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
         let full = if self.chunks().level > 0 { self.chunks().message } else { self.bytes() };
         let level = space.chunk_level(number);
         let mut there = self.clone();
@@ -397,7 +391,7 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::CustomValue`] if that code is not known; the errors of that code.
     pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let convert = self.value_space().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
+        let convert = self.value_read_state().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
         self.reread_value(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
             CdrError::NoValueFactory => CdrError::CustomValue,
             error => error,
@@ -417,7 +411,7 @@ impl<'m> Decoder<'m> {
                 let count = self.read_u32()?;
                 let at = self.position() - 4;
                 if count != INDIRECTION {
-                    if let Some(space) = self.value_space() {
+                    if let Some(space) = self.value_read_state() {
                         space.add_target(self.address(at), IndirectionTarget::IdList);
                     }
                     return self.read_ids(count);
@@ -447,7 +441,7 @@ impl<'m> Decoder<'m> {
         let length = self.read_u32()?;
         let at = self.position() - 4;
         if length != INDIRECTION {
-            if let Some(space) = self.value_space() {
+            if let Some(space) = self.value_read_state() {
                 space.add_target(self.address(at), IndirectionTarget::Id);
             }
             return self.read_id_text(length);
@@ -479,7 +473,7 @@ impl<'m> Decoder<'m> {
         let from = self.position() - 4;
         let back = usize::try_from(offset.unsigned_abs()).map_err(|_| CdrError::BadIndirection)?;
         let place = from.checked_sub(back).filter(|_| offset < 0).ok_or(CdrError::BadIndirection)?;
-        let target = self.value_space().and_then(|space| space.find_target(self.address(place)));
+        let target = self.value_read_state().and_then(|space| space.find_target(self.address(place)));
         Ok((place, target.ok_or(CdrError::BadIndirection)?))
     }
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::{RepositoryIds, ValueHead, ValueSpace, ValueStart};
+use super::{RepositoryIds, ValueHead, ValueReadState, ValueStart};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 use crate::{AnyValue, Ior, TypeCode, Value};
@@ -62,7 +62,7 @@ fn a_plain_value_and_an_indirection_to_it() {
     let id = "0000000a 'IDL:A:1.0' 00";
     let expected = format!("7fffff02 {id} 0007 ffffffff ffffffe8 00000000 7fffff02 ffffffff ffffffdc");
     assert_eq!(written, octets(&expected));
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
     let start = head(&mut d);
     assert_eq!((start.number, start.ids.as_slice(), start.chunked), (0, [b"IDL:A:1.0".as_slice()].as_slice(), false));
@@ -94,7 +94,7 @@ fn chunks_and_truncation() {
     );
     let start = octets(&expected.replace(" 00 0000 00 ", " 00 0000 "));
     assert_eq!(&written[..start.len()], &start);
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let decoder = Decoder::new(&written, Endian::Big).with_values(&space);
     // Read the whole value.
     let mut d = decoder.clone();
@@ -104,11 +104,11 @@ fn chunks_and_truncation() {
     let inner = head(&mut d);
     assert_eq!((d.read_u8(), d.end_value(&inner), d.read_u64()), (Ok(2), Ok(()), Ok(3)));
     let last = head(&mut d);
-    assert_eq!((last.number, space.depth()), (2, 2));
+    assert_eq!((last.number, space.enclosing_values()), (2, 2));
     assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
-    assert_eq!((d.remaining(), space.depth()), (0, 0));
+    assert_eq!((d.remaining(), space.enclosing_values()), (0, 0));
     // Read only what a base type has.
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = decoder.with_values(&space);
     let outer = head(&mut d);
     assert_eq!((d.read_u32(), d.end_value(&outer), d.read_u32()), (Ok(1), Ok(()), Ok(9)));
@@ -118,7 +118,7 @@ fn chunks_and_truncation() {
 fn one_end_tag_may_end_several_values() {
     // As omniORB writes it: one end tag ends the innermost and the outermost value.
     let written = octets("7fffff08 7fffff08 00000004 00000005 ffffffff 00000009");
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
     let (outer, inner) = (head(&mut d), head(&mut d));
     assert_eq!((d.read_u32(), d.end_value(&inner)), (Ok(5), Ok(())));
@@ -136,7 +136,7 @@ fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
         // The offset counts from its own position, which is 4 octets further inside a chunk.
         for text in [inside.replace("fffffff0", "ffffffec"), between] {
             let written = octets(&text);
-            let space = ValueSpace::new();
+            let space = ValueReadState::new();
             let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
             let outer = head(&mut d);
             assert_eq!(d.read_u32(), Ok(1));
@@ -154,7 +154,7 @@ fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
 fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
     let read = |text: &str, read: fn(&mut Decoder<'_>) -> Result<(), CdrError>| {
         let written = octets(text);
-        let space = ValueSpace::new();
+        let space = ValueReadState::new();
         let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
         head(&mut d);
         read(&mut d)
@@ -184,7 +184,7 @@ fn an_any_and_a_reference_go_on_in_the_next_chunk() {
     let reference = "00000001 00 000000 00000002 00000007 00000004 'abcd'";
     let rest = octets(&format!("00000004 00000002 00000018 {reference} 0000000a 00000009 00000002 'ef' 0000 ffffffff"));
     let message = [first, rest].concat();
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = Decoder::new(&message, Endian::Big).with_values(&space);
     let start = head(&mut d);
     let any = AnyValue::decode(&mut d).unwrap();
@@ -199,7 +199,7 @@ fn an_any_and_a_reference_go_on_in_the_next_chunk() {
 fn indirections_lead_to_what_they_are_for() {
     let read = |text: &str| {
         let written = octets(text);
-        let space = ValueSpace::new();
+        let space = ValueReadState::new();
         let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
         let mut last = None;
         while d.remaining() > 0 {
@@ -252,7 +252,7 @@ fn indirections_lead_to_what_they_are_for() {
 fn the_number_of_values_is_bounded() {
     let limits = Limits { max_values: 3, ..Limits::default() };
     let written = octets(&"7fffff00".repeat(4));
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_values(&space).with_limits(&limits);
     for _ in 0..3 {
         head(&mut d);
@@ -275,7 +275,7 @@ fn an_encapsulation_knows_nothing_of_the_values_around_it() {
     .unwrap();
     e.end_value(value).unwrap();
     let written = e.to_vec();
-    let space = ValueSpace::new();
+    let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::NATIVE).with_values(&space);
     let outer = head(&mut d);
     let mut inner = d.read_encapsulation().unwrap();
@@ -298,7 +298,7 @@ fn cleared_encoders_have_written_nothing() {
 fn a_message_may_end_anywhere_among_chunks() {
     let whole = octets(&format!("7fffff0a {ID_A} 00000004 00000007 7fffff0a {ID_B} 00000001 01 000000 ffffffff"));
     let read = |end: usize| {
-        let space = ValueSpace::new();
+        let space = ValueReadState::new();
         let mut d = Decoder::new(&whole[..end], Endian::Big).with_values(&space);
         let outer = begun(&mut d)?;
         d.read_u32()?;
@@ -307,7 +307,7 @@ fn a_message_may_end_anywhere_among_chunks() {
         d.end_value(&outer)
     };
     let skip = |end: usize| {
-        let space = ValueSpace::new();
+        let space = ValueReadState::new();
         let mut d = Decoder::new(&whole[..end], Endian::Big).with_values(&space);
         let outer = begun(&mut d)?;
         d.end_value(&outer)

@@ -1,0 +1,84 @@
+//! The benchmarks `floor` and `call`: round trips of single operations, and floods of oneways.
+
+use crate::Failure;
+use crate::baseline::{MessageSizes, Transport};
+use crate::harness::{Group, Progress, Variant};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client_orb;
+use crate::peer::{PeerKind, Threads};
+use crate::report::Report;
+use crate::testbed::{PeerServer, Testbed, baselines, carrier_of_others, name_transport, no_spin};
+use crate::workload::{compare, extent, message_sizes};
+
+/// Measures bare sockets and memory with the message sizes of the operations.
+pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let orb = client_orb(0)?;
+    let mut all = Vec::new();
+    for carrier in Transport::ALL {
+        no_spin("floor", carrier, options, report)?;
+        all.extend(baselines(carrier, options)?);
+    }
+    for operation in options.operations_or(&Operation::USUAL) {
+        let sizes = message_sizes(&orb, operation, options)?;
+        let mut variants = Vec::new();
+        for floor in &all {
+            // Several transports are in one group, so the table's text must name them.
+            variants.extend(floor.variant("floor", operation, sizes)?.map(|mut variant| {
+                name_transport(&mut variant.label);
+                variant
+            }));
+        }
+        // The first variant is the baseline: TCP, blocking.
+        variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
+        let title = format!("floor {operation}: {} octets there, {} back", sizes.request, sizes.reply);
+        run(title, operation, sizes, variants, options, report, progress)?;
+    }
+    Ok(())
+}
+
+/// Measures calls through ORBs against bare sockets with messages of the same sizes.
+pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    progress.show("omniORB's program: building");
+    let omniorb = options.peer(PeerKind::OmniOrb);
+    progress.clear();
+    let omniorb = report.found("call", PeerKind::OmniOrb.name(), omniorb)?;
+    let orb = client_orb(0)?;
+    let operations = options.operations_or(&Operation::USUAL).into_iter();
+    let sizes = operations.map(|operation| Ok((operation, message_sizes(&orb, operation, options)?)));
+    let sizes: Vec<(Operation, MessageSizes)> = sizes.collect::<Result<_, Failure>>()?;
+    for carrier in options.carriers() {
+        let mut others = Vec::new();
+        for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
+            // For shared memory, only the configuration nearest to it is compared.
+            if let Some(peer) = &omniorb
+                && (carrier != Transport::SharedMemory || threads == Threads::Usual)
+            {
+                let other = PeerServer::start(peer, carrier_of_others(carrier), threads, config, options);
+                others.extend(report.found("call", peer.kind().name(), other)?);
+            }
+        }
+        no_spin("call", carrier, options, report)?;
+        let scene = Testbed::start("call", carrier, others, options)?;
+        for &(operation, sizes) in &sizes {
+            let cast = scene.variant_group(&orb, operation, sizes, options, report)?;
+            let name = carrier.name();
+            let title = format!("call {operation} over {name}: {} octets there, {} back", sizes.request, sizes.reply);
+            run(title, operation, sizes, cast.variants, options, report, progress)?;
+        }
+    }
+    Ok(())
+}
+
+fn run(
+    title: String,
+    operation: Operation,
+    sizes: MessageSizes,
+    variants: Vec<Variant>,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let group = Group { title, compare: compare(operation), variants };
+    report.measure(group, &extent(options.extent, sizes), &options.placement, progress).map(drop)
+}

@@ -1,0 +1,301 @@
+//! The benchmark `counts`: costs of a call that are counted, not timed. They do not depend on the
+//! machine's load.
+
+mod peers;
+mod stepped;
+
+use corelane::{CallPolicies, Orb, Timeout};
+use corelane_sys::counters;
+
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::harness::{Label, Progress};
+use crate::launch::start_echo;
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::Architecture;
+use crate::orb::client::{target, two_way};
+use crate::orb::generated::cubit::{CountedTargetRef, Tally};
+use crate::peer::PeerKind;
+use crate::report::{Report, bounded};
+use crate::sample::Samples;
+use crate::value::Value;
+
+/// Number of calls that are counted.
+pub(crate) const CALLS: usize = 1000;
+
+/// Maximum number of attempts to count the calls without a disturbance.
+const TRIES: usize = 20;
+
+/// A pool has one thread, so that the same thread runs, and counts, all requests.
+const ARCHITECTURES: [Architecture; 3] =
+    [Architecture::PerConnection, Architecture::LeaderFollowers(1), Architecture::Reactive];
+
+/// Operations that `counts` runs by default.
+const USUAL: [Operation; 9] = [
+    Operation::Nothing,
+    Operation::Octet,
+    Operation::Long,
+    Operation::Struct,
+    Operation::Longs(4),
+    Operation::Longs(1024),
+    Operation::Structs(4),
+    Operation::Text(20),
+    Operation::Oneway,
+];
+
+/// A deadline that is enforced by a timer and is never reached here.
+const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
+
+/// Reports counts per call on the client's and the server's thread.
+pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+    let operations = options.operations_or(&USUAL);
+    let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.iter().copied().partition(|operation| operation.is_oneway());
+    for architecture in ARCHITECTURES {
+        let (_server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+        let coarse = target(&orb, &reference)?;
+        let policies = CallPolicies { timeout: Some(PRECISE), ..CallPolicies::NONE };
+        let precise = CountedTargetRef::from_object(coarse.as_object().with_policies(policies));
+        for (target, deadline) in [(&precise, ", precise deadline"), (&coarse, "")] {
+            let mut values = Vec::new();
+            // A flood of oneways comes last: it may move the connection to other threads for good.
+            let operations = two_ways.iter().chain(oneways.iter().filter(|_| deadline.is_empty()));
+            for &operation in operations {
+                progress.show(&format!("counts: {architecture} {operation}"));
+                let label = Label {
+                    bench: "counts",
+                    peer: "Corelane",
+                    transport: "tcp",
+                    op: operation.to_string(),
+                    config: architecture.config() + deadline,
+                    along: None,
+                };
+                let (client, server) = of_calls(target, operation)?;
+                let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
+                values.extend(told(&label, "client", client, bounds.client));
+                // The thread that answers the question need not be the one that ran the oneways.
+                if !(operation.is_oneway() && architecture == Architecture::PerConnection) {
+                    values.extend(told(&label, "server", server, bounds.server));
+                }
+            }
+            progress.clear();
+            let title = format!("counts per call, {}{deadline}", architecture.config());
+            report.text(&table(&title, &values))?;
+            report.records(&title, &values)?;
+        }
+    }
+    stepped::stepped(&ARCHITECTURES, &operations, options, report, progress)?;
+    let mut values = Vec::new();
+    for kind in [PeerKind::OmniOrb, PeerKind::Ice] {
+        progress.show(&format!("counts: locks of {kind}"));
+        let counted = peers::locks(kind, options);
+        progress.clear();
+        values.extend(report.found("counts", kind.name(), counted)?.into_iter().flatten());
+    }
+    report.missing("counts", PeerKind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
+    if values.is_empty() { Ok(()) } else { report.values("locks per call of other ORBs", &values) }
+}
+
+/// Bounds of the design for a call with plain arguments.
+#[derive(Clone, Copy)]
+struct Bounds {
+    client: Bound,
+    server: Bound,
+}
+
+/// Bounds of one side. Hand-offs, futex calls and locks of the ORB are bounded by 0 if system calls
+/// have a bound.
+#[derive(Clone, Copy)]
+struct Bound {
+    system_calls: Option<f64>,
+    allocations: Option<f64>,
+}
+
+impl Bounds {
+    fn of(architecture: Architecture, operation: Operation, precise: bool) -> Bounds {
+        use Operation::{
+            Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, TakeLongs, TakeOctets, Text,
+        };
+        // A result of variable size takes one allocation: by the servant at the server, by the
+        // caller at the client.
+        let allocations = Some(match operation {
+            Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) => 0.0,
+            Longs(_) | Structs(_) | Octets(_) | Text(_) => 1.0,
+        });
+        if operation.is_oneway() {
+            // The client does not wait. The server's system calls depend on how many messages
+            // arrive together.
+            let client = Bound { system_calls: Some(1.0), allocations };
+            return Bounds { client, server: Bound { system_calls: None, allocations: None } };
+        }
+        // A thread that waits for several connections makes one more system call.
+        let server = if architecture == Architecture::PerConnection { 2.0 } else { 3.0 };
+        Bounds {
+            client: Bound { system_calls: Some(if precise { 3.0 } else { 2.0 }), allocations },
+            server: Bound { system_calls: Some(server), allocations },
+        }
+    }
+}
+
+/// Returns the counts of each side's thread in [`CALLS`] calls, client and server.
+///
+/// If the machine stops the client for a while, the hang-up monitor watches its connection again.
+/// The next call takes it back under a lock of the ORB, with two system calls. Counts that contain
+/// this are discarded, and the calls are counted again.
+pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
+    calls(target, operation, CALLS, &mut Samples::with_room(CALLS))?;
+    target.counted()?;
+    for _ in 1..TRIES {
+        let (client, server, made) = count(target, operation)?;
+        let disturbed = made.orb_locks > 0 || client.orb_locks > 0;
+        if !disturbed || client.orb_locks >= CALLS as u64 {
+            return Ok((client, server));
+        }
+    }
+    count(target, operation).map(|(client, server, _)| (client, server))
+}
+
+/// Counts once. Also returns the client's counts before the first call.
+fn count(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally, Tally), Failure> {
+    let samples = &mut Samples::with_room(CALLS);
+    // The argument is made before the first call; a run of no calls makes it too.
+    let before = tally();
+    calls(target, operation, 0, samples)?;
+    let made = difference(&tally(), &before);
+    // Reading the server's count is itself a call. A run of no calls measures its cost, together
+    // with the call whose whole result is compared.
+    let first = target.counted()?;
+    calls(target, operation, 0, samples)?;
+    let asked = difference(&target.counted()?, &first);
+    let server_before = target.counted()?;
+    let before = tally();
+    calls(target, operation, CALLS, samples)?;
+    let client = difference(&difference(&tally(), &before), &made);
+    let server = difference(&difference(&target.counted()?, &server_before), &asked);
+    Ok((client, server, made))
+}
+
+fn calls(target: &CountedTargetRef, operation: Operation, count: usize, samples: &mut Samples) -> Result<(), Failure> {
+    if operation.is_oneway() {
+        for _ in 0..count {
+            target.take_octet(7)?;
+        }
+        return Ok(());
+    }
+    two_way(target, operation, count, samples).map(|_| ())
+}
+
+fn tally() -> Tally {
+    let now = counters::snapshot();
+    Tally {
+        system_calls: now.syscalls,
+        locks: now.locks,
+        lane_locks: now.lane_locks,
+        orb_locks: now.orb_locks,
+        futex_calls: now.futex,
+        handoffs: now.handoffs,
+        allocations: now.allocations,
+        allocated_octets: now.allocated_bytes,
+    }
+}
+
+fn difference(after: &Tally, before: &Tally) -> Tally {
+    Tally {
+        system_calls: after.system_calls.saturating_sub(before.system_calls),
+        locks: after.locks.saturating_sub(before.locks),
+        lane_locks: after.lane_locks.saturating_sub(before.lane_locks),
+        orb_locks: after.orb_locks.saturating_sub(before.orb_locks),
+        futex_calls: after.futex_calls.saturating_sub(before.futex_calls),
+        handoffs: after.handoffs.saturating_sub(before.handoffs),
+        allocations: after.allocations.saturating_sub(before.allocations),
+        allocated_octets: after.allocated_octets.saturating_sub(before.allocated_octets),
+    }
+}
+
+/// The counted quantities, in the order of the columns.
+const COUNTED: [&str; 8] = [
+    "system calls",
+    "heap allocations",
+    "octets allocated",
+    "hand-offs",
+    "futex calls",
+    "locks",
+    "locks of the lane",
+    "locks of the ORB",
+];
+
+/// Returns counts per call with their bounds, in the order of [`COUNTED`].
+fn told(label: &Label, side: &str, tally: Tally, bound: Bound) -> Vec<Value> {
+    let calls = CALLS as f64;
+    let none = bound.system_calls.map(|_| 0.0);
+    let counts = [
+        (tally.system_calls, bound.system_calls),
+        (tally.allocations, bound.allocations),
+        (tally.allocated_octets, None),
+        (tally.handoffs, none),
+        (tally.futex_calls, none),
+        (tally.locks, None),
+        (tally.lane_locks, None),
+        (tally.orb_locks, none),
+    ];
+    let values = COUNTED.iter().zip(counts).map(|(what, (count, bound))| Value {
+        label: label.clone(),
+        what: format!("{side}: {what}"),
+        value: count as f64 / calls,
+        unit: "",
+        bound,
+    });
+    values.collect()
+}
+
+/// Formats one line for each operation and side. A count above its bound is followed by the bound.
+fn table(title: &str, values: &[Value]) -> String {
+    let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
+    COUNTED.iter().for_each(|what| text.push_str(&format!(" {what:>18}")));
+    for row in values.chunks(COUNTED.len()) {
+        let Some(first) = row.first() else { continue };
+        let side = first.what.split(':').next().unwrap_or_default();
+        text.push_str(&format!("\n  {:<12} {side:<7}", first.label.op));
+        for value in row {
+            text.push_str(&format!(" {:>18}", bounded(value)));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_above_their_bounds_stand_out() {
+        let label = Label {
+            bench: "counts",
+            peer: "Corelane",
+            transport: "tcp",
+            op: "octet".into(),
+            config: "reactive".into(),
+            along: None,
+        };
+        let tally = |system_calls| Tally {
+            system_calls,
+            locks: 0,
+            lane_locks: 0,
+            orb_locks: 0,
+            futex_calls: 0,
+            handoffs: 0,
+            allocations: 0,
+            allocated_octets: 0,
+        };
+        let calls = CALLS as u64;
+        let bounds = Bounds::of(Architecture::Reactive, Operation::Octet, false);
+        let mut values = told(&label, "client", tally(2 * calls), bounds.client);
+        values.extend(told(&label, "server", tally(4 * calls), bounds.server));
+        assert_eq!((values[0].value, values[8].value), (2.0, 4.0));
+        let text = table("title", &values);
+        assert!(text.contains("4 ABOVE 3") && !text.contains("2 ABOVE"), "{text}");
+        assert_eq!(text.lines().count(), 5);
+    }
+}

@@ -1,0 +1,111 @@
+//! Locks per call of other ORBs, counted by a library that is preloaded into their programs
+//! (interop/peers/locks).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Failure;
+use crate::baseline::Transport;
+use crate::harness::{Label, Subject};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::peer::{Counting, Invocation, Peer, PeerKind, Threads, output_folder};
+use crate::sample::Samples;
+use crate::value::Value;
+
+/// Calls of the two runs whose difference counts. Both include what a program does when it starts
+/// and ends.
+const RUNS: [usize; 2] = [1000, 3000];
+
+/// Locks, and operations on condition variables.
+type Counts = [f64; 2];
+
+/// Counts locks per call of `octet`, on both sides.
+pub(super) fn locks(kind: PeerKind, options: &Options) -> Result<Vec<Value>, Failure> {
+    let peer = options.peer(kind)?;
+    let library = build(&options.peers)?;
+    let mut runs = Vec::new();
+    for calls in RUNS {
+        runs.push(run(&peer, &library, calls, options)?);
+    }
+    let [first, second] = [&runs[0], &runs[1]];
+    let calls = (RUNS[1] - RUNS[0]) as f64;
+    let mut values = Vec::new();
+    for (side, name) in ["client", "server"].into_iter().enumerate() {
+        for (at, what) in ["locks", "waits and signals"].into_iter().enumerate() {
+            values.push(Value {
+                label: Label {
+                    bench: "counts",
+                    peer: kind.name(),
+                    transport: "tcp",
+                    op: "octet".to_owned(),
+                    config: "as it comes".to_owned(),
+                    along: None,
+                },
+                what: format!("{name}: {what}"),
+                value: (second[side][at] - first[side][at]) / calls,
+                unit: "",
+                bound: None,
+            });
+        }
+    }
+    Ok(values)
+}
+
+/// Returns the counts of client and server in a run of `calls` calls.
+fn run(peer: &Peer, library: &Path, calls: usize, options: &Options) -> Result<[Counts; 2], Failure> {
+    let files = ["client", "server"].map(|side| library.with_file_name(format!("{side}-{}", std::process::id())));
+    let counting = |file: &PathBuf| Counting { library: library.to_path_buf(), file: file.clone() };
+    let (server, reference) =
+        peer.clone().counting(counting(&files[1])).serve(Transport::Tcp, Threads::Usual, &options.placement)?;
+    let client = peer.clone().counting(counting(&files[0]));
+    let mut client =
+        client.client(&reference, Operation::Octet, server.pid(), Invocation::Stubs, &options.placement)?;
+    client.run(0, calls, &mut Samples::with_room(calls))?;
+    // The programs write their counts when they end.
+    drop(client);
+    drop(server);
+    let read = |file: &PathBuf| {
+        let text = fs::read_to_string(file);
+        let _ = fs::remove_file(file);
+        parse(&text.unwrap_or_default())
+            .ok_or_else(|| Failure::new(format!("{}'s program has written no counts", peer.kind())))
+    };
+    Ok([read(&files[0])?, read(&files[1])?])
+}
+
+fn parse(text: &str) -> Option<Counts> {
+    let (locks, conditions) = text.trim().split_once(' ')?;
+    Some([locks.parse().ok()?, conditions.parse().ok()?])
+}
+
+fn build(peers: &Path) -> Result<PathBuf, Failure> {
+    let out = output_folder("locks")?;
+    let library = out.join("locks.so");
+    let mut make = Command::new("make");
+    make.arg("-C").arg(peers.join("locks")).arg(format!("OUT={}", out.display())).arg(&library).stdin(Stdio::null());
+    match make.output() {
+        Ok(output) if output.status.success() => Ok(library),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(Failure::new(format!(
+                "the library that counts locks does not build: {}",
+                said.lines().next().unwrap_or_default()
+            )))
+        }
+        Err(error) => Err(Failure::new(format!("`make` cannot be run: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_library_writes_is_read() {
+        assert_eq!(parse("12 3\n"), Some([12.0, 3.0]));
+        assert_eq!(parse("12"), None);
+        assert_eq!(parse(""), None);
+    }
+}

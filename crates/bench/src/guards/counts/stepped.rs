@@ -1,0 +1,356 @@
+//! Atomic operations, instructions and kernel entries of a call, counted by single-stepping the
+//! client's or the server's process (docs/decisions/0009-atomics-are-counted-by-stepping.md).
+//!
+//! The stepped process gets one request at a time. It has settled when all its threads that take
+//! part in calls wait in the kernel. The counts cover these threads' work from one such moment to
+//! the next. No time is measured, so neither the machine's load nor the slowness of stepping
+//! matters.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::ptrace_counter::{InstructionCounts, PtraceCounter};
+
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::baseline::Transport;
+use crate::cost;
+use crate::harness::{Label, Progress};
+use crate::launch::{start_caller, start_echo};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::Architecture;
+use crate::peer::{PeerKind, Threads};
+use crate::report::{Report, bounded};
+use crate::service::Service;
+use crate::value::Value;
+
+/// Number of calls of each operation before a process is stepped.
+const WARM_UP: usize = 50;
+
+/// Number of calls that are made to find the threads that take part in calls.
+const LOOKED_AT: usize = 1000;
+
+/// Number of times that the same calls are counted; the minimum is reported.
+const SAMPLES: usize = 9;
+
+/// Maximum time of one sample.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two checks for the client's answer while no thread runs.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// The counted quantities, in the order of the columns.
+const COUNTED: [&str; 3] = ["atomic operations", "instructions", "kernel entries"];
+
+/// Counts in the order of [`COUNTED`].
+type Figures = [f64; 3];
+
+/// Reason why nothing was counted.
+enum Stop {
+    /// The kernel does not permit tracing, or the processor is not supported.
+    Refused(io::Error),
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
+/// A client, the server that it calls, and their labels.
+struct Pair {
+    client: Service,
+    server: Service,
+    peer: &'static str,
+    config: String,
+    /// Maximum number of atomic operations of a call with plain arguments, on the client's side and
+    /// on the server's.
+    most: [Option<f64>; 2],
+    /// True if this client sends oneways, and only these, when asked for them.
+    oneways: bool,
+}
+
+/// Counts calls of Corelane by architecture, and of omniORB.
+pub(super) fn stepped(
+    architectures: &[Architecture],
+    operations: &[Operation],
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let mut values = Vec::new();
+    for &architecture in architectures {
+        progress.show(&format!("counts: {architecture}, step by step"));
+        let counted = ours(architecture, options).and_then(|pair| pair.counted(operations));
+        progress.clear();
+        match counted {
+            Ok(counted) => values.extend(counted),
+            Err(Stop::Refused(error)) => {
+                let reason = format!("atomic operations and instructions, which need ptrace: {error}");
+                return report.missing("counts", "Corelane", &reason);
+            }
+            Err(Stop::Failed(failure)) => return Err(failure),
+        }
+    }
+    progress.show("counts: omniORB, step by step");
+    let counted = omniorb(options).and_then(|pair| pair.counted(operations));
+    progress.clear();
+    let counted = counted.map_err(|stop| {
+        let reason = match stop {
+            Stop::Refused(error) => error.to_string(),
+            Stop::Failed(failure) => failure.to_string(),
+        };
+        Failure::new(format!("atomic operations: {reason}"))
+    });
+    values.extend(report.found("counts", PeerKind::OmniOrb.name(), counted)?.into_iter().flatten());
+    let title = "atomic operations, instructions and kernel entries per call, counted step by step";
+    report.text(&table(title, &values))?;
+    report.records(title, &values)
+}
+
+fn ours(architecture: Architecture, options: &Options) -> Result<Pair, Stop> {
+    let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+    let client = start_caller(&reference, &options.placement)?;
+    let server_most = if architecture == Architecture::PerConnection { 9.0 } else { 10.0 };
+    let most = [Some(2.0), Some(server_most)];
+    Ok(Pair { client, server, peer: "Corelane", config: architecture.config(), most, oneways: true })
+}
+
+fn omniorb(options: &Options) -> Result<Pair, Stop> {
+    let peer = options.peer(PeerKind::OmniOrb)?;
+    let (server, reference) = peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?;
+    let client = peer.caller(&reference, &options.placement)?;
+    Ok(Pair {
+        client,
+        server,
+        peer: peer.kind().name(),
+        config: "as it comes".to_owned(),
+        most: [None; 2],
+        oneways: false,
+    })
+}
+
+impl Pair {
+    fn counted(mut self, operations: &[Operation]) -> Result<Vec<Value>, Stop> {
+        let operations: Vec<Operation> =
+            operations.iter().copied().filter(|operation| self.oneways || !operation.is_oneway()).collect();
+        for operation in &operations {
+            self.client.ask(&format!("call {operation} {WARM_UP}"), PATIENCE)?;
+        }
+        let processes = [self.client.pid(), self.server.pid()];
+        let before = processes.map(switches);
+        self.client.ask(&format!("call {} {LOOKED_AT}", Operation::Nothing), PATIENCE)?;
+        let [client, server] = [0, 1].map(|at| taking_part(&before[at], &switches(processes[at])));
+        let servers = self.on_server(&server, &operations)?;
+        let clients = self.on_client(&client, &operations)?;
+        let sides = operations.iter().zip(clients.into_iter().zip(servers));
+        Ok(sides.flat_map(|(&operation, (client, server))| self.told(operation, client, server)).collect())
+    }
+
+    /// Counts the server's work for one call of each operation.
+    fn on_server(&mut self, threads: &[u32], operations: &[Operation]) -> Result<Vec<Figures>, Stop> {
+        let mut stepped = attach(&self.server, threads)?;
+        settle(&mut stepped, &mut self.client)?;
+        let mut all = Vec::new();
+        for &operation in operations {
+            // If the client compares the first answer, that comparison is the call.
+            let asked = usize::from(!operation.compares_first());
+            let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
+            all.push(figures(counts));
+        }
+        Ok(all)
+    }
+
+    /// Returns the difference that one more call makes to the client's work for a request.
+    fn on_client(&mut self, threads: &[u32], operations: &[Operation]) -> Result<Vec<Figures>, Stop> {
+        let mut stepped = attach(&self.client, threads)?;
+        settle(&mut stepped, &mut self.client)?;
+        let mut all = Vec::new();
+        for &operation in operations {
+            let without = figures(samples(&mut stepped, &mut self.client, operation, 0)?);
+            let with = figures(samples(&mut stepped, &mut self.client, operation, 1)?);
+            all.push([0, 1, 2].map(|at| with[at] - without[at]));
+        }
+        Ok(all)
+    }
+
+    fn told(&self, operation: Operation, client: Figures, server: Figures) -> Vec<Value> {
+        let label = Label {
+            bench: "counts",
+            peer: self.peer,
+            transport: "tcp",
+            op: operation.to_string(),
+            config: self.config.clone(),
+            along: None,
+        };
+        let mut values = Vec::new();
+        for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
+            // An allocation for a result of variable size may have atomic operations of the
+            // allocator's own.
+            let bounded = !operation.is_oneway() && !operation.compares_first();
+            let bounds = [most.filter(|_| bounded), None, None];
+            values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| Value {
+                label: label.clone(),
+                what: format!("{side}: {what}"),
+                value,
+                unit: "",
+                bound,
+            }));
+        }
+        values
+    }
+}
+
+/// Returns the threads of a process with their number of context switches, voluntary and
+/// involuntary. A thread that is preempted by the thread it answers may always find its next
+/// request ready, and never wait.
+fn switches(process: u32) -> Vec<(u32, u64)> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let of_task = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let (voluntary, involuntary) = cost::switches(&status);
+        Some((task.file_name().to_str()?.parse().ok()?, voluntary + involuntary))
+    };
+    tasks.filter_map(of_task).collect()
+}
+
+/// Returns the threads that stopped running in more than a tenth of the calls. Threads that only
+/// wake now and then are excluded. On a very slow machine one may be included; it adds nothing,
+/// since its minimum over several samples is zero.
+fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
+    let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
+    let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
+    took_part.map(|(id, _)| *id).collect()
+}
+
+fn attach(service: &Service, threads: &[u32]) -> Result<PtraceCounter, Stop> {
+    if threads.is_empty() {
+        return Err(Stop::Failed(Failure::new("no thread takes part in calls")));
+    }
+    PtraceCounter::attach(service.pid(), threads).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => Stop::Refused(error),
+        _ => Stop::Failed(Failure::new(format!("process {} cannot be stepped: {error}", service.pid()))),
+    })
+}
+
+/// Makes one call that is not counted. It finds threads in system calls that stepping interrupted;
+/// the counter does not see these begin again.
+fn settle(stepped: &mut PtraceCounter, client: &mut Service) -> Result<(), Failure> {
+    sample(stepped, client, Operation::Nothing, 1).map(drop)
+}
+
+/// Returns the work of each thread in each of [`SAMPLES`] requests to the client for `asked` calls.
+fn samples(
+    stepped: &mut PtraceCounter,
+    client: &mut Service,
+    operation: Operation,
+    asked: usize,
+) -> Result<Vec<Vec<InstructionCounts>>, Failure> {
+    (0..SAMPLES).map(|_| sample(stepped, client, operation, asked)).collect()
+}
+
+fn sample(
+    stepped: &mut PtraceCounter,
+    client: &mut Service,
+    operation: Operation,
+    asked: usize,
+) -> Result<Vec<InstructionCounts>, Failure> {
+    let deadline = clock::now() + PATIENCE;
+    let stuck = |error: io::Error| Failure::new(format!("a process that is stepped does not settle: {error}"));
+    stepped.step_until_all_wait(deadline).map_err(stuck)?;
+    let before: Vec<InstructionCounts> = stepped.counts().collect();
+    client.tell(&format!("call {operation} {asked}"))?;
+    while client.answer(LOOK)?.is_none() {
+        stepped.step_until_all_wait(deadline).map_err(stuck)?;
+    }
+    // For a oneway the client knows only that it is sent.
+    loop {
+        stepped.step_until_all_wait(deadline).map_err(stuck)?;
+        if stepped.counts().ne(before.iter().copied()) {
+            break;
+        }
+    }
+    if stepped.has_ended() {
+        return Err(Failure::new("a thread ended while calls were counted"));
+    }
+    Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
+}
+
+/// Returns the minimum of each thread's work, summed over all threads. A call does the same each
+/// time. Work above the minimum is occasional work of the threads, which a slow machine may let
+/// happen in most samples.
+fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
+    let threads = samples.first().map_or(0, Vec::len);
+    let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {
+        let least = |thread: usize| samples.iter().filter_map(|sample| sample.get(thread)).map(of).min().unwrap_or(0);
+        (0..threads).map(least).sum::<u64>() as f64
+    };
+    [sum(&|counts| counts.atomics), sum(&|counts| counts.instructions), sum(&|counts| counts.system_calls)]
+}
+
+/// Formats one line for each operation and ORB, with the counts of each side.
+fn table(title: &str, values: &[Value]) -> String {
+    let mut text = format!("\n{title}\n  {:<12} {:<9} {:<24}", "op", "", "");
+    for side in ["client", "server"] {
+        COUNTED.iter().for_each(|what| text.push_str(&format!(" {:>25}", format!("{side}: {what}"))));
+    }
+    let mut rows: Vec<&[Value]> = values.chunks(2 * COUNTED.len()).collect();
+    // Sort by operation in the order of first appearance, so that the ORBs of an operation are
+    // adjacent.
+    let first = |row: &[Value]| values.iter().position(|value| value.label.op == row[0].label.op);
+    rows.sort_by_key(|row| first(row));
+    for row in rows {
+        let Label { op, peer, config, .. } = &row[0].label;
+        text.push_str(&format!("\n  {op:<12} {peer:<9} {config:<24}"));
+        row.iter().for_each(|value| text.push_str(&format!(" {:>25}", bounded(value))));
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_does_once_in_a_while_is_left_out() {
+        let counts = |atomics, instructions| InstructionCounts { atomics, instructions, system_calls: 1 };
+        let samples = vec![
+            vec![counts(3, 100), InstructionCounts::default()],
+            vec![counts(3, 101), InstructionCounts::default()],
+            vec![counts(4, 102), counts(5, 5000)],
+        ];
+        assert_eq!(figures(samples), [3.0, 100.0, 1.0]);
+        assert_eq!(figures(Vec::new()), [0.0; 3]);
+    }
+
+    #[test]
+    fn who_stops_in_few_calls_takes_no_part_in_them() {
+        let before = [(1, 10), (2, 10), (3, 10)];
+        assert_eq!(taking_part(&before, &[(1, 1010), (2, 15), (4, 700)]), [1, 4]);
+        assert!(!switches(std::process::id()).is_empty());
+    }
+
+    #[test]
+    fn orbs_stand_beside_each_other() {
+        let value = |peer, op: &str, what: &str, value| Value {
+            label: Label { bench: "counts", peer, transport: "tcp", op: op.into(), config: "x".into(), along: None },
+            what: what.into(),
+            value,
+            unit: "",
+            bound: None,
+        };
+        let row = |peer, op, first: f64| (0..6).map(move |at| value(peer, op, "what", first + f64::from(at)));
+        let rows = [("Corelane", "octet", 1.0), ("Corelane", "long", 11.0), ("omniORB", "octet", 21.0)];
+        let values: Vec<Value> = rows.into_iter().flat_map(|(peer, op, first)| row(peer, op, first)).collect();
+        let text = table("title", &values);
+        let lines: Vec<&str> = text.lines().skip(3).map(str::trim).collect();
+        assert!(lines[0].starts_with("octet        Corelane") && lines[0].ends_with('6'), "{text}");
+        assert!(lines[1].starts_with("octet        omniORB") && lines[1].ends_with("26"), "{text}");
+        assert!(lines[2].starts_with("long         Corelane"), "{text}");
+    }
+}

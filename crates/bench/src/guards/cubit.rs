@@ -1,0 +1,223 @@
+//! The benchmark `cubit`: the papers' IDL_Cubit.
+//!
+//! One client calls as fast as it can with every kind of argument. It calls through Corelane and
+//! other ORBs, against bare sockets with messages of the same sizes.
+
+use corelane::Orb;
+
+use crate::Failure;
+use crate::baseline::Transport;
+use crate::harness::{AxisPoint, Compare, Figure, Group, Label, Progress, Subject, Variant};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::object;
+use crate::orb::client_orb;
+use crate::orb::dynamic::Dynamic;
+use crate::peer::{PeerKind, Threads};
+use crate::report::Report;
+use crate::testbed::{PeerServer, Testbed, VariantGroup, carrier_of_others, no_spin};
+use crate::value::{PER_CALL, Value};
+use crate::workload::{compare, extent, message_sizes};
+
+/// Operations that are called by default.
+const USUAL: [Operation; 18] = [
+    Operation::Nothing,
+    Operation::Octet,
+    Operation::Short,
+    Operation::Long,
+    Operation::Struct,
+    Operation::Longs(4),
+    Operation::Longs(1024),
+    Operation::Longs(65_536),
+    Operation::Structs(4),
+    Operation::Structs(1024),
+    Operation::Structs(65_536),
+    Operation::Octets(1024),
+    Operation::Octets(1 << 20),
+    Operation::Octets(16 << 20),
+    // One way only, so that no server copies its argument to return it.
+    Operation::TakeLongs(1024),
+    Operation::TakeOctets(1024),
+    Operation::TakeOctets(16 << 20),
+    Operation::Oneway,
+];
+
+/// Measures one group for each operation, then prints all operations side by side.
+pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut peers = Vec::new();
+    for kind in [PeerKind::OmniOrb, PeerKind::JacOrb, PeerKind::Ice] {
+        progress.show(&format!("cubit: building {kind}'s program"));
+        let built = options.peer(kind);
+        progress.clear();
+        peers.extend(report.found("cubit", kind.name(), built)?);
+    }
+    let operations = options.operations_or(&USUAL);
+    for carrier in options.carriers() {
+        let (theirs, mut others) = (carrier_of_others(carrier), Vec::new());
+        for peer in &peers {
+            let started = match peer.kind().carries(theirs) {
+                true => PeerServer::start(peer, theirs, Threads::Usual, "as it comes", options),
+                false => Err(Failure::new(format!("{}: it has TCP only", carrier.name()))),
+            };
+            others.extend(report.found("cubit", peer.kind().name(), started)?);
+        }
+        no_spin("cubit", carrier, options, report)?;
+        let all = one_by_one("cubit", carrier, others, &operations, options, report, progress)?;
+        let over = if carrier == Transport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        report.values(&format!("cubit{over}: by operation"), &side_by_side(&all))?;
+        let transfer = transfer(&all);
+        if !transfer.is_empty() {
+            report.values(&format!("cubit{over}: octet sequences"), &transfer)?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures octet sequences of these sizes without other ORBs, and their transfer rate.
+pub(crate) fn sizes(
+    bench: &'static str,
+    operations: &[Operation],
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let all = one_by_one(bench, Transport::Tcp, Vec::new(), operations, options, report, progress)?;
+    report.values(&format!("{bench}: octet sequences"), &transfer(&all))
+}
+
+/// Measures a group for each operation: baselines, other ORBs, Corelane.
+fn one_by_one(
+    bench: &'static str,
+    carrier: Transport,
+    others: Vec<PeerServer>,
+    operations: &[Operation],
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<Vec<(Operation, Vec<Figure>)>, Failure> {
+    let orb = client_orb(0)?;
+    let scene = Testbed::start(bench, carrier, others, options)?;
+    let mut all = Vec::new();
+    for &operation in operations {
+        let sizes = message_sizes(&orb, operation, options)?;
+        let mut cast = scene.variant_group(&orb, operation, sizes, options, report)?;
+        if bench == "cubit" {
+            add_dynamic(&scene, &mut cast, &orb, operation, options, report)?;
+        }
+        let over = if carrier == Transport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
+        let group = Group { title, compare: compare(operation), variants: cast.variants };
+        let figures = report.measure(group, &extent(options.extent, sizes), &options.placement, progress)?;
+        all.push((operation, figures));
+    }
+    Ok(all)
+}
+
+/// Adds dynamic invocation of omniORB's server and of the first Corelane server, which has a thread
+/// per connection. They are compared with the baseline and the stubs, and Corelane's also with
+/// omniORB's.
+fn add_dynamic(
+    scene: &Testbed,
+    cast: &mut VariantGroup,
+    orb: &Orb,
+    operation: Operation,
+    options: &Options,
+    report: &mut Report<'_>,
+) -> Result<(), Failure> {
+    let mut add = |stubs: usize, subject: Box<dyn Subject + Send>, other: Option<usize>| {
+        let Variant { label, against, .. } = &cast.variants[stubs];
+        let label = Label { config: format!("{}, dynamic invocation", label.config), ..label.clone() };
+        let against = against.first().copied().into_iter().chain([stubs]).chain(other).collect();
+        cast.variants.push(Variant { label, subject, against });
+        cast.variants.len() - 1
+    };
+    let mut theirs = None;
+    if let (Some(stubs), Some(calls)) = (cast.omniorb, scene.dynamic(operation, options)) {
+        let calls = report.found("cubit", PeerKind::OmniOrb.name(), calls)?;
+        theirs = calls.map(|calls| add(stubs, Box::new(calls), None));
+    }
+    if let Some(server) = cast.servers.first() {
+        let object = object(orb, &server.reference)?;
+        let calls = Dynamic { object, operation, server: server.server.pid() };
+        add(cast.first, Box::new(calls), theirs);
+    }
+    Ok(())
+}
+
+/// Returns one row for each ORB and one column for each operation: medians, or the time per call of
+/// oneways.
+fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
+    let values = all.iter().flat_map(|(operation, figures)| {
+        figures.iter().map(move |figure| Value {
+            label: Label { op: String::new(), ..figure.label.clone() },
+            what: operation.to_string(),
+            value: match compare(*operation) {
+                Compare::Median => figure.summary.p50_us,
+                Compare::Rate => 1e6 / figure.summary.per_s,
+            },
+            unit: PER_CALL,
+            bound: None,
+        })
+    });
+    values.collect()
+}
+
+/// Returns the transfer rates of octet sequences.
+fn transfer(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
+    let mut values = Vec::new();
+    for (operation, figures) in all {
+        let (length, what) = match *operation {
+            Operation::Octets(length) => (length, "there, and as many back"),
+            Operation::TakeOctets(length) => (length, "there, and nothing back"),
+            _ => continue,
+        };
+        for figure in figures {
+            let along = AxisPoint { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
+            values.push(Value {
+                label: Label { along: Some(along), ..figure.label.clone() },
+                what: what.to_owned(),
+                value: length as f64 / f64::from(1 << 20) / (figure.summary.p50_us / 1e6),
+                unit: "MiB/s",
+                bound: None,
+            });
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::sample::Summary;
+    use std::time::Duration;
+
+    #[test]
+    fn rates_follow_from_medians_and_oneways_from_rates() {
+        let figure = |operation: Operation| Figure {
+            label: Label {
+                bench: "cubit",
+                peer: "Corelane",
+                transport: "tcp",
+                op: operation.to_string(),
+                config: "reactive".to_owned(),
+                along: None,
+            },
+            summary: Summary::of(&[1_000_000; 4], Duration::from_secs(2)).unwrap(),
+            medians_us: Vec::new(),
+            cdf_us: Vec::new(),
+            ratios: Vec::new(),
+            cost: Cost::default(),
+            calls: 4,
+        };
+        let octets = Operation::Octets(1 << 20);
+        let taken = Operation::TakeOctets(1 << 20);
+        let all = [octets, Operation::Oneway, taken].map(|operation| (operation, vec![figure(operation)]));
+        let table = side_by_side(&all);
+        assert_eq!((table[0].value, table[1].value), (1000.0, 500_000.0));
+        let transfer = transfer(&all);
+        assert_eq!((transfer.len(), transfer[0].value, transfer[1].value), (2, 1000.0, 1000.0));
+        assert!(transfer[0].what.ends_with("as many back") && transfer[1].what.ends_with("nothing back"));
+        assert_eq!(transfer[0].label.along.as_ref().unwrap().x, 1 << 20);
+    }
+}

@@ -1,0 +1,224 @@
+//! The benchmark `demux`: the time to find the connection, the POA, the object and the operation,
+//! by their number.
+
+use corelane::Orb;
+use corelane::mapping::Operation as Name;
+use corelane::rt::RtClientPolicies;
+use corelane_sys::process;
+
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::harness::{AxisPoint, Compare, Group, Label, Progress, Variant};
+use crate::launch::{start_echo, start_many, start_nested, start_operations};
+use crate::options::Options;
+use crate::orb::client::{Names, Rounds, object};
+use crate::orb::generated::cubit::CountedTargetRef;
+use crate::orb::keys::Keys;
+use crate::orb::server::Scatter;
+use crate::orb::wide::WIDTHS;
+use crate::orb::{Architecture, client_orb};
+use crate::report::Report;
+use crate::service::Service;
+use crate::value::Value;
+
+/// Numbers of objects that are compared; the first is the baseline.
+const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
+
+/// Number of references that the `same` targets use; they fit in the processor's caches.
+const SAME: usize = 64;
+
+/// Number of references to random targets, the same for every server. They exceed the caches of one
+/// core.
+const RANDOM: usize = 16_384;
+
+/// Maximum memory in bytes of an active object, without its servant.
+const MOST_OCTETS: f64 = 160.0;
+
+/// Maximum time for a server of a million objects to list references.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Numbers of connections that are called in turn; the first is the baseline.
+const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
+
+/// Numbers of POAs between the root POA and the object's.
+const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
+
+/// Measures by connections, POAs, objects and operations.
+pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    connections(options, report, progress)?;
+    let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+    for keys in [Keys::Transient, Keys::Persistent] {
+        depths(&orb, keys, options, report, progress)?;
+    }
+    for keys in Keys::ALL {
+        objects(&orb, keys, options, report, progress)?;
+    }
+    operations(&orb, options, report, progress)
+}
+
+/// Calls on each of several connections in turn. The server must find the connection that has a
+/// request, and its state.
+fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let orb = client_orb(CONNECTIONS.iter().sum())?;
+    // The references' own connections, and other descriptors of the program.
+    let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
+    let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
+    let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+    let architecture = Architecture::LeaderFollowers(options.threads);
+    let (mut variants, mut servers) = (Vec::new(), Vec::new());
+    for count in CONNECTIONS {
+        progress.show(&format!("demux: {count} connections"));
+        if limit < wanted && count > 100 {
+            let reason = format!("{count} connections: the process may have {limit} open descriptors (ulimit -n)");
+            report.missing("demux", "Corelane", &reason)?;
+            continue;
+        }
+        let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+        let targets = (0..count).map(|_| {
+            let target = CountedTargetRef::from_object(object(&orb, &reference)?.with_rt_policies(&private)?);
+            target.echo_octet(1)?;
+            Ok(target)
+        });
+        let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
+        let config = format!("{count} connection{}", if count == 1 { "" } else { "s" });
+        let label = label("connections in turn", config, &architecture.config(), ("connections", count));
+        let subject = Box::new(Rounds { targets, next: 0, server: server.pid() });
+        variants.push(Variant { label, subject, against: Vec::new() });
+        servers.push(server);
+    }
+    compare("demux, calls on 1 to 1,000 connections in turn".to_owned(), variants, options, report, progress)
+}
+
+fn depths(
+    orb: &Orb,
+    keys: Keys,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let (mut variants, mut servers) = (Vec::new(), Vec::new());
+    // The root POA has only transient objects.
+    let depths = DEPTHS.into_iter().filter(|&depth| keys == Keys::Transient || depth > 0);
+    for depth in depths {
+        let (server, reference) = start_nested(depth, keys, &options.placement)?;
+        let targets = vec![CountedTargetRef::from_object(object(orb, &reference)?)];
+        let config = format!("{depth} POA{} below the root, {}", if depth == 1 { "" } else { "s" }, keys.name());
+        let label = label("POA depth", config, keys.name(), ("POAs below the root", depth));
+        variants.push(Variant {
+            label,
+            subject: Box::new(Rounds { targets, next: 0, server: server.pid() }),
+            against: Vec::new(),
+        });
+        servers.push(server);
+    }
+    compare(format!("demux, POAs up to 64 below the root, {} keys", keys.name()), variants, options, report, progress)
+}
+
+fn objects(
+    orb: &Orb,
+    keys: Keys,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let mut servers = Vec::with_capacity(OBJECTS.len());
+    for count in OBJECTS {
+        progress.show(&format!("demux: activating {count} objects"));
+        servers.push((count, start_many(count, keys, &options.placement)?));
+    }
+    for (word, number, op) in [("same", SAME, "64 targets"), ("random", RANDOM, "random targets")] {
+        let mut variants = Vec::with_capacity(servers.len());
+        for (count, server) in &mut servers {
+            progress.show(&format!("demux: references of {count} objects"));
+            let label = label(op, objects_text(*count, keys), keys.name(), ("objects", *count));
+            let subject = Box::new(rounds(orb, server, word, number)?);
+            variants.push(Variant { label, subject, against: Vec::new() });
+        }
+        compare(
+            format!("demux, {op} of 1 to 1,000,000 objects, {} keys", keys.name()),
+            variants,
+            options,
+            report,
+            progress,
+        )?;
+    }
+    let mut values = Vec::new();
+    for (count, server) in &mut servers {
+        // With fewer objects, the pages of other data would dominate the result.
+        if *count >= 10_000 {
+            let octets = server.ask("octets", PATIENCE)?;
+            let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
+            values.push(Value {
+                label: label("", objects_text(*count, keys), keys.name(), ("objects", *count)),
+                what: "resident memory per active object".into(),
+                value,
+                unit: "octets",
+                bound: Some(MOST_OCTETS),
+            });
+        }
+    }
+    let title = format!("demux, memory of active objects with {} keys, besides their servants", keys.name());
+    report.values(&title, &values)
+}
+
+fn objects_text(count: usize, keys: Keys) -> String {
+    format!("{count} object{}, {}", if count == 1 { "" } else { "s" }, keys.name())
+}
+
+fn rounds(orb: &Orb, server: &mut Service, word: &str, number: usize) -> Result<Rounds, Failure> {
+    let line = server.ask(&format!("{word} {number}"), PATIENCE)?;
+    let targets = line.split(' ').map(|text| Ok(CountedTargetRef::from_object(object(orb, text)?)));
+    let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
+    if targets.len() != number {
+        return Err(Failure::new(format!("the server lists {} references, not {number}", targets.len())));
+    }
+    // A reference's first call finds its connection, and is not measured.
+    for target in &targets {
+        target.echo_octet(1)?;
+    }
+    Ok(Rounds { targets, next: 0, server: server.pid() })
+}
+
+fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut servers = Vec::with_capacity(WIDTHS.len());
+    for width in WIDTHS {
+        let (server, reference) = start_operations(width, &options.placement)?;
+        servers.push((width, server, object(orb, &reference)?));
+    }
+    // The names live as long as the program: the ORB requires static operations.
+    let names: Vec<&'static Name> = (0..WIDTHS[WIDTHS.len() - 1])
+        .map(|number| &*Box::leak(Box::new(Name::new(format!("op_{number:03}").leak()))))
+        .collect();
+    for op in ["first operation", "random operations"] {
+        let mut variants = Vec::with_capacity(servers.len());
+        for (width, server, object) in &servers {
+            let chosen = Scatter::new().take(RANDOM).map(|number| match op {
+                "first operation" => names[0],
+                _ => names[number as usize % width],
+            });
+            let subject = Names { object: object.clone(), operations: chosen.collect(), next: 0, server: server.pid() };
+            let config = format!("{width} operation{}", if *width == 1 { "" } else { "s" });
+            let label = label(op, config, op, ("operations", *width));
+            variants.push(Variant { label, subject: Box::new(subject), against: Vec::new() });
+        }
+        compare(format!("demux, {op} of 1 to 1,000"), variants, options, report, progress)?;
+    }
+    Ok(())
+}
+
+fn compare(
+    title: String,
+    mut variants: Vec<Variant>,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
+    let group = Group { title, compare: Compare::Median, variants };
+    report.measure(group, &options.extent, &options.placement, progress).map(drop)
+}
+
+fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> Label {
+    let along = Some(AxisPoint { series: series.to_owned(), axis, x: x as u64 });
+    Label { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, along }
+}

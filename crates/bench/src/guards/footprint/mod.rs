@@ -1,0 +1,293 @@
+//! The benchmark `footprint`: the size of a server program, and its memory while it is idle.
+
+mod symbols;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use corelane_sys::{clock, poll, process};
+
+use crate::Failure;
+use crate::baseline::Transport;
+use crate::cost::resident;
+use crate::harness::{Label, Progress};
+use crate::options::Options;
+use crate::orb::client::object;
+use crate::orb::client_orb;
+use crate::orb::relay::address_in;
+use crate::peer::{PeerKind, Threads};
+use crate::report::Report;
+use crate::value::Value;
+use crate::workload::open_idle;
+
+/// Maximum time for a server to print its address.
+const START: Duration = Duration::from_secs(10);
+
+/// Time after which a server that gets no calls counts as idle.
+const IDLE: Duration = Duration::from_millis(300);
+
+const KIB: f64 = 1024.0;
+/// Maximum size of the hello example's server, stripped.
+const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
+/// Maximum size of the smallest form.
+const MOST_MINIMAL_KIB: f64 = 700.0;
+/// Maximum size of the smallest form, linked statically, above a networking program without an ORB.
+const MOST_ABOVE_KIB: f64 = 450.0;
+/// Maximum resident memory of the hello server.
+const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
+
+/// Measures Corelane's hello server and omniORB's benchmark server.
+pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut values = Vec::new();
+    progress.show("footprint: hello example");
+    let found = hello(options, report);
+    values.extend(report.found("footprint", "Corelane", found)?.into_iter().flatten());
+    let found = minimal(options, report);
+    values.extend(report.found("footprint", "Corelane, minimal", found)?.into_iter().flatten());
+    for features in FEATURES {
+        let found = with_features(features);
+        let who = format!("Corelane, minimal with {}", features.join(" and "));
+        values.extend(report.found("footprint", &who, found)?);
+    }
+    let found = linked_statically(report);
+    values.extend(report.found("footprint", "Corelane, static", found)?.into_iter().flatten());
+    progress.show("footprint: omniORB");
+    values.extend(report.found("footprint", "omniORB", omniorb(options))?.into_iter().flatten());
+    progress.clear();
+    report.values("footprint", &values)?;
+    match report.found("footprint", "Corelane, by crate", crates(options))? {
+        Some(values) => report.values("footprint by crate", &values),
+        None => Ok(()),
+    }
+}
+
+fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
+    let program = match &options.hello {
+        Some(program) => program.clone(),
+        None => beside("hello-server"),
+    };
+    let build =
+        "build the example with `cargo build --release -p corelane-example-hello`, or name its server with --hello";
+    let label = label("Corelane", "hello example's server");
+    let mut values = vec![of_program(&label, &program, Some(MOST_PROGRAM_KIB), build)?];
+    let server = Idle::start(&program)?;
+    let [idle, private] = resident(server.child.id());
+    values.push(value(&label, "resident, idle", idle, Some(MOST_RESIDENT_KIB)));
+    values.push(value(&label, "of it private", private, None));
+    let orb = client_orb(0)?;
+    let address = address_in(&object(&orb, &server.line)?)?;
+    // The process may not be permitted this number of descriptors.
+    let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
+    if limit as usize > CONNECTIONS + 100 {
+        let opened = open_idle(address, CONNECTIONS, server.child.id())?;
+        let [with, _] = resident(server.child.id());
+        values.push(value(&label, "resident, 1,000 connections", with, None));
+        drop(opened);
+    } else {
+        let reason =
+            format!("memory with 1,000 connections: the process may have {limit} open descriptors (ulimit -n)");
+        report.missing("footprint", "Corelane", &reason)?;
+    }
+    Ok(values)
+}
+
+/// Number of connections with which the memory is measured again.
+const CONNECTIONS: usize = 1000;
+
+/// Measures the smallest form of the server that a stable compiler builds.
+fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
+    let program = match &options.minimal {
+        Some(program) => program.clone(),
+        None => beside("../minimal/hello-server"),
+    };
+    let build = "build it with `cargo build --profile minimal -p corelane-example-hello --no-default-features`, or name \
+                 it with --minimal";
+    let label = label("Corelane", "hello example's server, minimal");
+    let mut values = vec![of_program(&label, &program, Some(MOST_MINIMAL_KIB), build)?];
+    values.extend(above_bare(&label, &program, None, report)?);
+    let server = Idle::start(&program)?;
+    let [idle, private] = resident(server.child.id());
+    values.push(value(&label, "resident, idle", idle, None));
+    values.push(value(&label, "of it private", private, None));
+    Ok(values)
+}
+
+/// Features that the smallest form omits and may have.
+const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
+
+/// Measures the smallest form with some features. Each is built in a folder of its own, since the
+/// programs have the same name.
+fn with_features(features: &[&str]) -> Result<Value, Failure> {
+    let folder = format!("minimal-{}", features.join("-"));
+    let program = beside(&format!("../{folder}/minimal/hello-server"));
+    let build = format!(
+        "build it with `cargo build --profile minimal -p corelane-example-hello --no-default-features --features {} \
+         --target-dir target/{folder}`",
+        features.join(",")
+    );
+    let label = label("Corelane", &format!("hello example's server, minimal with {}", features.join(" and ")));
+    of_program(&label, &program, None, &build)
+}
+
+/// Measures the smallest form with everything in it, the C library included. It is compared with a
+/// similar program without an ORB.
+fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let program = beside(&format!("../{target}/minimal/hello-server"));
+    let build = format!(
+        "build it with `RUSTFLAGS='-C target-feature=+crt-static' cargo build --profile minimal --target {target} -p \
+         corelane-example-hello --no-default-features`"
+    );
+    let label = label("Corelane", "hello example's server, minimal, static");
+    let mut values = vec![of_program(&label, &program, None, &build)?];
+    values.extend(above_bare(&label, &program, Some(MOST_ABOVE_KIB), report)?);
+    Ok(values)
+}
+
+/// Compares the server with `hello-bare` in the same folder, which accepts, reads and writes, and
+/// has no ORB.
+fn above_bare(
+    label: &Label,
+    server: &Path,
+    bound: Option<f64>,
+    report: &mut Report<'_>,
+) -> Result<Vec<Value>, Failure> {
+    let bare = server.with_file_name("hello-bare");
+    if !bare.is_file() {
+        let reason =
+            format!("size above a program without an ORB: `{}` is missing; the same build makes it", bare.display());
+        report.missing("footprint", "floor", &reason)?;
+        return Ok(Vec::new());
+    }
+    let (with, without) = (stripped_size(server)? as f64 / KIB, stripped_size(&bare)? as f64 / KIB);
+    Ok(vec![
+        value(label, "networking program without an ORB", without, None),
+        value(label, "above that", with - without, bound),
+    ])
+}
+
+/// Returns the path of a file in the folder of this program.
+fn beside(name: &str) -> PathBuf {
+    let own = std::env::current_exe().ok();
+    own.and_then(|own| Some(own.parent()?.join(name))).unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn of_program(label: &Label, program: &Path, most: Option<f64>, build: &str) -> Result<Value, Failure> {
+    if !program.is_file() {
+        return Err(Failure::new(format!("there is no `{}`: {build}", program.display())));
+    }
+    Ok(value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most))
+}
+
+/// Returns the size of code and constants of the hello server by crate, if it has symbols.
+fn crates(options: &Options) -> Result<Vec<Value>, Failure> {
+    let program = options.hello.clone().unwrap_or_else(|| beside("hello-server"));
+    let sums = symbols::by_crate(&program)?;
+    let label = |name: &str| Label { op: name.to_owned(), ..label("Corelane", "hello example's server") };
+    Ok(sums
+        .iter()
+        .take(14)
+        .map(|(name, size)| value(&label(name), "code and constants", *size as f64 / KIB, None))
+        .collect())
+}
+
+fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
+    let orb = options.peer(PeerKind::OmniOrb)?;
+    let label = label("omniORB", "server of `call`");
+    let size = stripped_size(&orb.program())?;
+    let (server, _) = orb.serve(Transport::Tcp, Threads::Usual, &options.placement)?;
+    std::thread::sleep(IDLE);
+    let [resident, private] = resident(server.pid());
+    Ok(vec![
+        value(&label, "program, stripped, without libraries", size as f64 / KIB, None),
+        value(&label, "resident, idle", resident, None),
+        value(&label, "of it private", private, None),
+    ])
+}
+
+/// Returns the size in bytes of a stripped copy of the program.
+fn stripped_size(program: &Path) -> Result<u64, Failure> {
+    let copy = std::env::temp_dir().join(format!("corelane-bench-{}.stripped", std::process::id()));
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&copy).arg(program).stdin(Stdio::null());
+    let outcome = strip.output();
+    let size = fs::metadata(&copy).map(|metadata| metadata.len());
+    // Ignore errors: the copy may not exist.
+    let _ = fs::remove_file(&copy);
+    match outcome {
+        Err(error) => Err(Failure::new(format!("`strip` cannot be run: {error}; install binutils"))),
+        Ok(output) if !output.status.success() => Err(Failure::new(format!(
+            "`strip` refuses `{}`: {}",
+            program.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))),
+        Ok(_) => size.map_err(|error| Failure::new(format!("the stripped program: {error}"))),
+    }
+}
+
+/// A started server that has printed its first line and gets no calls. It ends when the handle is
+/// dropped.
+struct Idle {
+    child: Child,
+    line: String,
+}
+
+impl Idle {
+    fn start(program: &Path) -> Result<Self, Failure> {
+        use std::os::fd::AsFd;
+        let named = |what: String| Failure::new(format!("`{}` {what}", program.display()));
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.spawn().map_err(|error| named(format!("cannot be started: {error}")))?;
+        let mut idle = Idle { child, line: String::new() };
+        let output = idle.child.stdout.take().ok_or_else(|| named("has no output".to_owned()))?;
+        let deadline = clock::now() + START;
+        let readable = poll::wait_readable(output.as_fd(), Some(deadline)).unwrap_or(false);
+        if !readable || BufReader::new(output).read_line(&mut idle.line).unwrap_or(0) == 0 {
+            return Err(named(format!("has printed nothing within {} s", START.as_secs())));
+        }
+        idle.line.truncate(idle.line.trim_end().len());
+        std::thread::sleep(IDLE);
+        Ok(idle)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        // Ignore errors: both fail only if the server has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn label(peer: &'static str, config: &str) -> Label {
+    Label { bench: "footprint", peer, transport: "tcp", op: String::new(), config: config.to_owned(), along: None }
+}
+
+fn value(label: &Label, what: &str, value: f64, bound: Option<f64>) -> Value {
+    Value { label: label.clone(), what: what.to_owned(), value, unit: "KiB", bound }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corelane_sys::usage;
+
+    #[test]
+    fn programs_and_processes_have_sizes() {
+        let [all, private] = resident(std::process::id());
+        assert!(all > private && private > 0.0, "{all} {private}");
+        assert!(all * KIB <= usage::process().unwrap().peak_resident as f64);
+        assert!(stripped_size(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_none() {
+        let Err(refused) = Idle::start(Path::new("/bin/true")) else { panic!("accepted") };
+        assert!(refused.to_string().contains("printed nothing"), "{refused}");
+        assert!(Idle::start(Path::new("/nonexistent")).is_err());
+    }
+}

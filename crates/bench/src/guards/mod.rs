@@ -1,0 +1,14 @@
+//! Benchmarks that guard Corelane against getting slower or larger: the hot path of a call, the
+//! search for its target, scale, footprint, and the IDL compiler.
+//!
+//! Most of their figures have goals (`targets`), relative to bare sockets or another ORB of the
+//! same run.
+
+pub(crate) mod call;
+pub(crate) mod counts;
+pub(crate) mod cubit;
+pub(crate) mod demux;
+pub(crate) mod footprint;
+pub(crate) mod idl;
+pub(crate) mod lane;
+pub(crate) mod scale;

@@ -1,0 +1,96 @@
+//! The benchmarks `scale` and `architectures`: many connections, many client threads, messages of
+//! every size.
+
+use corelane_sys::process;
+
+use super::cubit;
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::client_threads::{client_threads, label};
+use crate::cost::resident;
+use crate::harness::{Compare, Group, Progress, Variant};
+use crate::launch::start_echo;
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::{Calls, target};
+use crate::orb::relay::address_in;
+use crate::orb::{Architecture, client_orb};
+use crate::report::Report;
+use crate::value::Value;
+use crate::workload::open_idle;
+
+/// Numbers of idle connections beside the active one.
+const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9999];
+
+/// Maximum server memory in bytes of an idle connection.
+const MOST_OCTETS: f64 = 2048.0;
+
+/// Numbers of client threads.
+const THREADS: [usize; 4] = [1, 4, 16, 64];
+
+/// Sizes of arguments, up to the maximum of a message.
+const SIZES: [Operation; 8] = [
+    Operation::Octets(1),
+    Operation::Octets(64),
+    Operation::Octets(1024),
+    Operation::Octets(16 << 10),
+    Operation::Octets(256 << 10),
+    Operation::Octets(4 << 20),
+    Operation::Octets(16 << 20),
+    Operation::Octets(64 << 20),
+];
+
+/// Measures by connections, threads and sizes.
+pub(crate) fn scale(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    connections(options, report, progress)?;
+    let architectures = [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)];
+    for threads in THREADS {
+        client_threads("scale", threads, &architectures, options, report, progress)?;
+    }
+    cubit::sizes("scale", &SIZES, options, report, progress)
+}
+
+/// Measures one active connection beside many idle ones.
+fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let orb = client_orb(0)?;
+    let most = CONNECTIONS.iter().sum::<usize>() as u64 + 200;
+    let limit = process::raise_descriptor_limit(most).unwrap_or(0);
+    let (mut variants, mut idle, mut servers, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for count in CONNECTIONS {
+        progress.show(&format!("scale: {count} idle connections"));
+        if limit < (idle.len() + count + 100) as u64 {
+            let reason = format!("{count} connections: the process may have {limit} open descriptors (ulimit -n)");
+            report.missing("scale", "Corelane", &reason)?;
+            continue;
+        }
+        let architecture = Architecture::LeaderFollowers(options.threads);
+        let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+        let target = target(&orb, &reference)?;
+        // The active connection is made first.
+        target.echo_octet(1)?;
+        let before = resident(server.pid())[0];
+        let address = address_in(target.as_object())?;
+        let opened = open_idle(address, count, server.pid())?;
+        let label =
+            label("scale", format!("{count} idle connections"), architecture.config(), "connections", count + 1);
+        if count >= 1000 {
+            let octets = (resident(server.pid())[0] - before) * 1024.0 / count as f64;
+            values.push(Value {
+                label: label.clone(),
+                what: "resident memory per idle connection".into(),
+                value: octets,
+                unit: "octets",
+                bound: Some(MOST_OCTETS),
+            });
+        }
+        let against = if variants.is_empty() { Vec::new() } else { vec![0] };
+        let subject = Box::new(Calls { target, operation: Operation::Octet, server: server.pid() });
+        variants.push(Variant { label, subject, against });
+        idle.extend(opened);
+        servers.push(server);
+    }
+    let title = "scale: latency of one active connection beside idle ones".to_owned();
+    let group = Group { title, compare: Compare::Median, variants };
+    report.measure(group, &options.extent, &options.placement, progress)?;
+    report.values("scale: memory of idle connections", &values)
+}

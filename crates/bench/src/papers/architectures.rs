@@ -1,0 +1,27 @@
+//! The benchmark `architectures`: the time per call of 1 to 16 client threads, with every dispatch
+//! architecture.
+
+use crate::Failure;
+use crate::client_threads::client_threads;
+use crate::harness::Progress;
+use crate::options::Options;
+use crate::orb::Architecture;
+use crate::report::Report;
+
+/// Measures paper 4's comparison of thread-pool architectures.
+pub(crate) fn architectures(
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let all = [
+        Architecture::PerConnection,
+        Architecture::LeaderFollowers(options.threads),
+        Architecture::HalfSync(options.threads),
+        Architecture::Reactive,
+    ];
+    for threads in [1, 4, 16] {
+        client_threads("architectures", threads, &all, options, report, progress)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
+//! server.
+//!
+//! It compares dispatch architectures and ways to use connections, for clients in one process, with
+//! lanes and omniORB. All variants take turns in each repetition.
+
+use corelane_sys::thread::Scheduling;
+
+use super::load_mix::{BackgroundClient, CallPace, Observations};
+use super::server_under_test::{Connections, ServerUnderTest, TOP, laned, omniorb, single};
+use super::{calls, repetitions};
+use crate::Failure;
+use crate::baseline::Transport;
+use crate::harness::{Compare, Figure, Label, Progress};
+use crate::idle::BusyCores;
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::Architecture;
+use crate::report::Report;
+use crate::testbed::has_priorities;
+use crate::value::Value;
+
+/// Native priority of the lanes that serve floods.
+const LOWEST: u8 = 1;
+
+/// Number of floods, if there are any.
+const FLOODS: usize = 4;
+
+/// Maximum ratio, with lanes, of the high-priority client's medians beside floods at the same and
+/// at another server. The other figures have no bound.
+const MOST: f64 = 1.5;
+
+/// The load beside the high-priority client.
+struct BackgroundLoad {
+    name: &'static str,
+    /// Operation of the floods, and whether they call the same server.
+    floods: Option<(Operation, bool)>,
+    /// Indices of the loads that this one is compared with.
+    against: &'static [usize],
+}
+
+const LARGE: Operation = Operation::Octets(64 * 1024);
+
+const BESIDE: [BackgroundLoad; 5] = [
+    BackgroundLoad { name: "no other client", floods: None, against: &[] },
+    BackgroundLoad {
+        name: "4 floods of octets at another server",
+        floods: Some((Operation::Octet, false)),
+        against: &[0],
+    },
+    BackgroundLoad { name: "4 floods of octets", floods: Some((Operation::Octet, true)), against: &[0, 1] },
+    BackgroundLoad { name: "4 floods of 64 KiB at another server", floods: Some((LARGE, false)), against: &[0] },
+    BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
+];
+
+/// Two equal servers. The client calls the first, and the floods call either.
+struct ServerPair {
+    one: ServerUnderTest,
+    other: ServerUnderTest,
+    /// Index of the pair with a connection for each call, if this pair shares connections.
+    each: Option<usize>,
+    /// Maximum ratio of the medians beside floods at the same and at the other server.
+    most: Option<f64>,
+    seen: [Observations; BESIDE.len()],
+}
+
+impl ServerPair {
+    fn start(
+        mut server: impl FnMut() -> Result<ServerUnderTest, Failure>,
+        each: Option<usize>,
+    ) -> Result<Self, Failure> {
+        Ok(ServerPair { one: server()?, other: server()?, each, most: None, seen: Default::default() })
+    }
+}
+
+pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    if !has_priorities("inversion", report)? {
+        return Ok(());
+    }
+    let (calls, repetitions) = (calls(options, [25, 100, 1000]), repetitions(options));
+    let mut pairs = pairs(options, report)?;
+    let busy = BusyCores::start(&options.placement)?;
+    for repetition in 1..=repetitions {
+        for (at, beside) in BESIDE.iter().enumerate() {
+            for ServerPair { one, other, seen, .. } in &mut pairs {
+                progress.show(&format!(
+                    "inversion: {} {} beside {} ({repetition} of {repetitions})",
+                    one.peer, one.config, beside.name
+                ));
+                once(one, other, beside, calls, options, &mut seen[at])?;
+            }
+        }
+    }
+    drop(busy);
+    progress.clear();
+    for pair in &pairs {
+        let title = format!(
+            "inversion: high-priority client at 100 Hz beside floods of ordinary priority, {} {}, idle states held off",
+            pair.one.peer, pair.one.config
+        );
+        report.figures(&title, Compare::Median, &figures(pair, &pairs))?;
+    }
+    let values: Vec<Value> = pairs.iter().flat_map(|pair| inversions(pair, &pairs)).collect();
+    report.values("inversion: beside floods at the same server", &values)
+}
+
+/// Starts a pair for each dispatch architecture and use of connections, for lanes, and for omniORB.
+/// In omniORB each call in progress has its own connection.
+fn pairs(options: &Options, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
+    let mut pairs = Vec::new();
+    for architecture in [
+        Architecture::PerConnection,
+        Architecture::LeaderFollowers(options.threads),
+        Architecture::HalfSync(options.threads),
+    ] {
+        let each = pairs.len();
+        pairs.push(ServerPair::start(|| single(architecture, Connections::Each, options), None)?);
+        for connections in [Connections::Shared, Connections::SharedByOthers] {
+            pairs.push(ServerPair::start(|| single(architecture, connections, options), Some(each))?);
+        }
+    }
+    // One thread serves all requests, however they arrive.
+    pairs.push(ServerPair::start(|| single(Architecture::Reactive, Connections::Each, options), None)?);
+    let lanes = ServerPair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], Transport::Tcp, options), None)?;
+    pairs.push(ServerPair { most: Some(MOST), ..lanes });
+    let peer = ServerPair::start(|| omniorb(FLOODS + 1, Transport::Tcp, TOP, options), None);
+    pairs.extend(report.found("inversion", "omniORB", peer)?);
+    Ok(pairs)
+}
+
+fn once(
+    one: &ServerUnderTest,
+    other: &ServerUnderTest,
+    beside: &BackgroundLoad,
+    calls: usize,
+    options: &Options,
+    seen: &mut Observations,
+) -> Result<(), Failure> {
+    let mut floods = Vec::new();
+    if let Some((operation, same)) = beside.floods {
+        let flooded = if same { one } else { other };
+        for number in 1..=FLOODS {
+            let member = flooded.client(number, operation)?;
+            floods.push(BackgroundClient { member, scheduling: Scheduling::Other, pace: CallPace::Flood });
+        }
+    }
+    super::beside(one, floods, calls, options, seen)
+}
+
+fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> Label {
+    Label {
+        bench: "inversion",
+        peer: one.peer,
+        transport: one.transport,
+        op: "octet".to_owned(),
+        config: format!("{}, {}", one.config, beside.name),
+        along: None,
+    }
+}
+
+/// Returns the figures of a pair. Each is compared with the same server under other loads, and with
+/// the same load where each call has its own connection.
+fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
+    let each = pair.each.and_then(|each| all.get(each));
+    let figures = BESIDE.iter().enumerate().filter_map(|(at, beside)| {
+        let mut against: Vec<(Label, &Observations)> =
+            beside.against.iter().map(|&other| (label(&pair.one, &BESIDE[other]), &pair.seen[other])).collect();
+        against.extend(each.map(|each| (label(&each.one, beside), &each.seen[at])));
+        let against: Vec<_> = against.iter().map(|(label, seen)| (label, &seen.high)).collect();
+        let own = &pair.seen[at];
+        own.high.figure(label(&pair.one, beside), own, &against)
+    });
+    figures.collect()
+}
+
+/// Returns the delay of the high-priority client due to floods at its server, and due to its use of
+/// connections. Floods at another server cost the same processor time, so the ratio excludes it.
+fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<Value> {
+    let mut values = Vec::new();
+    let each = pair.each.and_then(|each| all.get(each));
+    for (at, beside) in BESIDE.iter().enumerate() {
+        let (Some((_, true)), Some(&elsewhere)) = (beside.floods, beside.against.last()) else { continue };
+        let (Some(own), Some(other)) = (pair.seen[at].high.summary(), pair.seen[elsewhere].high.summary()) else {
+            continue;
+        };
+        for (what, value, unit, bound) in [
+            ("median, over that at another", own.p50_us / other.p50_us, "x", pair.most),
+            ("p99, over that at another", own.p99_us / other.p99_us, "x", None),
+            ("longest, above that at another", own.max_us - other.max_us, "us", None),
+        ] {
+            values.push(Value { label: label(&pair.one, beside), what: what.to_owned(), value, unit, bound });
+        }
+        let Some(each) = each.and_then(|each| each.seen[at].high.summary()) else { continue };
+        for (what, value) in [("median", own.p50_us / each.p50_us), ("p99", own.p99_us / each.p99_us)] {
+            let what = format!("{what}, over that of a connection for each call");
+            values.push(Value { label: label(&pair.one, beside), what, value, unit: "x", bound: None });
+        }
+    }
+    values
+}

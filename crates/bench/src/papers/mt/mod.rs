@@ -1,0 +1,562 @@
+//! The benchmarks `mt`, `inversion` and `saturation`: the effect of low-priority clients on a
+//! high-priority client of the same server.
+//!
+//! `mt` is the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and n clients at
+//! lower priorities call at 10 Hz. Each has its own thread, connection and object. All begin
+//! together, and replies are verified. The low priorities are all different (papers 1 and 2) or all
+//! equal (paper 4: `mt-equal`).
+//!
+//! Threads have fixed priorities where that is permitted. No load keeps a core busy with such
+//! threads all the time: the kernel would stop them for tens of milliseconds, including the highest
+//! one.
+
+mod inversion;
+mod load_mix;
+mod saturation;
+mod server_under_test;
+
+pub(crate) use inversion::inversion;
+pub(crate) use saturation::saturation;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use corelane_sys::thread::Scheduling;
+
+use crate::Failure;
+use crate::baseline::Transport;
+use crate::harness::{AxisPoint, Compare, Figure, Label, Progress, is_ours};
+use crate::idle::BusyCores;
+use crate::operation::Operation;
+use crate::options::{Depth, Options};
+use crate::orb::{Architecture, levels};
+use crate::placement::permits_fixed_priorities;
+use crate::report::Report;
+use crate::sample::Summary;
+use crate::value::Value;
+use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
+use server_under_test::{ServerUnderTest, TOP, banded, floor, omniorb, pool};
+
+/// Time between the calls of the high-priority client; `LOW_PERIOD` is that of the other clients.
+const HIGH_PERIOD: Duration = Duration::from_millis(50);
+const LOW_PERIOD: Duration = Duration::from_millis(100);
+
+/// Native priority of all low-priority clients where they have the same one.
+const EQUAL: u8 = 10;
+
+/// Number of turns of each variant, unless a number is given.
+const REPETITIONS: usize = 5;
+
+fn repetitions(options: &Options) -> usize {
+    options.asked.repetitions.unwrap_or(REPETITIONS)
+}
+
+/// Returns the calls of the high-priority client in each repetition: the given number, else the one
+/// for the depth.
+fn calls(options: &Options, [quick, usual, full]: [usize; 3]) -> usize {
+    options.asked.count.unwrap_or(match options.depth {
+        Depth::Quick => quick,
+        Depth::Usual => usual,
+        Depth::Full => full,
+    })
+}
+
+/// Time between the high-priority client's calls in benchmarks other than MT_Cubit. It is a fifth
+/// of MT_Cubit's, so that the 99th percentile rests on more calls.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// Runs one load mix: a high-priority client at 100 Hz beside other clients.
+fn beside(
+    one: &ServerUnderTest,
+    others: Vec<BackgroundClient>,
+    calls: usize,
+    options: &Options,
+    seen: &mut Observations,
+) -> Result<(), Failure> {
+    let game = LoadMix {
+        high: one.client(0, Operation::Octet)?,
+        scheduling: Scheduling::Fifo(TOP),
+        period: PERIOD,
+        calls,
+        placement: options.placement,
+        server: one.pid(),
+    };
+    game.run(others, seen)
+}
+
+/// Numbers of low-priority clients, and calls of the high-priority client in each repetition.
+struct Plan {
+    clients: &'static [usize],
+    calls: usize,
+}
+
+/// Calls of each low-priority client in the full form, over all repetitions. The high-priority
+/// client calls for the same time.
+const PAPERS_CALLS: usize = 4000;
+
+impl Plan {
+    fn of(depth: Depth, repetitions: usize) -> Plan {
+        match depth {
+            Depth::Quick => Plan { clients: &[0, 5, 10, 20, 50, 500], calls: 40 },
+            Depth::Usual => Plan { clients: &[0, 1, 2, 5, 10, 20, 50, 100, 500], calls: 100 },
+            Depth::Full => {
+                let each = PAPERS_CALLS.div_ceil(repetitions) as u32;
+                let calls = (LOW_PERIOD * each).as_nanos().div_ceil(HIGH_PERIOD.as_nanos());
+                let clients = &[0, 1, 2, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500];
+                Plan { clients, calls: usize::try_from(calls).unwrap_or(usize::MAX) }
+            }
+        }
+    }
+}
+
+/// Relation between the low-priority clients' priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ranks {
+    Different,
+    Equal,
+}
+
+impl Ranks {
+    fn bench(self) -> &'static str {
+        match self {
+            Ranks::Different => "mt",
+            Ranks::Equal => "mt-equal",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Ranks::Different => "priorities all different",
+            Ranks::Equal => "priorities all equal",
+        }
+    }
+
+    /// Returns the native priority of a client. There are 97 below the highest one, which clients
+    /// share in turn.
+    fn priority(self, client: usize) -> u8 {
+        match self {
+            Ranks::Equal => EQUAL,
+            Ranks::Different => TOP - 1 - (client % usize::from(TOP - 1)) as u8,
+        }
+    }
+
+    /// Returns the CORBA priority of a client, within the band of its level. Where priorities
+    /// differ, each client of a level has its own.
+    fn corba(self, client: usize) -> i16 {
+        let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
+        match self {
+            Ranks::Equal => low,
+            Ranks::Different => low + i16::try_from(client / usize::from(TOP - 1)).unwrap_or(0).min(high - low),
+        }
+    }
+}
+
+pub(crate) fn mt(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    cubit(Ranks::Different, options, report, progress)
+}
+
+pub(crate) fn mt_equal(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    cubit(Ranks::Equal, options, report, progress)
+}
+
+fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let repetitions = repetitions(options);
+    let plan = Plan::of(options.depth, repetitions);
+    let calls = options.asked.count.unwrap_or(plan.calls);
+    let most = plan.clients.iter().copied().max().unwrap_or(0);
+    let served = servers(ranks, most, options, report)?;
+    let mut all: Vec<Vec<MeasuredPoint>> =
+        served.iter().map(|_| plan.clients.iter().map(|_| MeasuredPoint::default()).collect()).collect();
+    let busy = BusyCores::start(&options.placement)?;
+    let mut gone = Vec::new();
+    for repetition in 0..repetitions {
+        for (at, &clients) in plan.clients.iter().enumerate().filter(|(_, clients)| **clients > 0) {
+            for (index, (one, points)) in served.iter().zip(&mut all).enumerate() {
+                if gone.contains(&index) {
+                    continue;
+                }
+                let (bench, turn) = (ranks.bench(), repetition + 1);
+                progress.show(&format!(
+                    "{bench}: {clients} clients, {} {} ({turn} of {repetitions})",
+                    one.peer, one.config
+                ));
+                let alone = once(one, ranks, 0, calls, options, &mut points[at].alone);
+                let played = alone.and_then(|()| once(one, ranks, clients, calls, options, &mut points[at].seen));
+                if !goes_on(bench, one, played, report)? {
+                    gone.push(index);
+                }
+            }
+        }
+    }
+    drop(busy);
+    let (served, mut all) = without(&gone, served, all);
+    for points in &mut all {
+        let mut without = Observations::default();
+        points.iter().for_each(|point| without.add(&point.alone));
+        points[0].seen = without;
+    }
+    progress.clear();
+    let class = if permits_fixed_priorities() { "SCHED_FIFO" } else { "SCHED_OTHER" };
+    for side in [MeasuredClient::High, MeasuredClient::Low] {
+        let figures: Vec<Figure> =
+            served.iter().zip(&all).flat_map(|(one, points)| figures(one, ranks, side, plan.clients, points)).collect();
+        let title = format!("MT_Cubit, {}, {class}, idle states held off: {}", ranks.name(), side.name());
+        report.figures(&title, Compare::Median, &figures)?;
+    }
+    let title = format!("MT_Cubit, {}: the high-priority client against no low-priority client", ranks.name());
+    let mut text = format!(
+        "\n{title}\n  {:<9} {:<25} {:>5} {:>6} {:>15} {:>7} {:>7} {:>7} {:>8} {:>8} {:>11} {:>9} {:>5}\n",
+        "peer",
+        "config",
+        "n",
+        "mean x",
+        "",
+        "median x",
+        "p99 x",
+        "jitter x",
+        "sd us",
+        "max us",
+        "due max us",
+        "steal ms",
+        "late"
+    );
+    let mut beside = format!(
+        "\ngrowth divided by the floor's; all threads of the floor server are at the top priority\n  {:<9} {:<25} {:>5} {:>6} {:>8} {:>7} {:>8}\n",
+        "peer", "config", "n", "mean", "median", "p99", "jitter"
+    );
+    let mut values = Vec::new();
+    let floor: Vec<Option<LatencyGrowth>> = all[0].iter().map(LatencyGrowth::of).collect();
+    for (one, points) in served.iter().zip(&all) {
+        for ((&clients, point), floor) in plan.clients.iter().zip(points).zip(&floor).filter(|((n, _), _)| **n > 0) {
+            if let Some(grown) = LatencyGrowth::of(point) {
+                grown.tell(one, clients, &point.seen, &mut text);
+                values.extend(grown.values(one, ranks, clients, &point.seen));
+                if let Some(floor) = floor.as_ref().filter(|_| one.peer != "floor") {
+                    values.extend(grown.beside(floor, one, ranks, clients, &mut beside));
+                }
+            }
+        }
+    }
+    report.text(&text)?;
+    report.text(&beside)?;
+    for (one, points) in served.iter().zip(&all).filter(|_| ranks == Ranks::Different) {
+        values.extend(growth(one, ranks, plan.clients, points));
+    }
+    report.records(&title, &values)
+}
+
+/// Returns whether a server gets further turns. Another ORB that fails is reported as missing and
+/// gets none.
+fn goes_on(
+    bench: &str,
+    one: &ServerUnderTest,
+    played: Result<(), Failure>,
+    report: &mut Report<'_>,
+) -> Result<bool, Failure> {
+    if is_ours(one.peer) {
+        return played.map(|()| true);
+    }
+    Ok(report.found(bench, one.peer, played)?.is_some())
+}
+
+/// Removes the servers at the indices in `gone`, with their observations.
+fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>) {
+    let left = served.into_iter().zip(all).enumerate().filter(|(index, _)| !gone.contains(index));
+    left.map(|(_, both)| both).unzip()
+}
+
+/// Returns the growth of the low-priority clients' median between successive numbers of clients.
+/// Its bound is the growth of their number.
+fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<Value> {
+    let points =
+        clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
+    let points: Vec<(usize, f64)> = points.collect();
+    let steps = points.windows(2).map(|pair| {
+        let ((fewer, before), (more, after)) = (pair[0], pair[1]);
+        Value {
+            label: label(one, ranks, MeasuredClient::Low, more),
+            what: format!("median, against {fewer} clients"),
+            value: after / before,
+            unit: "x",
+            bound: (one.peer == "Corelane").then_some(more as f64 / fewer as f64),
+        }
+    });
+    steps.collect()
+}
+
+/// Starts the servers of the variants: baseline, Corelane, omniORB.
+fn servers(
+    ranks: Ranks,
+    most: usize,
+    options: &Options,
+    report: &mut Report<'_>,
+) -> Result<Vec<ServerUnderTest>, Failure> {
+    let bench = ranks.bench();
+    let mut served = vec![floor(Operation::Octet, options)?];
+    if options.depth != Depth::Quick {
+        served.push(pool(Architecture::PerConnection, most + 1, options)?);
+    }
+    if permits_fixed_priorities() {
+        let priorities = std::iter::once(i16::MAX).chain((0..most).map(|client| ranks.corba(client))).collect();
+        served.push(banded(priorities, options)?);
+    } else {
+        let reason =
+            "fixed priorities are not permitted here: all clients run in the ordinary class, and there are no lanes";
+        report.missing(bench, "Corelane", reason)?;
+        served.push(pool(Architecture::LeaderFollowers(options.threads), most + 1, options)?);
+    }
+    served.extend(report.found(bench, "omniORB", omniorb(most + 1, Transport::Tcp, TOP, options))?);
+    Ok(served)
+}
+
+fn once(
+    one: &ServerUnderTest,
+    ranks: Ranks,
+    clients: usize,
+    calls: usize,
+    options: &Options,
+    seen: &mut Observations,
+) -> Result<(), Failure> {
+    let class = |priority| if permits_fixed_priorities() { Scheduling::Fifo(priority) } else { Scheduling::Other };
+    let others = (0..clients).map(|client| {
+        Ok(BackgroundClient {
+            member: one.client(client + 1, Operation::Octet)?,
+            scheduling: class(ranks.priority(client)),
+            pace: CallPace::Every(LOW_PERIOD),
+        })
+    });
+    let others = others.collect::<Result<Vec<_>, Failure>>()?;
+    let game = LoadMix {
+        high: one.client(0, Operation::Octet)?,
+        scheduling: class(TOP),
+        period: HIGH_PERIOD,
+        calls,
+        placement: options.placement,
+        server: one.pid(),
+    };
+    game.run(others, seen)
+}
+
+/// The clients whose times are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MeasuredClient {
+    High,
+    Low,
+}
+
+impl MeasuredClient {
+    fn name(self) -> &'static str {
+        match self {
+            MeasuredClient::High => "high-priority client",
+            MeasuredClient::Low => "low-priority clients",
+        }
+    }
+
+    fn of(self, seen: &Observations) -> &load_mix::ResponseTimes {
+        match self {
+            MeasuredClient::High => &seen.high,
+            MeasuredClient::Low => &seen.low,
+        }
+    }
+}
+
+fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usize) -> Label {
+    Label {
+        bench: ranks.bench(),
+        peer: one.peer,
+        transport: one.transport,
+        op: side.name().to_owned(),
+        config: format!("{}, {clients} low-priority clients", one.config),
+        along: Some(AxisPoint { series: one.config.clone(), axis: "low-priority clients", x: clients as u64 }),
+    }
+}
+
+/// Returns figures by number of clients, each compared with the smallest number that has a figure.
+fn figures(
+    one: &ServerUnderTest,
+    ranks: Ranks,
+    side: MeasuredClient,
+    clients: &[usize],
+    points: &[MeasuredPoint],
+) -> Vec<Figure> {
+    let points = || clients.iter().zip(points).filter(|(_, point)| side.of(&point.seen).summary().is_some());
+    let Some((&fewest, first)) = points().next() else { return Vec::new() };
+    let first_label = label(one, ranks, side, fewest);
+    let figures = points().filter_map(|(&clients, point)| {
+        let before = if fewest == 0 { &point.alone } else { &first.seen };
+        let against = [(&first_label, side.of(before))];
+        let against: &[_] = if clients == fewest { &[] } else { &against };
+        side.of(&point.seen).figure(label(one, ranks, side, clients), &point.seen, against)
+    });
+    figures.collect()
+}
+
+/// Observations of one server with one number of low-priority clients.
+#[derive(Default)]
+struct MeasuredPoint {
+    seen: Observations,
+    /// Observations of the same server without them, made just before, since the machine changes
+    /// over minutes.
+    alone: Observations,
+}
+
+/// Statistics of the high-priority client, as ratios to those without other clients.
+struct LatencyGrowth {
+    summary: Summary,
+    /// Times from the moment when a call was due to its reply.
+    response: Summary,
+    mean: f64,
+    means: (f64, f64),
+    median: f64,
+    p99: f64,
+    jitter: f64,
+}
+
+/// Returns p99 - p50, a measure of late calls beside the standard deviation.
+fn jitter(summary: &Summary) -> f64 {
+    summary.p99_us - summary.p50_us
+}
+
+impl LatencyGrowth {
+    fn of(MeasuredPoint { seen: own, alone }: &MeasuredPoint) -> Option<LatencyGrowth> {
+        let (summary, alone_summary) = (own.high.summary()?, alone.high.summary()?);
+        Some(LatencyGrowth {
+            mean: summary.mean_us / alone_summary.mean_us,
+            means: range(&own.high.means_us, &alone.high.means_us),
+            median: summary.p50_us / alone_summary.p50_us,
+            p99: summary.p99_us / alone_summary.p99_us,
+            jitter: jitter(&summary) / jitter(&alone_summary),
+            response: own.responses()?,
+            summary,
+        })
+    }
+
+    fn tell(&self, one: &ServerUnderTest, clients: usize, own: &Observations, text: &mut String) {
+        let spread = format!("({:.3}-{:.3})", self.means.0, self.means.1);
+        let _ = writeln!(
+            text,
+            "  {:<9} {:<25} {clients:>5} {:>6.3} {spread:>15} {:>7.3} {:>7.3} {:>7.3} {:>8.2} {:>8.1} {:>11.1} {:>9.0} {:>5}",
+            one.peer,
+            one.config,
+            self.mean,
+            self.median,
+            self.p99,
+            self.jitter,
+            self.summary.sd_us,
+            self.summary.max_us,
+            self.response.max_us,
+            own.cost.steal_ms,
+            own.late
+        );
+    }
+
+    /// Returns how much more the values have grown than the baseline's, and appends them to `text`.
+    fn beside(
+        &self,
+        floor: &LatencyGrowth,
+        one: &ServerUnderTest,
+        ranks: Ranks,
+        clients: usize,
+        text: &mut String,
+    ) -> [Value; 4] {
+        let ratios = [
+            ("mean", self.mean / floor.mean),
+            ("median", self.median / floor.median),
+            ("p99", self.p99 / floor.p99),
+            ("p99 - p50", self.jitter / floor.jitter),
+        ];
+        let [mean, median, p99, jitter] = ratios.map(|(_, ratio)| ratio);
+        let _ = writeln!(
+            text,
+            "  {:<9} {:<25} {clients:>5} {mean:>6.3} {median:>8.3} {p99:>7.3} {jitter:>8.3}",
+            one.peer, one.config
+        );
+        ratios.map(|(what, value)| Value {
+            label: label(one, ranks, MeasuredClient::High, clients),
+            what: format!("{what}, growth against the floor's"),
+            value,
+            unit: "x",
+            bound: None,
+        })
+    }
+
+    /// Returns the values with the design's bounds, which apply to all Corelane servers.
+    fn values(&self, one: &ServerUnderTest, ranks: Ranks, clients: usize, own: &Observations) -> Vec<Value> {
+        let bounds = match clients {
+            _ if one.peer != "Corelane" => [None; 3],
+            1..=50 => [Some(1.10), Some(1.25), Some(1.5)],
+            51..=500 => [Some(1.25), Some(1.5), Some(1.5)],
+            _ => [None; 3],
+        };
+        let value = |what: &str, value: f64, unit, bound| Value {
+            label: label(one, ranks, MeasuredClient::High, clients),
+            what: what.to_owned(),
+            value,
+            unit,
+            bound,
+        };
+        vec![
+            value("mean, against no others", self.mean, "x", bounds[0]),
+            value("median, against no others", self.median, "x", bounds[0]),
+            value("p99, against no others", self.p99, "x", bounds[1]),
+            value("p99 - p50, against no others", self.jitter, "x", bounds[2]),
+            value("standard deviation", self.summary.sd_us, "us", None),
+            value("from due to reply, p99", self.response.p99_us, "us", None),
+            value("from due to reply, longest", self.response.max_us, "us", None),
+            value("given by the hypervisor to others", own.cost.steal_ms, "ms", None),
+            value("calls that began late", own.late as f64, "", None),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_low_client_is_below_the_top() {
+        let mut different: Vec<u8> = (0..500).map(|client| Ranks::Different.priority(client)).collect();
+        assert!(different.iter().all(|priority| (1..TOP).contains(priority)));
+        assert_eq!(different[0], TOP - 1);
+        assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
+        different.sort_unstable();
+        different.dedup();
+        // The high-priority client's level is one more.
+        assert_eq!(different.len() + 1, 98);
+    }
+
+    #[test]
+    fn five_hundred_clients_have_as_many_corba_priorities_each_of_its_own_level() {
+        let mut corba: Vec<i16> = (0..500).map(|client| Ranks::Different.corba(client)).collect();
+        for (client, &priority) in corba.iter().enumerate() {
+            assert_eq!(levels::level(priority), Ranks::Different.priority(client), "{client}");
+        }
+        corba.sort_unstable();
+        corba.dedup();
+        assert_eq!((corba.len(), levels::level(i16::MAX)), (500, TOP));
+        assert_eq!(Ranks::Equal.corba(0), Ranks::Equal.corba(499));
+    }
+
+    #[test]
+    fn what_was_seen_of_a_server_goes_with_it() {
+        assert_eq!(
+            without(&[1], vec!["floor", "omniORB", "Corelane"], vec![1, 2, 3]),
+            (vec!["floor", "Corelane"], vec![1, 3])
+        );
+    }
+
+    #[test]
+    fn plans_begin_without_others_and_the_full_one_is_the_papers() {
+        for depth in [Depth::Quick, Depth::Usual, Depth::Full] {
+            let plan = Plan::of(depth, REPETITIONS);
+            assert!(plan.clients[0] == 0 && plan.clients.is_sorted() && plan.clients.last() == Some(&500));
+        }
+        assert_eq!((Plan::of(Depth::Quick, 1).calls, Plan::of(Depth::Usual, 1).calls), (40, 100));
+        // For any division into repetitions, each low-priority client makes at least the papers'
+        // number of calls.
+        for repetitions in [1, 3, REPETITIONS, 7] {
+            let time = HIGH_PERIOD * (Plan::of(Depth::Full, repetitions).calls * repetitions) as u32;
+            assert!(time >= LOW_PERIOD * PAPERS_CALLS as u32, "{repetitions}: {time:?}");
+        }
+    }
+}

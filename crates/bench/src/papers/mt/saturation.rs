@@ -1,0 +1,232 @@
+//! The benchmark `saturation`: a high-priority client beside a low fixed-priority client that keeps
+//! nine tenths of the core busy.
+//!
+//! The low-priority client calls servants that compute for 20 ms, or sends sequences of 1 MiB.
+
+use std::time::Duration;
+
+use corelane_sys::thread::Scheduling;
+
+use super::load_mix::{BackgroundClient, CallPace, Observations};
+use super::server_under_test::{ServerUnderTest, TOP, laned, omniorb};
+use super::{beside, calls, goes_on, repetitions, without};
+use crate::Failure;
+use crate::baseline::Transport;
+use crate::harness::{Compare, Figure, Label, Progress};
+use crate::idle::BusyCores;
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::papers::cpu::rounds_for;
+use crate::placement::Cores;
+use crate::report::Report;
+use crate::testbed::has_priorities;
+use crate::value::Value;
+
+const LOW: u8 = 10;
+
+/// Response time above which an answer is late. The kernel's fair server takes up to 50 ms of each
+/// second.
+const STALL: Duration = Duration::from_millis(5);
+
+const WORK: Duration = Duration::from_millis(20);
+
+/// Load of the low-priority clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    None,
+    Work,
+    Bulk,
+}
+
+impl Load {
+    const ALL: [Load; 3] = [Load::None, Load::Work, Load::Bulk];
+
+    fn name(self) -> &'static str {
+        match self {
+            Load::None => "without load",
+            Load::Work => "servants of 20 ms",
+            Load::Bulk => "sequences of 1 MiB",
+        }
+    }
+
+    /// Returns the design's bounds of the mean and the 99th percentile, as ratios to those without
+    /// load.
+    fn bounds(self, carrier: Transport) -> [Option<f64>; 2] {
+        match (self, carrier) {
+            (Load::None, _) => [None, None],
+            (Load::Work, _) => [None, Some(1.5)],
+            (Load::Bulk, Transport::Tcp) => [Some(1.8), Some(2.5)],
+            (Load::Bulk, Transport::Unix | Transport::SharedMemory) => [Some(1.3), Some(1.3)],
+        }
+    }
+}
+
+pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    if !has_priorities("saturation", report)? {
+        return Ok(());
+    }
+    let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
+    // One client saturates the core of both sides, or the server's.
+    let loads = if options.placement.cores == Cores::Any { 2 } else { 1 };
+    let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
+    let rounds = rounds_for(WORK);
+    for carrier in [Transport::Tcp, Transport::Unix] {
+        let mut served = vec![laned(&priorities, carrier, options)?];
+        // omniORB's threads have one priority for all clients: the highest, or that of the load.
+        for priority in [TOP, LOW] {
+            served.extend(report.found("saturation", "omniORB", omniorb(loads + 1, carrier, priority, options))?);
+        }
+        let mut all: Vec<[Observations; 3]> = served.iter().map(|_| Default::default()).collect();
+        let busy = BusyCores::start(&options.placement)?;
+        let mut gone = Vec::new();
+        for repetition in 0..repetitions {
+            for (at, load) in Load::ALL.into_iter().enumerate() {
+                for (index, (one, seen)) in served.iter().zip(&mut all).enumerate() {
+                    if gone.contains(&index) {
+                        continue;
+                    }
+                    progress.show(&format!(
+                        "saturation: {}, {} {} {} ({} of {repetitions})",
+                        load.name(),
+                        one.peer,
+                        one.config,
+                        one.transport,
+                        repetition + 1
+                    ));
+                    let played = once(one, load, CallPace::NineTenths, (loads, rounds, calls), options, &mut seen[at]);
+                    if !goes_on("saturation", one, played, report)? {
+                        gone.push(index);
+                    }
+                }
+            }
+        }
+        drop(busy);
+        let (served, all) = without(&gone, served, all);
+        progress.clear();
+        let figures: Vec<Figure> = served.iter().zip(&all).flat_map(|(one, seen)| figures(one, seen)).collect();
+        let title = format!(
+            "saturation over {}: SCHED_FIFO {TOP} at 100 Hz beside SCHED_FIFO {LOW} that leaves 10 % of the core, idle states held off",
+            carrier.name()
+        );
+        report.figures(&title, Compare::Median, &figures)?;
+        let values: Vec<Value> = served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, carrier)).collect();
+        report.values(&format!("saturation over {}: against the same client without load", carrier.name()), &values)?;
+        let [own, ..] = &*served else { continue };
+        apart(own, (loads, rounds, calls), carrier, options, report, progress)?;
+    }
+    Ok(())
+}
+
+/// Runs the load at 100 % of the core, apart from the other results. The kernel's fair server then
+/// stops all fixed priorities, so no bound applies to an ORB.
+fn apart(
+    one: &ServerUnderTest,
+    (loads, rounds, calls): (usize, u32, usize),
+    carrier: Transport,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let _busy = BusyCores::start(&options.placement)?;
+    let mut values = Vec::new();
+    for load in [Load::Work, Load::Bulk] {
+        let mut seen = Observations::default();
+        for repetition in 1..=repetitions(options) {
+            progress.show(&format!("saturation: {} at 100 % {} ({repetition})", load.name(), one.transport));
+            once(one, load, CallPace::Whole, (loads, rounds, calls), options, &mut seen)?;
+        }
+        let (Some(summary), Some(response)) = (seen.high.summary(), seen.responses()) else { continue };
+        let mut label = label(one, load);
+        label.config += " at 100 %";
+        for (what, value, unit) in [
+            ("median", summary.p50_us, "us"),
+            ("p99", summary.p99_us, "us"),
+            ("longest", summary.max_us, "us"),
+            ("from due to reply, p99", response.p99_us, "us"),
+            ("from due to reply, longest", response.max_us, "us"),
+            ("calls", summary.n as f64, ""),
+            ("answers more than 5 ms late", seen.stalled(STALL) as f64, ""),
+            ("given by the hypervisor to others", seen.cost.steal_ms, "ms"),
+        ] {
+            values.push(Value { label: label.clone(), what: what.to_owned(), value, unit, bound: None });
+        }
+    }
+    progress.clear();
+    let title = format!(
+        "saturation over {}, apart: SCHED_FIFO {LOW} takes all of the core, and the kernel's fair server stops it and everybody at times; a stall is \
+         an answer more than {} ms after the call was due",
+        carrier.name(),
+        STALL.as_millis()
+    );
+    report.values(&title, &values)
+}
+
+fn once(
+    one: &ServerUnderTest,
+    load: Load,
+    pace: CallPace,
+    (loads, rounds, calls): (usize, u32, usize),
+    options: &Options,
+    seen: &mut Observations,
+) -> Result<(), Failure> {
+    let mut others = Vec::new();
+    for number in 1..=loads {
+        let member = match load {
+            Load::None => continue,
+            Load::Work => one.worker(number, rounds)?,
+            Load::Bulk => one.client(number, Operation::Octets(1 << 20))?,
+        };
+        others.push(BackgroundClient { member, scheduling: Scheduling::Fifo(LOW), pace });
+    }
+    beside(one, others, calls, options, seen)
+}
+
+fn label(one: &ServerUnderTest, load: Load) -> Label {
+    Label {
+        bench: "saturation",
+        peer: one.peer,
+        transport: one.transport,
+        op: "octet".to_owned(),
+        config: format!("{}, {}", one.config, load.name()),
+        along: None,
+    }
+}
+
+fn figures(one: &ServerUnderTest, seen: &[Observations; 3]) -> Vec<Figure> {
+    let alone = label(one, Load::None);
+    let figures = Load::ALL.into_iter().zip(seen).filter_map(|(load, own)| {
+        let against = [(&alone, &seen[0].high)];
+        own.high.figure(label(one, load), own, if load == Load::None { &[] } else { &against })
+    });
+    figures.collect()
+}
+
+fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: Transport) -> Vec<Value> {
+    let Some(alone) = seen[0].high.summary() else { return Vec::new() };
+    let mut values = Vec::new();
+    for (load, own) in Load::ALL.into_iter().zip(seen).skip(1) {
+        let Some(summary) = own.high.summary() else { continue };
+        let [mean, p99] = if one.peer == "Corelane" { load.bounds(carrier) } else { [None, None] };
+        for (what, value, bound) in [
+            ("mean", summary.mean_us / alone.mean_us, mean),
+            ("median", summary.p50_us / alone.p50_us, None),
+            ("p99", summary.p99_us / alone.p99_us, p99),
+        ] {
+            values.push(Value { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
+        }
+    }
+    // A client that waits for the core begins its call late, which the time of the call alone does
+    // not show.
+    for (load, own) in Load::ALL.into_iter().zip(seen) {
+        let Some(response) = own.responses() else { continue };
+        for (what, value, unit) in [
+            ("from due to reply, median", response.p50_us, "us"),
+            ("from due to reply, p99", response.p99_us, "us"),
+            ("from due to reply, longest", response.max_us, "us"),
+            ("given by the hypervisor to others", own.cost.steal_ms, "ms"),
+        ] {
+            values.push(Value { label: label(one, load), what: what.to_owned(), value, unit, bound: None });
+        }
+    }
+    values
+}

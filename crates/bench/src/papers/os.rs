@@ -1,0 +1,635 @@
+//! The benchmark `os`: the effect of the operating system on the same ORB.
+//!
+//! It varies the scheduling class and cores, idle states, timer slack, and, on request, the
+//! kernel's preemption mode.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use corelane::SystemExceptionKind;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::{self, Builder, Scheduling};
+use corelane_sys::{clock, signal};
+
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::baseline::{BaselineClient, Exchange, Spinning, Transport, address_of};
+use crate::harness::{Compare, Extent, Group, Label, Progress, Subject, Variant};
+use crate::idle::{BusyCores, IdleStateLock};
+use crate::launch::{start_echo, start_floor};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::{Calls, target};
+use crate::orb::{Architecture, client_orb};
+use crate::placement::{Cores, Placement, Side};
+use crate::report::Report;
+use crate::sample::Samples;
+use crate::service::Service;
+use crate::workload::message_sizes;
+
+/// Fixed priority of both sides, where they have one.
+const PRIORITY: u8 = 10;
+
+/// Pause between two calls of a client that lets the core rest.
+const REST: Duration = Duration::from_millis(5);
+
+/// Sleeping time of a thread whose wake-up is timed.
+const NAP: Duration = Duration::from_millis(1);
+
+/// The kernel's default timer slack.
+const USUAL_SLACK: Duration = Duration::from_micros(50);
+
+/// The file that lists the kernel's preemption modes, with the current one in parentheses. Writing
+/// a mode switches to it.
+const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
+
+pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    classes(options, report, progress)?;
+    idle_states(options, report, progress)?;
+    slack(options, report, progress)?;
+    deadlines(options, report, progress)?;
+    if options.preemption {
+        preemption(Path::new(PREEMPTION), options, report, progress)
+    } else {
+        let reason =
+            "preemption modes: only with --preemption, which switches the mode of the whole machine during the run";
+        report.missing("os", "Corelane", reason)
+    }
+}
+
+/// A baseline server and a Corelane server in one setting.
+struct Pair {
+    floor: (Service, String),
+    corelane: (Service, String),
+}
+
+impl Pair {
+    fn start(placement: &Placement) -> Result<Self, Failure> {
+        Ok(Pair {
+            floor: start_floor(Transport::Tcp, Spinning::Blocking, placement)?,
+            corelane: start_echo(Architecture::PerConnection, LOOPBACK, placement)?,
+        })
+    }
+}
+
+type BoxedSubject = Box<dyn Subject + Send>;
+
+/// The variants of a group: baseline and Corelane alternately.
+struct Settings<'o> {
+    options: &'o Options,
+    orb: corelane::Orb,
+    variants: Vec<Variant>,
+    /// The servers, which run as long as their variants are called.
+    pairs: Vec<Pair>,
+}
+
+impl<'o> Settings<'o> {
+    fn new(options: &'o Options) -> Result<Self, Failure> {
+        Ok(Settings { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
+    }
+
+    /// Adds a baseline and a Corelane variant. Later variants are compared with the first ones, and
+    /// Corelane also with the baseline in the same setting. `set` puts a subject into its setting.
+    fn add(
+        &mut self,
+        name: &str,
+        placement: &Placement,
+        set: impl Fn(BoxedSubject) -> BoxedSubject,
+    ) -> Result<(), Failure> {
+        let pair = Pair::start(placement)?;
+        let sizes = message_sizes(&self.orb, Operation::Octet, self.options)?;
+        let client = BaselineClient::connect(&address_of(&pair.floor.1)?, sizes)?;
+        let exchange = Exchange { client, server: Some(pair.floor.0.pid()) };
+        let target = target(&self.orb, &pair.corelane.1)?;
+        let calls = Calls { target, operation: Operation::Octet, server: pair.corelane.0.pid() };
+        let at = self.variants.len();
+        let (floors, ours) = if at == 0 { (vec![], vec![0]) } else { (vec![0], vec![1, at]) };
+        self.variants.push(Variant { label: label("floor", name), subject: set(Box::new(exchange)), against: floors });
+        self.variants.push(Variant { label: label("Corelane", name), subject: set(Box::new(calls)), against: ours });
+        self.pairs.push(pair);
+        Ok(())
+    }
+
+    fn measure(
+        self,
+        title: &str,
+        extent: &Extent,
+        report: &mut Report<'_>,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let group = Group { title: title.to_owned(), compare: Compare::Median, variants: self.variants };
+        // Each variant enters its own placement.
+        report.measure(group, extent, &Placement::default(), progress).map(drop)
+    }
+}
+
+fn label(peer: &'static str, config: &str) -> Label {
+    Label { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
+}
+
+/// Compares scheduling classes and cores.
+fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
+    let last = cores.last().copied().unwrap_or(0);
+    let mut places = vec![("one core", Cores::One(last))];
+    match cores.first() {
+        Some(&first) if first != last => places.push(("two cores", Cores::Two(first, last))),
+        _ => report.missing("os", "floor", "two cores: the process may use only one")?,
+    }
+    places.push(("not pinned", Cores::Any));
+    let mut settings = Settings::new(options)?;
+    let mut refused = Vec::new();
+    for (place, cores) in places {
+        for (class, scheduling) in [
+            ("SCHED_OTHER", Scheduling::Other),
+            ("SCHED_RR", Scheduling::RoundRobin(PRIORITY)),
+            ("SCHED_FIFO", Scheduling::Fifo(PRIORITY)),
+        ] {
+            let placement = Placement { cores, scheduling: Some(scheduling) };
+            let name = format!("{class}, {place}");
+            if let Err(error) = placement.run(Side::Client, || ()) {
+                refused.push(format!("{name}: {error}"));
+                continue;
+            }
+            settings.add(&name, &placement, |inner| Box::new(PlacedSubject { placement, inner }))?;
+        }
+    }
+    for reason in refused {
+        report.missing("os", "Corelane", &reason)?;
+    }
+    settings.measure("os: scheduling class and cores", &options.extent, report, progress)
+}
+
+/// Compares calls with pauses between them, in which the core becomes idle unless it is kept awake.
+fn idle_states(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut settings = Settings::new(options)?;
+    let placement = options.placement;
+    for (name, keep) in [
+        ("no rest", None),
+        ("idle states as the system has them", Some(Keep::Nothing)),
+        ("held off by /dev/cpu_dma_latency", Some(Keep::Device)),
+        ("held off by a thread of SCHED_IDLE", Some(Keep::Busy)),
+    ] {
+        if keep == Some(Keep::Device) && IdleStateLock::hold().is_none() {
+            report.missing("os", "Corelane", "idle states held off: /dev/cpu_dma_latency may not be written")?;
+            continue;
+        }
+        settings.add(name, &placement, |inner| {
+            let inner = Box::new(PlacedSubject { placement, inner });
+            match keep {
+                None => inner,
+                Some(keep) => Box::new(RestedClient { keep, placement, inner }),
+            }
+        })?;
+    }
+    let extent =
+        Extent { warm_up: options.extent.warm_up.min(20), count: options.extent.count.min(100), ..options.extent };
+    settings.measure("os: idle states, a call every 5 ms", &extent, report, progress)
+}
+
+/// Timer slacks and classes whose lateness is compared; the first is the baseline.
+const SLACKS: [(&str, Duration, Scheduling); 3] = [
+    ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
+    ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
+    ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
+];
+
+/// Measures how late a thread wakes.
+fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut variants = Vec::new();
+    for (config, slack, scheduling) in SLACKS {
+        let placement = Placement { scheduling: Some(scheduling), ..options.placement };
+        if let Err(error) = placement.run(Side::Client, || ()) {
+            report.missing("os", "floor", &format!("{config}: {error}"))?;
+            continue;
+        }
+        let label = Label { transport: "none", op: "sleep".to_owned(), ..label("floor", config) };
+        let against = if variants.is_empty() { Vec::new() } else { vec![0] };
+        variants.push(Variant { label, subject: Box::new(Sleeper { slack, placement }), against });
+    }
+    let title = "os: timer slack, how late a thread wakes that sleeps for 1 ms, idle states held off".to_owned();
+    let group = Group { title, compare: Compare::Median, variants };
+    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let busy = BusyCores::start(&options.placement)?;
+    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
+    drop(busy);
+    measured
+}
+
+/// Measures how late a call reports that its precise deadline has passed.
+fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let silent = SilentServer::start()?;
+    let mut variants = Vec::new();
+    for (config, slack, scheduling) in SLACKS {
+        let placement = Placement { scheduling: Some(scheduling), ..options.placement };
+        if let Err(error) = placement.run(Side::Client, || ()) {
+            report.missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;
+            continue;
+        }
+        let labels = ["floor", "Corelane"].map(|peer| Label { op: "deadline".to_owned(), ..label(peer, config) });
+        let [floor, ours] = labels;
+        let at = variants.len();
+        let (floors, against) = if at == 0 { (vec![], vec![0]) } else { (vec![0], vec![1, at]) };
+        let sleeper = Box::new(Sleeper { slack, placement });
+        variants.push(Variant { label: floor, subject: sleeper, against: floors });
+        let overdue = Box::new(DeadlineCall { slack, placement, reference: silent.reference() });
+        variants.push(Variant { label: ours, subject: overdue, against });
+    }
+    let title =
+        "os: timer slack, how late a call's precise deadline of 1 ms is told beside a thread that sleeps as long"
+            .to_owned();
+    let group = Group { title, compare: Compare::Median, variants };
+    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let busy = BusyCores::start(&options.placement)?;
+    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
+    drop(busy);
+    measured
+}
+
+/// Compares the modes that the kernel can switch to at run time. Restores the original mode
+/// afterwards.
+fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let modes = match fs::read_to_string(file) {
+        Ok(text) => modes(&text),
+        Err(error) => {
+            let reason = format!(
+                "preemption modes: {}: {error}; root can read it on a kernel with PREEMPT_DYNAMIC if debugfs is mounted",
+                file.display()
+            );
+            return report.missing("os", "Corelane", &reason);
+        }
+    };
+    let Some(current) = modes.iter().find(|(_, current)| *current).map(|(name, _)| name.clone()) else {
+        return report.missing("os", "Corelane", "preemption modes: the kernel does not report the current one");
+    };
+    let _restore = Restore::new(file, current)?;
+    let mut settings = Settings::new(options)?;
+    let placement = options.placement;
+    for (name, _) in modes {
+        let file = file.to_path_buf();
+        settings.add(&format!("preemption {name}"), &placement, |inner| {
+            let inner = Box::new(PlacedSubject { placement, inner });
+            Box::new(PreemptionSubject { file: file.clone(), mode: name.clone(), inner })
+        })?;
+    }
+    settings.measure("os: kernel preemption", &options.extent, report, progress)
+}
+
+/// Parses a line such as `none voluntary (full) lazy` into modes, each with whether it is the
+/// current one.
+fn modes(text: &str) -> Vec<(String, bool)> {
+    let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
+    text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
+}
+
+/// Restores the mode on drop, or when the process receives a termination signal, which then ends
+/// it.
+struct Restore;
+
+/// The file, and the mode to restore.
+type Switch = Option<(PathBuf, String)>;
+
+fn switched() -> &'static Mutex<Switch> {
+    static SWITCHED: OnceLock<Mutex<Switch>> = OnceLock::new();
+    SWITCHED.get_or_init(|| Mutex::new("kernel preemption", Scope::Orb, None))
+}
+
+impl Restore {
+    fn new(file: &Path, mode: String) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::new(format!(
+                "kernel preemption: not switched, since it could not be restored after a signal: {error}"
+            ))
+        };
+        let termination = signal::termination().map_err(failed)?;
+        *switched().lock() = Some((file.to_path_buf(), mode));
+        // The thread runs until the process ends: a process that takes over these signals must obey
+        // them later too.
+        Builder::new()
+            .name("bench/signals")
+            .spawn(move || {
+                while !matches!(termination.wait(None), Ok(true)) {}
+                put_back();
+                std::process::exit(ASKED_TO_END);
+            })
+            .map_err(failed)?;
+        Ok(Restore)
+    }
+}
+
+/// Exit status that shells report for an interrupted program.
+const ASKED_TO_END: i32 = 130;
+
+fn put_back() {
+    let Some((file, mode)) = switched().lock().take() else { return };
+    if let Err(error) = fs::write(&file, &mode) {
+        eprintln!("bench: the kernel's preemption mode could not be restored to `{mode}`: {error}");
+    }
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        put_back();
+    }
+}
+
+/// A subject that runs in a preemption mode.
+struct PreemptionSubject {
+    file: PathBuf,
+    mode: String,
+    inner: BoxedSubject,
+}
+
+impl Subject for PreemptionSubject {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let switched = fs::write(&self.file, &self.mode);
+        switched.map_err(|error| {
+            Failure::new(format!("the kernel refuses the preemption mode `{}`: {error}", self.mode))
+        })?;
+        self.inner.run(warm_up, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.inner.server_pid()
+    }
+}
+
+/// A subject that runs in a placement of its own.
+struct PlacedSubject {
+    placement: Placement,
+    inner: BoxedSubject,
+}
+
+impl Subject for PlacedSubject {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let entered = self.placement.enter(Side::Client);
+        let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
+        self.inner.run(warm_up, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.inner.server_pid()
+    }
+}
+
+/// The means to keep the core awake between calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Nothing,
+    Device,
+    Busy,
+}
+
+/// A subject that rests before each call.
+struct RestedClient {
+    keep: Keep,
+    placement: Placement,
+    inner: BoxedSubject,
+}
+
+impl Subject for RestedClient {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let _awake = (self.keep == Keep::Device).then(IdleStateLock::hold).flatten();
+        let _busy = if self.keep == Keep::Busy { Some(BusyCores::start(&self.placement)?) } else { None };
+        let mut whole = self.inner.run(warm_up, 0, into)?;
+        for _ in 0..count {
+            std::thread::sleep(REST);
+            whole += self.inner.run(0, 1, into)?;
+        }
+        Ok(whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.inner.server_pid()
+    }
+}
+
+/// A thread that sleeps and reports how late it woke.
+struct Sleeper {
+    slack: Duration,
+    placement: Placement,
+}
+
+impl Subject for Sleeper {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
+        // The slack stays with the thread, so the thread is not used again.
+        let slept = self.placement.run(Side::Client, move || {
+            thread::set_timer_slack(slack)?;
+            let began = clock::now();
+            for _ in 0..warm_up + count {
+                let due = clock::now() + NAP;
+                std::thread::sleep(due.remaining());
+                late.push(due.elapsed().as_nanos() as u64);
+            }
+            Ok::<_, std::io::Error>((began.elapsed(), late))
+        });
+        let (whole, late) = slept
+            .and_then(|slept| slept)
+            .map_err(|error| Failure::new(format!("the sleeping thread failed: {error}")))?;
+        late.iter().skip(warm_up).for_each(|&time| into.push(time));
+        Ok(whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// A server that accepts connections and answers nothing.
+struct SilentServer {
+    port: u16,
+    over: Arc<AtomicBool>,
+}
+
+/// Number of connections that the server keeps: after each call the client uses another one.
+const KEPT: usize = 16;
+
+impl SilentServer {
+    fn start() -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::new(format!("the silent server cannot be started: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let (port, over) = (listener.local_addr().map_err(failed)?.port(), Arc::new(AtomicBool::new(false)));
+        let silent = SilentServer { port, over: over.clone() };
+        let body = move || {
+            let mut kept = VecDeque::with_capacity(KEPT);
+            for stream in listener.incoming() {
+                if over.load(Ordering::Acquire) {
+                    return;
+                }
+                kept.truncate(KEPT - 1);
+                kept.push_front(stream);
+            }
+        };
+        Builder::new().name("bench/silent").spawn(body).map_err(failed)?;
+        Ok(silent)
+    }
+
+    fn reference(&self) -> String {
+        format!("corbaloc:iiop:1.2@127.0.0.1:{}/nobody", self.port)
+    }
+}
+
+impl Drop for SilentServer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        // Wakes the thread. If that fails, the thread ends with the program.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+/// A call with a precise deadline to a silent server. The times begin at the deadline.
+struct DeadlineCall {
+    slack: Duration,
+    placement: Placement,
+    reference: String,
+}
+
+impl Subject for DeadlineCall {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let (slack, reference) = (self.slack, self.reference.clone());
+        // A thread for this purpose only, as for a sleeping thread.
+        let called = self.placement.run(Side::Client, move || {
+            let failed = |error: std::io::Error| Failure::new(format!("the calling thread failed: {error}"));
+            thread::set_timer_slack(slack).map_err(failed)?;
+            let orb = client_orb(0)?;
+            let target = target(&orb, &reference)?.with_timeout(NAP);
+            let mut late = Vec::with_capacity(warm_up + count);
+            let began = clock::now();
+            for _ in 0..warm_up + count {
+                let due = clock::now() + NAP;
+                let answer = target.echo_nothing();
+                late.push(due.elapsed().as_nanos() as u64);
+                match answer {
+                    Err(error) if error.kind() == SystemExceptionKind::Timeout => {}
+                    Err(error) => return Err(error.into()),
+                    Ok(()) => return Err(Failure::new("the silent server has answered")),
+                }
+            }
+            Ok((began.elapsed(), late))
+        });
+        let (whole, late) = called.map_err(|error| Failure::new(error.to_string()))??;
+        late.iter().skip(warm_up).for_each(|&time| into.push(time));
+        Ok(whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufRead;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn a_call_of_a_silent_server_ends_by_its_deadline_and_not_before() {
+        let silent = SilentServer::start().unwrap();
+        let placement = Placement::default();
+        let mut overdue = DeadlineCall { slack: USUAL_SLACK, placement, reference: silent.reference() };
+        let mut samples = Samples::with_room(20);
+        assert!(overdue.run(2, 20, &mut samples).unwrap() >= NAP * 22);
+        assert_eq!(samples.len(), 20);
+    }
+
+    #[test]
+    fn the_kernels_modes_are_read() {
+        let read = modes("none voluntary (full) lazy \n");
+        assert_eq!(read.len(), 4);
+        assert_eq!(read.iter().find(|(_, current)| *current).unwrap().0, "full");
+        assert!(modes("").is_empty());
+    }
+
+    /// Environment variable that makes the test program switch the mode in this file, print
+    /// `switched`, and wait.
+    const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
+
+    #[test]
+    fn switches_and_stays() {
+        let Some(file) = std::env::var_os(SWITCHES) else { return };
+        let file = PathBuf::from(file);
+        let restore = Restore::new(&file, "full".to_owned()).unwrap();
+        fs::write(&file, "lazy").unwrap();
+        println!("switched");
+        // The program's standard input ends with the test that started it.
+        let _ = std::io::stdin().lines().next();
+        drop(restore);
+    }
+
+    #[test]
+    fn a_signal_leaves_the_mode_as_it_was() {
+        // SIGINT is not tried: programs ignore it if their shell made them ignore it, as in
+        // background jobs.
+        for signal in [None, Some("TERM")] {
+            let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
+            let file = std::env::temp_dir().join(name);
+            let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+            program.args(["--exact", "os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
+            let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
+            let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
+            // Keep the input: waiting for a child would close it.
+            let input = child.stdin.take();
+            let mut said = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(said.any(|line| line.unwrap().contains("switched")));
+            assert_eq!(fs::read_to_string(&file).unwrap(), "lazy");
+            match signal {
+                Some(signal) => {
+                    let kill = ["-s", signal, &child.id().to_string()].map(str::to_owned);
+                    assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
+                    let status = child.wait().unwrap();
+                    assert_eq!(status.code(), Some(ASKED_TO_END), "{signal}");
+                    drop(input);
+                }
+                None => {
+                    drop(input);
+                    assert!(child.wait().unwrap().success());
+                }
+            }
+            assert_eq!(fs::read_to_string(&file).unwrap(), "full", "{signal:?}");
+            fs::remove_file(&file).unwrap();
+        }
+    }
+
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Subject for Counting {
+        fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+            self.0.fetch_add(warm_up + count, Ordering::Relaxed);
+            (0..count).for_each(|_| into.push(1));
+            Ok(Duration::from_nanos(count as u64))
+        }
+
+        fn server_pid(&self) -> Option<u32> {
+            Some(7)
+        }
+    }
+
+    #[test]
+    fn a_rested_client_makes_as_many_calls() {
+        let calls = Arc::default();
+        let inner = Box::new(Counting(Arc::clone(&calls)));
+        let placement = Placement::default();
+        let mut rested =
+            RestedClient { keep: Keep::Nothing, placement, inner: Box::new(PlacedSubject { placement, inner }) };
+        let mut samples = Samples::with_room(3);
+        assert_eq!(rested.run(2, 3, &mut samples).unwrap(), Duration::from_nanos(3));
+        assert_eq!((samples.len(), calls.load(Ordering::Relaxed)), (3, 5));
+        assert_eq!(rested.server_pid(), Some(7));
+    }
+
+    #[test]
+    fn a_sleeper_is_never_early() {
+        let mut samples = Samples::with_room(3);
+        let mut sleeper = Sleeper { slack: Duration::from_nanos(1), placement: Placement::default() };
+        let whole = sleeper.run(1, 3, &mut samples).unwrap();
+        assert_eq!(samples.len(), 3);
+        assert!(whole >= NAP * 4);
+    }
+}

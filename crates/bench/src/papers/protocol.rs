@@ -1,0 +1,65 @@
+//! The benchmark `protocol`: paper 4's comparison of calls with and without marshalling.
+//!
+//! Messages of the same size travel once as the types of the IDL and once as an octet sequence,
+//! whose content neither side inspects.
+
+use crate::Failure;
+use crate::baseline::{Spinning, Transport};
+use crate::harness::{Compare, Group, Label, Progress, Variant};
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::{Calls, target};
+use crate::orb::{Architecture, client_orb};
+use crate::peer::{Invocation, PeerKind, Threads};
+use crate::report::Report;
+use crate::testbed::{Baseline, Corelane};
+use crate::workload::message_sizes;
+
+/// Operations that are called by default.
+const USUAL: [Operation; 3] = [Operation::Longs(4), Operation::Longs(1024), Operation::Structs(1024)];
+
+/// Measures a group for each operation.
+pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let omniorb = options
+        .peer(PeerKind::OmniOrb)
+        .and_then(|peer| Ok((peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?, peer)));
+    let omniorb = report.found("protocol", PeerKind::OmniOrb.name(), omniorb)?;
+    let orb = client_orb(0)?;
+    let blocking = Baseline::start(Transport::Tcp, Spinning::Blocking, options)?;
+    for operation in options.operations_or(&USUAL) {
+        let Some(octets) = operation.as_octets() else {
+            let reason =
+                format!("{operation}: it is a oneway, or its message is smaller than that of any octet sequence");
+            report.missing("protocol", "Corelane", &reason)?;
+            continue;
+        };
+        let sizes = message_sizes(&orb, operation, options)?;
+        let server = Corelane::one(Transport::Tcp, Architecture::PerConnection, options)?;
+        let mut variants = Vec::new();
+        variants.extend(blocking.variant("protocol", operation, sizes)?);
+        for (called, how) in [(operation, "with marshalling"), (octets, "as octets")] {
+            let label = |peer, config: &str| Label {
+                bench: "protocol",
+                peer,
+                transport: "tcp",
+                op: operation.to_string(),
+                config: format!("{how}, {config}"),
+                along: None,
+            };
+            let target = target(&orb, &server.reference)?;
+            let calls = Calls { target, operation: called, server: server.server.pid() };
+            let ours = label("Corelane", &server.config());
+            variants.push(Variant { label: ours, subject: Box::new(calls), against: vec![0] });
+            if let Some(((server, reference), peer)) = &omniorb {
+                let calls = peer.client(reference, called, server.pid(), Invocation::Stubs, &options.placement);
+                let calls = report.found("protocol", "omniORB", calls)?;
+                let label = label("omniORB", "as it comes");
+                variants.extend(calls.map(|calls| Variant { label, subject: Box::new(calls), against: vec![0] }));
+            }
+        }
+        let title = format!("protocol: {operation} and as many octets");
+        let group = Group { title, compare: Compare::Median, variants };
+        report.measure(group, &options.extent, &options.placement, progress)?;
+    }
+    Ok(())
+}

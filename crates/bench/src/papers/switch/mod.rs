@@ -1,0 +1,215 @@
+//! The benchmark `switch`: the time that the operating system needs to switch a processor between
+//! threads.
+//!
+//! The tests are those of the papers. Each has a variant with a second thread and one that does the
+//! same work alone; the difference is the switch:
+//!
+//! * *yield*: two threads of the same priority yield to each other. Alone, one thread yields while
+//!   no other thread is ready.
+//! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which only waits
+//!   again: two switches. POSIX threads cannot be suspended from outside, so it waits for a futex
+//!   or a semaphore. Alone, a thread wakes itself before it waits.
+//! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
+//!   holds. The time is from just before the release to just after the acquisition: one switch.
+//!   Alone, a thread takes and releases the lock.
+//! * *across cores*, and where fixed priorities are not permitted, two threads wake each other in
+//!   turn instead: two switches.
+
+mod partner;
+mod stage;
+
+use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::thread::{self, Builder, Scheduling};
+
+use crate::Failure;
+use crate::harness::{Compare, Figure, Group, Label, Progress, Variant};
+use crate::options::Options;
+use crate::placement::{Cores, Placement, Side};
+use crate::report::Report;
+use crate::value::Value;
+use partner::{Lockers, Pairs, SingleThread, Yielders};
+use stage::{Stage, Waker};
+
+/// Name of the first test.
+const YIELD: &str = "yield";
+
+/// A pair of variants: with a switch and without.
+struct Test {
+    name: &'static str,
+    /// Index of the variant with a second thread; the variant without one follows.
+    at: usize,
+    /// Number of switches in one turn of the first variant.
+    switches: f64,
+    /// Number of times that the work of the second variant is part of the first.
+    works: f64,
+}
+
+/// Measures on one core, then across cores if there are two.
+pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
+    let (first, second) = match options.placement.cores {
+        Cores::One(core) => (core, cores.iter().copied().find(|other| *other != core)),
+        Cores::Two(client, server) => (client, (client != server).then_some(server)),
+        Cores::Any => (cores.last().copied().unwrap_or(0), cores.first().copied().filter(|_| cores.len() > 1)),
+    };
+    let priority = match options.placement.scheduling {
+        Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
+        Some(_) => None,
+        // The papers' threads have fixed priorities; these do if that is permitted.
+        None => Builder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
+    };
+    if priority.is_none() {
+        let reason = "preemption by a higher priority: fixed priorities are not permitted here; threads wake each other in turn instead";
+        report.missing("switch", "floor", reason)?;
+    }
+    let same = Stage { partner: Some(first), priority, same_core: true };
+    one_stage("on one core", first, same, options, report, progress)?;
+    match second {
+        Some(core) => {
+            let across = Stage { partner: Some(core), priority, same_core: false };
+            one_stage("across cores", first, across, options, report, progress)
+        }
+        None => report.missing("switch", "floor", "switches across cores: the process may use one core only"),
+    }
+}
+
+fn one_stage(
+    place: &'static str,
+    core: usize,
+    stage: Stage,
+    options: &Options,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let mut variants = Vec::new();
+    let mut tests = Vec::new();
+    let mut add =
+        |name: &'static str, switches: f64, works: f64, with: Box<dyn crate::harness::Subject + Send>, alone| {
+            let label = |config: String| Label {
+                bench: "switch",
+                peer: "floor",
+                transport: "none",
+                op: place.to_owned(),
+                config,
+                along: None,
+            };
+            tests.push(Test { name, at: variants.len(), switches, works });
+            let after = variants.len() + 1;
+            variants.push(Variant { label: label(name.to_owned()), subject: with, against: vec![after] });
+            variants.push(Variant { label: label(format!("{name}, alone")), subject: alone, against: Vec::new() });
+        };
+    if stage.same_core {
+        add(YIELD, 2.0, 2.0, Box::new(Yielders { stage }), Box::new(SingleThread::yielding(stage)));
+    }
+    for (waker, name) in [(Waker::Futex, "suspend-resume, futex"), (Waker::Semaphore, "suspend-resume, semaphore")] {
+        // Two threads wake each other: each of them wakes and waits.
+        let works = if stage.preempts() { 1.0 } else { 2.0 };
+        add(name, 2.0, works, Box::new(Pairs { stage, waker }), Box::new(SingleThread::waking(stage, waker)));
+    }
+    let plain = || Mutex::new("bench switch", Scope::Lane, ());
+    let inheriting = || PiMutex::new("bench switch", Scope::Lane, ());
+    add(
+        "synchronized, mutex",
+        1.0,
+        1.0,
+        Box::new(Lockers::new(stage, plain())),
+        Box::new(SingleThread::locking(stage, plain())),
+    );
+    add(
+        "synchronized, PI mutex",
+        1.0,
+        1.0,
+        Box::new(Lockers::new(stage, inheriting())),
+        Box::new(SingleThread::locking(stage, inheriting())),
+    );
+    let group =
+        Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
+    let placement = Placement { cores: Cores::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
+    // Enter the placement here too, so that a refusal is reported before the first thread is
+    // started.
+    drop(placement.enter(Side::Client));
+    let figures = report.measure(group, &options.extent, &placement, progress)?;
+    let values: Vec<Value> = tests.iter().flat_map(|test| test.values(&figures)).collect();
+    report.values(&format!("one context switch {place}, {}", stage.class()), &values)
+}
+
+impl Test {
+    /// Returns the time of a switch alone, from the medians and the means, and its jitter.
+    fn values(&self, figures: &[Figure]) -> Vec<Value> {
+        let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
+        let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
+        let value = |what: &str, value: f64| Value {
+            label: Label { config: self.name.to_owned(), ..with.label.clone() },
+            what: what.to_owned(),
+            value,
+            unit: "us",
+            bound: None,
+        };
+        let mut values = vec![
+            value("switch, from medians", one(with.summary.p50_us, alone.summary.p50_us)),
+            value("switch, from means", one(with.summary.mean_us, alone.summary.mean_us)),
+            // Independent errors: the square root of the sum of squares.
+            value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
+        ];
+        if self.name == YIELD {
+            // The papers' table of yields subtracts nothing.
+            values.push(value("a yield that switches", with.summary.p50_us / self.switches));
+        }
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::sample::{Samples, Summary};
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_no_switch_is_subtracted() {
+        let figure = |nanoseconds: u64| Figure {
+            label: Label {
+                bench: "switch",
+                peer: "floor",
+                transport: "none",
+                op: String::new(),
+                config: String::new(),
+                along: None,
+            },
+            summary: Summary::of(&[nanoseconds; 4], Duration::from_secs(1)).unwrap(),
+            medians_us: Vec::new(),
+            cdf_us: Vec::new(),
+            ratios: Vec::new(),
+            cost: Cost::default(),
+            calls: 4,
+        };
+        let test = Test { name: "x", at: 0, switches: 2.0, works: 2.0 };
+        let values = test.values(&[figure(5000), figure(1000)]);
+        assert_eq!(values.iter().map(|value| value.value).collect::<Vec<_>>(), [1.5, 1.5, 0.0]);
+        assert!(test.values(&[]).is_empty());
+    }
+
+    /// In the ordinary class and without pinning, every test ends on any machine.
+    #[test]
+    fn every_test_ends_with_as_many_times_as_asked_for() {
+        let stage = Stage { partner: None, priority: None, same_core: false };
+        let lock = || PiMutex::new("bench switch", Scope::Lane, ());
+        let mut subjects: Vec<Box<dyn crate::harness::Subject>> = vec![
+            Box::new(Yielders { stage }),
+            Box::new(SingleThread::yielding(stage)),
+            Box::new(Lockers::new(stage, lock())),
+            Box::new(Lockers::new(stage, Mutex::new("bench switch", Scope::Lane, ()))),
+            Box::new(SingleThread::locking(stage, lock())),
+        ];
+        for waker in [Waker::Futex, Waker::Semaphore] {
+            subjects.push(Box::new(Pairs { stage, waker }));
+            subjects.push(Box::new(SingleThread::waking(stage, waker)));
+        }
+        for subject in &mut subjects {
+            let mut samples = Samples::with_room(20);
+            subject.run(5, 20, &mut samples).unwrap();
+            assert_eq!(samples.len(), 20);
+        }
+    }
+}

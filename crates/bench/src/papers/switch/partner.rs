@@ -1,0 +1,341 @@
+//! The tests of `switch`: the work of the two threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::lock::{Mutex, MutexGuard, PiGuard, PiMutex};
+use corelane_sys::semaphore::Semaphore;
+use corelane_sys::thread::JoinHandle;
+
+use super::stage::{Stage, Waker};
+use crate::Failure;
+use crate::harness::Subject;
+use crate::sample::{Samples, timed};
+
+/// Time after which the second thread is assumed to be blocked: it has no other work.
+const BLOCKED: Duration = Duration::from_micros(50);
+
+/// Pause of a thread of fixed priority after a turn, so that other threads get the core.
+const REST: Duration = Duration::from_millis(2);
+
+fn rest(stage: Stage) {
+    if stage.priority.is_some() {
+        thread::sleep(REST);
+    }
+}
+
+fn started<T>(thread: std::io::Result<T>) -> Result<T, Failure> {
+    thread.map_err(|error| Failure::new(format!("the second thread cannot be started: {error}")))
+}
+
+fn ended<T: 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
+    thread.join().map_err(|_| Failure::new("the second thread panicked"))
+}
+
+/// Two threads that yield to each other.
+pub(crate) struct Yielders {
+    pub(crate) stage: Stage,
+}
+
+impl Subject for Yielders {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let shared = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
+        let other = {
+            let shared = shared.clone();
+            started(self.stage.builder(true).spawn(move || {
+                while !shared.0.load(Ordering::Relaxed) {
+                    shared.1.fetch_add(1, Ordering::Relaxed);
+                    thread::yield_now();
+                }
+            }))?
+        };
+        for _ in 0..warm_up.max(1) {
+            thread::yield_now();
+        }
+        let before = shared.1.load(Ordering::Relaxed);
+        let whole = timed(count, into, || {
+            thread::yield_now();
+            Ok(())
+        });
+        let turns = shared.1.load(Ordering::Relaxed) - before;
+        shared.0.store(true, Ordering::Relaxed);
+        ended(other)?;
+        rest(self.stage);
+        if self.stage.preempts() && turns < count / 2 {
+            return Err(Failure::new(format!(
+                "the other thread ran {turns} times while this one yielded {count} times"
+            )));
+        }
+        whole
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// One end of a pair: an object that a thread waits for.
+struct End {
+    waker: Waker,
+    semaphore: Semaphore,
+    token: AtomicU32,
+}
+
+impl End {
+    fn new(waker: Waker) -> Self {
+        End { waker, semaphore: Semaphore::new(), token: AtomicU32::new(0) }
+    }
+
+    /// Wakes `thread`, which waits at this end.
+    #[inline]
+    fn wake(&self, thread: &Thread) {
+        match self.waker {
+            Waker::Semaphore => self.semaphore.post(),
+            Waker::Futex => {
+                self.token.store(1, Ordering::Release);
+                thread.unpark();
+            }
+        }
+    }
+
+    #[inline]
+    fn wait(&self) {
+        match self.waker {
+            Waker::Semaphore => self.semaphore.wait(),
+            Waker::Futex => {
+                while self.token.swap(0, Ordering::Acquire) == 0 {
+                    thread::park();
+                }
+            }
+        }
+    }
+}
+
+/// A thread that wakes another. If that one does not run at once, it wakes the first in turn.
+pub(crate) struct Pairs {
+    pub(crate) stage: Stage,
+    pub(crate) waker: Waker,
+}
+
+struct Pair {
+    there: End,
+    back: End,
+    stop: AtomicBool,
+    turns: AtomicUsize,
+}
+
+impl Subject for Pairs {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let (there, back) = (End::new(self.waker), End::new(self.waker));
+        let pair = Arc::new(Pair { there, back, stop: AtomicBool::new(false), turns: AtomicUsize::new(0) });
+        let answers = !self.stage.preempts();
+        let (other, here) = (pair.clone(), thread::current());
+        let second = started(self.stage.builder(false).spawn(move || {
+            loop {
+                other.there.wait();
+                if other.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                other.turns.fetch_add(1, Ordering::Relaxed);
+                if answers {
+                    other.back.wake(&here);
+                }
+            }
+        }))?;
+        let once = || {
+            pair.there.wake(second.thread());
+            if answers {
+                pair.back.wait();
+            }
+            Ok::<(), Failure>(())
+        };
+        for _ in 0..warm_up {
+            once()?;
+        }
+        let before = pair.turns.load(Ordering::Relaxed);
+        let whole = timed(count, into, once);
+        let turns = pair.turns.load(Ordering::Relaxed) - before;
+        pair.stop.store(true, Ordering::Relaxed);
+        pair.there.wake(second.thread());
+        ended(second)?;
+        rest(self.stage);
+        if turns < count {
+            return Err(Failure::new(format!("the other thread ran {turns} times when it was woken {count} times")));
+        }
+        whole
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// A lock that one thread at a time holds.
+pub(crate) trait Lock: Send + Sync + 'static {
+    /// Releases the lock on drop.
+    type Guard<'a>;
+    fn take(&self) -> Self::Guard<'_>;
+}
+
+impl Lock for Mutex<()> {
+    type Guard<'a> = MutexGuard<'a, ()>;
+    fn take(&self) -> Self::Guard<'_> {
+        self.lock()
+    }
+}
+
+impl Lock for PiMutex<()> {
+    type Guard<'a> = PiGuard<'a, ()>;
+    fn take(&self) -> Self::Guard<'_> {
+        self.lock()
+    }
+}
+
+/// A thread that releases a lock for which another waits.
+pub(crate) struct Lockers<L> {
+    stage: Stage,
+    shared: Arc<Locked<L>>,
+}
+
+struct Locked<L> {
+    lock: L,
+    /// Lets the second thread try to take the lock.
+    begin: Semaphore,
+    /// Posted after the second thread has held the lock.
+    done: Semaphore,
+    /// True when the second thread is about to take the lock. Stored with release by it, loaded
+    /// with acquire by the first thread.
+    asks: AtomicBool,
+    /// Time in nanoseconds at which the second thread got the lock. Stored with release by it,
+    /// loaded with acquire by the first thread.
+    had: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl<L: Lock> Lockers<L> {
+    pub(crate) fn new(stage: Stage, lock: L) -> Self {
+        let shared = Locked {
+            lock,
+            begin: Semaphore::new(),
+            done: Semaphore::new(),
+            asks: AtomicBool::new(false),
+            had: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        };
+        Lockers { stage, shared: Arc::new(shared) }
+    }
+
+    fn once(&self) -> u64 {
+        let shared = &self.shared;
+        shared.asks.store(false, Ordering::Relaxed);
+        let guard = shared.lock.take();
+        shared.begin.post();
+        if !(self.stage.preempts() && shared.asks.load(Ordering::Acquire)) {
+            while !shared.asks.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            thread::sleep(BLOCKED);
+        }
+        let released = clock::now().as_nanos();
+        drop(guard);
+        shared.done.wait();
+        shared.had.load(Ordering::Acquire).saturating_sub(released)
+    }
+}
+
+impl<L: Lock> Subject for Lockers<L> {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let shared = self.shared.clone();
+        shared.stop.store(false, Ordering::Relaxed);
+        let second = started(self.stage.builder(false).spawn(move || {
+            loop {
+                shared.begin.wait();
+                if shared.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                shared.asks.store(true, Ordering::Release);
+                let guard = shared.lock.take();
+                shared.had.store(clock::now().as_nanos(), Ordering::Release);
+                drop(guard);
+                shared.done.post();
+            }
+        }))?;
+        for _ in 0..warm_up {
+            self.once();
+        }
+        let began = clock::now();
+        for _ in 0..count {
+            into.push(self.once());
+        }
+        let whole = began.elapsed();
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.begin.post();
+        ended(second)?;
+        rest(self.stage);
+        Ok(whole)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// Work that is done a number of times.
+type Work = dyn FnMut(usize, &mut Samples) -> Result<Duration, Failure> + Send;
+
+/// The work of a test without a second thread.
+pub(crate) struct SingleThread {
+    stage: Stage,
+    work: Box<Work>,
+}
+
+impl SingleThread {
+    pub(crate) fn yielding(stage: Stage) -> Self {
+        let work = |count, into: &mut Samples| {
+            timed(count, into, || {
+                thread::yield_now();
+                Ok(())
+            })
+        };
+        SingleThread { stage, work: Box::new(work) }
+    }
+
+    pub(crate) fn waking(stage: Stage, waker: Waker) -> Self {
+        let end = End::new(waker);
+        let work = move |count, into: &mut Samples| {
+            let here = thread::current();
+            timed(count, into, || {
+                end.wake(&here);
+                end.wait();
+                Ok(())
+            })
+        };
+        SingleThread { stage, work: Box::new(work) }
+    }
+
+    pub(crate) fn locking<L: Lock>(stage: Stage, lock: L) -> Self {
+        let work = move |count, into: &mut Samples| {
+            timed(count, into, || {
+                drop(lock.take());
+                Ok(())
+            })
+        };
+        SingleThread { stage, work: Box::new(work) }
+    }
+}
+
+impl Subject for SingleThread {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        (self.work)(warm_up, &mut Samples::with_room(warm_up))?;
+        let whole = (self.work)(count, into);
+        rest(self.stage);
+        whole
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}

@@ -1,0 +1,82 @@
+//! What the benchmarks of calls have in common: how an operation is compared, how large its messages
+//! are, how often it is called, and idle connections beside it.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use corelane::Orb;
+use corelane_sys::clock;
+use corelane_sys::socket::{self, Address, SocketOptions};
+
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::baseline::MessageSizes;
+use crate::harness::{Compare, Extent};
+use crate::launch::start_echo;
+use crate::operation::Operation;
+use crate::options::Options;
+use crate::orb::client::object;
+use crate::orb::{Architecture, relay};
+
+/// Maximum number of bytes that a turn moves in both directions, to limit the time for large
+/// arguments. At least [`FEWEST`] calls are made.
+const BUDGET: usize = 64 << 20;
+const FEWEST: usize = 5;
+
+/// Maximum time for a server to accept ten thousand connections.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Returns how figures of an operation compare: by median, or by rate for oneways.
+pub(crate) fn compare(operation: Operation) -> Compare {
+    if operation.is_oneway() { Compare::Rate } else { Compare::Median }
+}
+
+/// Returns the sizes of an operation's messages, as seen by a relay. They do not depend on the
+/// transport.
+pub(crate) fn message_sizes(orb: &Orb, operation: Operation, options: &Options) -> Result<MessageSizes, Failure> {
+    let (_server, reference) = start_echo(Architecture::PerConnection, LOOPBACK, &options.placement)?;
+    relay::sizes(orb, &object(orb, &reference)?, operation)
+}
+
+/// Limits the requested extent by the byte budget.
+pub(crate) fn extent(asked: Extent, sizes: MessageSizes) -> Extent {
+    let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
+    Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
+}
+
+/// Makes `count` connections, and waits until the server has accepted all of them.
+pub(crate) fn open_idle(address: SocketAddr, count: usize, server: u32) -> Result<Vec<OwnedFd>, Failure> {
+    let deadline = clock::now() + PATIENCE;
+    let descriptors = || std::fs::read_dir(format!("/proc/{server}/fd")).map_or(0, Iterator::count);
+    let before = descriptors();
+    let mut opened = Vec::with_capacity(count);
+    for number in 0..count {
+        let connected = socket::connect(&Address::Inet(address), &SocketOptions::default(), Some(deadline));
+        opened.push(connected.map_err(|error| Failure::new(format!("connection {number} of {count}: {error}")))?);
+    }
+    while descriptors() < before + count {
+        if deadline.is_past() {
+            let accepted = descriptors().saturating_sub(before);
+            return Err(Failure::new(format!("the server has accepted {accepted} of {count} connections")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_arguments_are_sent_less_often() {
+        let asked = Extent { warm_up: 1000, count: 10_000, repetitions: 3 };
+        let small = extent(asked, MessageSizes { request: 100, reply: 50 });
+        assert_eq!(small, asked);
+        let large = extent(asked, MessageSizes { request: 16 << 20, reply: 16 << 20 });
+        assert_eq!((large.warm_up, large.count, large.repetitions), (2, FEWEST, 3));
+        let middle = extent(asked, MessageSizes { request: 1 << 16, reply: 1 << 16 });
+        assert_eq!((middle.warm_up, middle.count), (256, 512));
+    }
+}

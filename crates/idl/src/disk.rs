@@ -1,0 +1,28 @@
+//! Reading files from the file system.
+
+use crate::lex::Files;
+use crate::limits::Limits;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// Reads files from the file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskFiles;
+
+impl Files for DiskFiles {
+    fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        if path.is_file() { read_bounded(path).ok() } else { None }
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    }
+}
+
+/// Reads a file, up to one byte more than the compiler accepts: devices may be endless.
+pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let most = u64::try_from(Limits::default().file_size).unwrap_or(u64::MAX).saturating_add(1);
+    let mut content = Vec::new();
+    std::fs::File::open(path)?.take(most).read_to_end(&mut content)?;
+    Ok(content)
+}

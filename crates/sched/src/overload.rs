@@ -1,0 +1,171 @@
+//! The decision about a request that arrives while every thread of its lane is busy. The overload
+//! thread tries in this order: a new thread, a borrowed one, the buffer, a refusal. If the rules
+//! allow none of these, the request stays in the transport.
+
+/// Default maximum number of buffered requests.
+pub const DEFAULT_MAX_REQUESTS: u32 = 1024;
+/// Default maximum size in bytes of all buffered requests.
+pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
+
+/// The bounds on buffered requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferBounds {
+    /// Maximum number of requests; 0 stands for [`DEFAULT_MAX_REQUESTS`].
+    pub max_requests: u32,
+    /// Maximum total size in bytes; 0 stands for [`DEFAULT_MAX_BYTES`].
+    pub max_bytes: u64,
+}
+
+impl BufferBounds {
+    fn max_requests(self) -> u32 {
+        if self.max_requests == 0 { DEFAULT_MAX_REQUESTS } else { self.max_requests }
+    }
+
+    fn max_bytes(self) -> u64 {
+        if self.max_bytes == 0 { DEFAULT_MAX_BYTES } else { self.max_bytes }
+    }
+}
+
+/// The overload rules of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverloadRules {
+    /// Maximum number of threads beyond the static ones.
+    pub dynamic_threads: u32,
+    /// True if idle threads of lower lanes may be borrowed.
+    pub borrowing: bool,
+    /// The bounds on requests that may wait in the server; `None` if none may.
+    pub buffering: Option<BufferBounds>,
+}
+
+impl OverloadRules {
+    /// Returns true if a lane needs an overload thread for these rules.
+    #[must_use]
+    pub fn need_overload_thread(self) -> bool {
+        self.dynamic_threads > 0 || self.borrowing || self.buffering.is_some()
+    }
+}
+
+/// The load of a lane at the time of a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneLoad {
+    /// Number of running dynamic threads.
+    pub dynamic_threads: u32,
+    /// True if a thread of a lower lane is idle.
+    pub can_borrow: bool,
+    /// Number of requests that wait in the server.
+    pub waiting: u32,
+    /// Total size in bytes of the waiting requests.
+    pub waiting_bytes: u64,
+}
+
+/// The decision about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverloadAction {
+    /// A new dynamic thread runs it.
+    Spawn,
+    /// A thread of a lower lane runs it, at this lane's priority.
+    Borrow,
+    /// It waits for a thread.
+    Buffer,
+    /// There is no room: TRANSIENT 1.
+    Refuse,
+}
+
+impl OverloadRules {
+    /// Returns true if a request may be read from the transport.
+    #[must_use]
+    pub fn may_read(self, now: LaneLoad) -> bool {
+        self.buffering.is_some() || self.thread(now).is_some()
+    }
+
+    fn thread(self, now: LaneLoad) -> Option<OverloadAction> {
+        if now.dynamic_threads < self.dynamic_threads {
+            return Some(OverloadAction::Spawn);
+        }
+        (self.borrowing && now.can_borrow).then_some(OverloadAction::Borrow)
+    }
+
+    /// Decides about a request of `bytes` bytes that was read from the transport.
+    #[must_use]
+    pub fn decide(self, now: LaneLoad, bytes: u64) -> OverloadAction {
+        if let Some(action) = self.thread(now) {
+            return action;
+        }
+        match self.buffering {
+            Some(bounds) if now.waiting >= bounds.max_requests() => OverloadAction::Refuse,
+            Some(bounds) if now.waiting_bytes.saturating_add(bytes) > bounds.max_bytes() => OverloadAction::Refuse,
+            Some(_) => OverloadAction::Buffer,
+            // It was read when a thread was available; the next free one runs it.
+            None => OverloadAction::Buffer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: OverloadRules = OverloadRules {
+        dynamic_threads: 1,
+        borrowing: true,
+        buffering: Some(BufferBounds { max_requests: 2, max_bytes: 100 }),
+    };
+
+    #[test]
+    fn a_new_thread_then_a_borrowed_one_then_the_buffer_then_a_refusal() {
+        let mut now = LaneLoad { can_borrow: true, ..LaneLoad::default() };
+        assert_eq!(ALL.decide(now, 10), OverloadAction::Spawn);
+        now.dynamic_threads = 1;
+        assert_eq!(ALL.decide(now, 10), OverloadAction::Borrow);
+        now.can_borrow = false;
+        assert_eq!(ALL.decide(now, 100), OverloadAction::Buffer);
+        assert_eq!(ALL.decide(now, 101), OverloadAction::Refuse);
+        (now.waiting, now.waiting_bytes) = (1, 91);
+        assert_eq!((ALL.decide(now, 9), ALL.decide(now, 10)), (OverloadAction::Buffer, OverloadAction::Refuse));
+        now.waiting = 2;
+        assert_eq!(ALL.decide(now, 0), OverloadAction::Refuse);
+    }
+
+    #[test]
+    fn without_buffering_requests_stay_in_the_transport() {
+        let rules = OverloadRules { buffering: None, ..ALL };
+        let mut now = LaneLoad::default();
+        assert!(rules.may_read(now));
+        now.dynamic_threads = 1;
+        assert!(!rules.may_read(now));
+        now.can_borrow = true;
+        assert!(rules.may_read(now));
+        assert!(!OverloadRules { borrowing: false, ..rules }.may_read(now));
+        assert!(ALL.may_read(LaneLoad { dynamic_threads: 1, ..LaneLoad::default() }));
+    }
+
+    #[test]
+    fn zero_is_no_absence_of_a_bound() {
+        let rules = OverloadRules {
+            buffering: Some(BufferBounds { max_requests: 0, max_bytes: 0 }),
+            ..OverloadRules::default()
+        };
+        let at = |waiting, waiting_bytes| rules.decide(LaneLoad { waiting, waiting_bytes, ..LaneLoad::default() }, 1);
+        assert_eq!(
+            (at(DEFAULT_MAX_REQUESTS - 1, 0), at(DEFAULT_MAX_REQUESTS, 0)),
+            (OverloadAction::Buffer, OverloadAction::Refuse)
+        );
+        assert_eq!(
+            (at(0, DEFAULT_MAX_BYTES - 1), at(0, DEFAULT_MAX_BYTES)),
+            (OverloadAction::Buffer, OverloadAction::Refuse)
+        );
+        assert!(rules.need_overload_thread() && !OverloadRules::default().need_overload_thread());
+    }
+
+    #[test]
+    fn each_rule_needs_an_overload_thread() {
+        let none = OverloadRules::default();
+        assert!(!none.need_overload_thread());
+        assert!(OverloadRules { dynamic_threads: 1, ..none }.need_overload_thread());
+        assert!(OverloadRules { borrowing: true, ..none }.need_overload_thread());
+        assert!(
+            OverloadRules { buffering: Some(BufferBounds { max_requests: 1, max_bytes: 1 }), ..none }
+                .need_overload_thread()
+        );
+    }
+}

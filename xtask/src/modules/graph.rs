@@ -1,0 +1,186 @@
+//! The edges between the files of a crate, from resolved paths, and their circles.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::source::{File, Module, Segments, Source};
+
+/// Re-exports that a path may lead through; a longer chain is a circle of re-exports.
+const MAX_REEXPORTS: usize = 16;
+
+/// Files and the files that they use, as indices.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub(super) files: Vec<String>,
+    lines: Vec<usize>,
+    edges: Vec<BTreeSet<usize>>,
+}
+
+impl Graph {
+    pub(super) fn new(source: &Source) -> Self {
+        let mut edges = vec![BTreeSet::new(); source.files.len()];
+        for (path, module) in &source.modules {
+            let resolver = Resolver { source, module, path };
+            let targets = module.uses.iter().filter_map(|used| resolver.file_of(used));
+            edges[module.file].extend(targets.filter(|target| *target != module.file));
+        }
+        let (files, lines) = source.files.iter().map(|File { name, lines }| (name.clone(), *lines)).unzip();
+        Graph { files, lines, edges }
+    }
+
+    /// Returns every edge, as the names of two files.
+    pub(super) fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
+        let names = move |(from, targets): (usize, &BTreeSet<usize>)| {
+            targets.iter().map(move |to| (self.files[from].as_str(), self.files[*to].as_str())).collect::<Vec<_>>()
+        };
+        self.edges.iter().enumerate().flat_map(names)
+    }
+
+    /// Returns the circles: maximal sets of two or more files, each of which reaches the others.
+    pub(super) fn circles(&self) -> Vec<Vec<usize>> {
+        let reached: Vec<BTreeSet<usize>> = (0..self.files.len()).map(|file| self.reachable(file)).collect();
+        let mut circles = BTreeMap::new();
+        for file in 0..self.files.len() {
+            let circle: Vec<usize> =
+                reached[file].iter().copied().filter(|other| reached[*other].contains(&file)).collect();
+            if circle.len() > 1 {
+                circles.insert(circle[0], circle);
+            }
+        }
+        circles.into_values().collect()
+    }
+
+    /// Returns the files that can be reached from `file` by one or more edges.
+    fn reachable(&self, file: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<usize> = self.edges[file].iter().copied().collect();
+        while let Some(next) = open.pop() {
+            if found.insert(next) {
+                open.extend(&self.edges[next]);
+            }
+        }
+        found
+    }
+
+    pub(super) fn lines(&self, files: &[usize]) -> usize {
+        files.iter().map(|file| self.lines[*file]).sum()
+    }
+
+    pub(super) fn names(&self, files: &[usize]) -> Vec<&str> {
+        files.iter().map(|file| self.files[*file].as_str()).collect()
+    }
+}
+
+/// Resolves the paths of one module.
+struct Resolver<'s> {
+    source: &'s Source,
+    module: &'s Module,
+    path: &'s Segments,
+}
+
+impl Resolver<'_> {
+    /// Returns the file that defines the item of a path as written; `None` for other crates' items.
+    fn file_of(&self, written: &Segments) -> Option<usize> {
+        self.definition(&self.absolute(self.path, self.module, written)?, MAX_REEXPORTS)
+    }
+
+    /// Returns a path as written in a module, from the crate's root.
+    fn absolute(&self, at: &Segments, module: &Module, written: &Segments) -> Option<Segments> {
+        let (first, rest) = written.split_first()?;
+        let join = |base: &[String]| Some([base, rest].concat());
+        match first.as_str() {
+            "crate" => join(&[]),
+            "self" => join(at),
+            "super" => {
+                let mut inner = vec!["self".to_owned()];
+                inner.extend_from_slice(rest);
+                let parent = at.split_last()?.1.to_vec();
+                self.absolute(&parent, module, &inner)
+            }
+            name => {
+                let child = [at.as_slice(), std::slice::from_ref(first)].concat();
+                if self.source.modules.contains_key(&child) {
+                    return join(&child);
+                }
+                let imported = module.imports.get(name)?;
+                // `use name::...` of another crate leads to the name itself.
+                if imported.first() == Some(first) {
+                    return None;
+                }
+                join(&self.absolute(at, module, imported)?)
+            }
+        }
+    }
+
+    /// Follows re-exports to the file in which the item stands.
+    fn definition(&self, absolute: &[String], reexports_left: usize) -> Option<usize> {
+        let depth = (0..=absolute.len()).rev().find(|length| self.source.modules.contains_key(&absolute[..*length]))?;
+        let (path, rest) = absolute.split_at(depth);
+        let module = &self.source.modules[path];
+        let Some(name) = rest.first() else { return Some(module.file) };
+        if module.definitions.contains(name) || reexports_left == 0 {
+            return Some(module.file);
+        }
+        let path = path.to_vec();
+        let follow = |through: &Segments, rest: &[String]| {
+            let base = self.absolute(&path, module, through)?;
+            self.definition(&[&base, rest].concat(), reexports_left - 1)
+        };
+        if let Some(import) = module.imports.get(name) {
+            // An item of another crate is used where the module imports it.
+            return follow(import, &rest[1..]).or(Some(module.file));
+        }
+        let through_glob = module.globs.iter().find_map(|glob| {
+            let base = self.absolute(&path, module, glob)?;
+            let exporter = self.source.modules.get(&base)?;
+            (exporter.definitions.contains(name) || exporter.imports.contains_key(name)).then(|| follow(glob, rest))?
+        });
+        through_glob.or(Some(module.file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::tests::parsed;
+    use super::*;
+
+    fn edges(files: &[(&str, &str)]) -> Vec<String> {
+        Graph::new(&parsed(files)).edges().map(|(from, to)| format!("{from} -> {to}")).collect()
+    }
+
+    #[test]
+    fn path_resolves_through_reexports_to_the_defining_file() {
+        let found = edges(&[
+            ("lib.rs", "mod a; mod b; mod c; pub use a::Thing;"),
+            ("a/mod.rs", "mod inner; pub use inner::Thing;"),
+            ("a/inner.rs", "pub struct Thing;"),
+            ("b.rs", "use crate::a::Thing; fn f(_: Thing) {}"),
+            ("c.rs", "fn f(_: crate::Thing, _: super::b::X, _: std::rc::Rc<u8>) {}"),
+        ]);
+        assert_eq!(found, ["b.rs -> a/inner.rs", "c.rs -> a/inner.rs", "c.rs -> b.rs"]);
+    }
+
+    #[test]
+    fn path_resolves_through_imported_modules_and_globs() {
+        let found = edges(&[
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "pub fn f() {}"),
+            ("b.rs", "use crate::a; fn g() { a::f(); }"),
+            ("c.rs", "use super::b::*; pub use crate::a::*; mod d { fn h() { crate::c::f(); } }"),
+        ]);
+        assert_eq!(found, ["b.rs -> a.rs", "c.rs -> a.rs", "c.rs -> b.rs"]);
+    }
+
+    #[test]
+    fn circle_has_all_files_that_reach_one_another() {
+        let graph = Graph::new(&parsed(&[
+            ("lib.rs", "mod a; mod b; mod c; mod d;"),
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "use crate::c::C; pub struct B;"),
+            ("c.rs", "use crate::{a, d};\npub struct C;"),
+            ("d.rs", ""),
+        ]));
+        let circles = graph.circles();
+        assert_eq!(circles.len(), 1);
+        assert_eq!((graph.names(&circles[0]), graph.lines(&circles[0])), (vec!["a.rs", "b.rs", "c.rs"], 4));
+    }
+}

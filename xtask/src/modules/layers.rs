@@ -1,0 +1,85 @@
+//! Layers of files inside a crate: each file may use its own layer and those below.
+
+use super::graph::Graph;
+
+/// Files that a reader would name together.
+pub(super) struct Layer {
+    name: &'static str,
+    /// Folders (ending in `/`) and files, below `src`. The longest that matches a file counts.
+    files: &'static [&'static str],
+    /// Layers that its files may use besides their own.
+    below: &'static [&'static str],
+}
+
+/// The layers inside the ORB, from the top. ARCHITECTURE.md describes them.
+pub(super) const ORB: &[Layer] = &[];
+
+/// Returns every use of a file in a layer that the user's layer may not use, and files in no layer.
+pub(super) fn check(graph: &Graph, layers: &[Layer]) -> Vec<String> {
+    let mut found: Vec<String> = graph
+        .files
+        .iter()
+        .filter(|file| layer_of(file, layers).is_none())
+        .map(|file| format!("{file} is in no layer: add it to xtask/src/modules/layers.rs"))
+        .collect();
+    for (from, to) in graph.edges() {
+        let (Some(user), Some(used)) = (layer_of(from, layers), layer_of(to, layers)) else { continue };
+        if user.name != used.name && !user.below.contains(&used.name) {
+            found.push(format!("{from} uses {to}: layer `{}` may not use layer `{}`", user.name, used.name));
+        }
+    }
+    found
+}
+
+/// Returns the layers with their numbers of files, from the top.
+pub(super) fn shown(graph: &Graph, layers: &[Layer]) -> String {
+    let count = |layer: &Layer| {
+        let own = |file: &&String| layer_of(file, layers).is_some_and(|found| found.name == layer.name);
+        graph.files.iter().filter(own).count()
+    };
+    let lines = layers.iter().map(|layer| {
+        let below = if layer.below.is_empty() { String::new() } else { format!(" -> {}", layer.below.join(", ")) };
+        format!("{} ({} files){below}", layer.name, count(layer))
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+fn layer_of<'l>(file: &str, layers: &'l [Layer]) -> Option<&'l Layer> {
+    let matching = |layer: &'l Layer| {
+        let matches = |entry: &&&str| *entry == &file || (entry.ends_with('/') && file.starts_with(**entry));
+        layer.files.iter().filter(matches).map(|entry| entry.len()).max().map(|length| (length, layer))
+    };
+    layers.iter().filter_map(matching).max_by_key(|(length, _)| *length).map(|(_, layer)| layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::tests::parsed;
+    use super::*;
+
+    const LAYERS: &[Layer] = &[
+        Layer { name: "face", files: &["lib.rs", "low/face.rs"], below: &["low"] },
+        Layer { name: "low", files: &["low/"], below: &[] },
+    ];
+
+    #[test]
+    fn arrow_upwards_and_file_without_layer_are_refused() {
+        let graph = Graph::new(&parsed(&[
+            ("lib.rs", "mod low; mod other; use low::deep::f;"),
+            ("low/mod.rs", "pub mod deep; mod face;"),
+            ("low/deep.rs", "use super::face::g; pub fn f() {}"),
+            ("low/face.rs", "use super::deep::f; pub fn g() {}"),
+            ("other.rs", ""),
+        ]));
+        let mut found = check(&graph, LAYERS);
+        found.sort();
+        assert_eq!(
+            found,
+            [
+                "low/deep.rs uses low/face.rs: layer `low` may not use layer `face`",
+                "other.rs is in no layer: add it to xtask/src/modules/layers.rs",
+            ]
+        );
+        assert_eq!(shown(&graph, LAYERS), "face (2 files) -> low; low (2 files)");
+    }
+}

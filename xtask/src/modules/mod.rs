@@ -1,0 +1,50 @@
+//! The modules of a crate: which file uses which, layers inside the ORB, and circles of files.
+//!
+//! [`source`] reads a crate's files and their paths, [`graph`] resolves the paths to files, and the
+//! checks here judge the edges. Code that is compiled for tests alone does not count.
+
+mod graph;
+mod layers;
+mod source;
+
+use std::path::Path;
+
+use graph::Graph;
+
+/// A circle of imports must have fewer files than this.
+const CIRCLE_FILES: usize = 8;
+
+/// A circle of imports must have fewer lines than this.
+const CIRCLE_LINES: usize = 3500;
+
+/// Returns the circles of files that are too large in any crate, and a remark on the largest.
+pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
+    let crates = root.join("crates");
+    let entries = std::fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;
+    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    let mut found = Vec::new();
+    let mut largest = (0, 0, String::new());
+    for folder in folders {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let graph = Graph::new(&source::read(&folder.join("src"))?);
+        for circle in graph.circles() {
+            let (files, lines) = (circle.len(), graph.lines(&circle));
+            if files >= CIRCLE_FILES || lines >= CIRCLE_LINES {
+                found.push(format!(
+                    "crates/{name}: {files} files with {lines} lines import one another: {}",
+                    graph.names(&circle).join(" ")
+                ));
+            }
+            largest = largest.max((files, lines, name.clone()));
+        }
+    }
+    let (files, lines, name) = largest;
+    Ok((found, format!("largest circle: {files} files, {lines} lines, in crates/{name}")))
+}
+
+/// Returns the arrows inside the ORB that point upwards, and the layers as a remark.
+pub(crate) fn orb_layers(root: &Path) -> Result<(Vec<String>, String), String> {
+    let graph = Graph::new(&source::read(&root.join("crates/orb/src"))?);
+    Ok((layers::check(&graph, layers::ORB), layers::shown(&graph, layers::ORB)))
+}
