@@ -6,9 +6,9 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 
 use crate::server::admission::{self, RequestAdmission};
+use crate::server::connection::eviction_rank;
 use crate::server::connection::graceful_close::{CloseAction, CloseOutcome, GracefulClose, MAX_DISCARDED};
 use crate::server::connection::stall::StallDetector;
-use crate::server::idle_eviction;
 
 /// The time that a graceful close gives the peer.
 const TIME: Duration = Duration::from_secs(4);
@@ -101,9 +101,9 @@ fn admit(queue: &mut Vec<usize>, connection: usize) {
 /// never did goes first.
 fn ranked(number: usize) {
     let heard = u32::try_from(number).unwrap_or(0);
-    let never = idle_eviction::eviction_rank(idle_eviction::NO_MESSAGE, false, heard + 20, 1);
-    assert_eq!(idle_eviction::eviction_rank(heard.max(1), false, heard.max(1), 2), None);
-    assert!(never.is_some() && never < idle_eviction::eviction_rank(heard.max(1), false, heard + 20, 0));
+    let never = eviction_rank::eviction_rank(eviction_rank::NO_MESSAGE, false, heard + 20, 1);
+    assert_eq!(eviction_rank::eviction_rank(heard.max(1), false, heard.max(1), 2), None);
+    assert!(never.is_some() && never < eviction_rank::eviction_rank(heard.max(1), false, heard + 20, 0));
 }
 
 /// Runs a graceful close. It takes a bounded number of steps and bytes, and sends nothing behind

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::orb::Core;
 use crate::poa::LocateResult;
 use crate::server::connection::Connection;
-use crate::server::worker::{Message, RequestMemory};
+use crate::server::message::{Message, RequestMemory};
 
 #[cold]
 pub(super) fn locate(

@@ -10,7 +10,7 @@ mod reply;
 mod request;
 pub(crate) mod upcall;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::Wait;
@@ -20,9 +20,7 @@ use crate::orb::Core;
 use crate::orb_context::OrbContext;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
-use crate::server::lane::Lane;
-use crate::server::strategy::overload::OverloadFunctions;
-use crate::server::worker::{Message, RequestMemory};
+use crate::server::message::{Message, RequestMemory};
 
 impl RequestHandler for Core {
     #[inline]
@@ -55,11 +53,7 @@ impl RequestHandler for Core {
         self.rt().is_in_use()
     }
 
-    fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.all_lanes()
-    }
-
-    fn overload_functions(&self) -> &OnceLock<OverloadFunctions<Self>> {
-        self.rt().overload_functions()
+    fn evict_connection(&self) -> bool {
+        self.all_lanes().iter().any(|lane| lane.evict_for_new_connection(self))
     }
 }

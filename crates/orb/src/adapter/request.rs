@@ -33,8 +33,10 @@ use crate::server::connection::Connection;
 use crate::server::final_messages::message_error;
 use crate::server::lane::Task;
 use crate::server::memory_budget::RunningRequest;
+use crate::server::message::{Message, RequestMemory};
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
-use crate::server::worker::{Message, RequestMemory, Worker};
+use crate::server::strategy::Lane;
+use crate::server::worker::Worker;
 use crate::text;
 use crate::thread_context::RequestScope;
 
@@ -295,15 +297,15 @@ pub(super) fn park_message(
         return if handed_over { Ok(()) } else { Err(full()) };
     }
     let octets = if let Message::Assembled(_, octets, _) = &message { octets.len() } else { 0 };
-    let (core, lane) = (Arc::downgrade(core), connection.lane.clone());
+    let core = Arc::downgrade(core);
     let resume = move |thread| match thread {
         ResumeOn::ConnectionThread => {
-            if let Some(lane) = lane.upgrade() {
+            if let Some(lane) = Lane::of(&waiting) {
                 lane.push(Task::Dispatch(waiting, message));
             }
         }
         ResumeOn::CurrentThread => {
-            if let (Some(core), Some(lane)) = (core.upgrade(), lane.upgrade()) {
+            if let (Some(core), Some(lane)) = (core.upgrade(), Lane::of(&waiting)) {
                 lane.run_waiting(&core, &mut Worker::new(), waiting, message);
             }
         }

@@ -22,7 +22,7 @@ use crate::poa::Poa;
 use crate::policy::{CallPolicies, PoolExhausted, Timeout};
 use crate::rt::{RtConfig, start_cpu_monitor};
 use crate::server::config::PoolConfig;
-use crate::server::lane::Lane;
+use crate::server::strategy::Lane;
 
 /// A builder for an [`Orb`].
 ///

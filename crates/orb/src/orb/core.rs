@@ -27,7 +27,7 @@ use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
 use crate::poa::{Poa, PoaTable};
 use crate::rt::pool::RtRegistry;
-use crate::server::lane::Lane;
+use crate::server::strategy::Lane;
 
 /// The time for which a shutdown waits for running servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use corelane_sys::clock::Monotonic;
 use super::{ObjectId, PoaCore, PoaManager, SlotId};
 use crate::clock;
 use crate::orb::Core;
-use crate::server::lane::{Lane, Task};
+use crate::server::lane::Task;
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
+use crate::server::strategy::Lane;
 
 /// Maximum number of requests in one list; further ones are answered with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;

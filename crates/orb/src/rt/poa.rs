@@ -20,7 +20,7 @@ use crate::object::ObjectRef;
 use crate::orb::Core;
 use crate::poa::{ClientPriority, Lookup, PoaError, PolicyIndex};
 use crate::server::connection::ConnectionOrigin;
-use crate::server::lane::Lane;
+use crate::server::strategy::Lane;
 use crate::thread_context;
 
 #[derive(Debug)]

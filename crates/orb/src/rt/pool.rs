@@ -1,8 +1,8 @@
 //! Thread pools: creation, lookup and destruction.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -22,9 +22,9 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::orb::Core;
 use crate::server;
 use crate::server::config::{Dispatch, PoolConfig};
-use crate::server::lane::Lane;
 use crate::server::lane_role::LaneRole;
-use crate::server::strategy::overload::{OverloadFunctions, OverloadThread};
+use crate::server::strategy::Lane;
+use crate::server::strategy::overload::OverloadThread;
 use crate::thread_context::{self, ThreadpoolId};
 
 /// The reason why a pool is not destroyed.
@@ -78,8 +78,6 @@ pub(crate) struct RtRegistry {
     /// Held while a POA claims the socket properties of its lanes.
     pub(crate) socket_claims: Mutex<()>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
-    /// Set before the first pool with overload threads.
-    overload_functions: OnceLock<OverloadFunctions<Core>>,
 }
 
 impl RtRegistry {
@@ -91,12 +89,7 @@ impl RtRegistry {
             policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
             socket_claims: Mutex::new("sockets of lanes", Scope::Orb, ()),
             mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
-            overload_functions: OnceLock::new(),
         }
-    }
-
-    pub(crate) fn overload_functions(&self) -> &OnceLock<OverloadFunctions<Core>> {
-        &self.overload_functions
     }
 
     /// Records that this ORB has a thread pool or a POA with priorities. Returns true the first
@@ -352,13 +345,8 @@ fn open_lane(
     let pool = PoolConfig::default().name(name).dispatch(dispatch).thread_stack_size(config.thread_stack_size);
     let pool = pool.nested_wait(config.nested_wait).connection_limits(config.connection_limits.clone());
     let failed = |error: io::Error| no_resources(error.to_string());
-    let overload = if role.rules.need_overload_thread() {
-        // Set already for each pool but the first.
-        let _ = core.rt().overload_functions.set(OverloadFunctions::new());
-        Some(OverloadThread::new().map_err(failed)?)
-    } else {
-        None
-    };
+    let overload =
+        if role.rules.need_overload_thread() { Some(OverloadThread::new::<Core>().map_err(failed)?) } else { None };
     Lane::new(pool, listeners, core.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 

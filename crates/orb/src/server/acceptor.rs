@@ -10,6 +10,7 @@ use corelane_sys::epoll::Interest;
 use corelane_sys::{poll, process};
 
 use super::admission::{self, ConnectionAdmission};
+use super::architecture::Architecture;
 use super::connection::{Connection, ConnectionOrigin, RequestBounds};
 use super::handler::RequestHandler;
 use super::lane::{LISTENER, Lane, MAX_ACCEPTS};
@@ -20,12 +21,19 @@ use crate::thread_context::DEFAULT_POOL;
 
 /// The lanes between which accepting is delegated. The token of a delegated listener has the other
 /// lane's number above the index.
-#[derive(Debug, Default)]
-pub(super) struct Delegation {
+#[derive(Debug)]
+pub(super) struct Delegation<S> {
     /// The lane that accepts for this one, and this one's number there.
-    to: OnceLock<(Weak<Lane>, u64)>,
+    to: OnceLock<(Weak<Lane<S>>, u64)>,
     /// The lanes that this one accepts for; the first has number 1.
-    from: OnceLock<Vec<Weak<Lane>>>,
+    from: OnceLock<Vec<Weak<Lane<S>>>>,
+}
+
+impl<S> Delegation<S> {
+    /// No lane accepts for another one.
+    pub(super) fn new() -> Self {
+        Delegation { to: OnceLock::new(), from: OnceLock::new() }
+    }
 }
 
 /// Bits of a listener's index in its token.
@@ -42,7 +50,7 @@ fn index_of(token: u64) -> usize {
 /// # Errors
 /// The system watches no more descriptors.
 #[cold]
-pub(crate) fn delegate(lanes: &[Arc<Lane>], lowest: &Arc<Lane>) -> io::Result<()> {
+pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();
     for lane in lanes.iter().filter(|lane| !Arc::ptr_eq(lane, lowest) && lane.ceiling().is_none()) {
         let listeners = lane.listeners.lock();
@@ -65,7 +73,7 @@ pub(crate) fn delegate(lanes: &[Arc<Lane>], lowest: &Arc<Lane>) -> io::Result<()
     Ok(())
 }
 
-impl Lane {
+impl<S: Architecture<S>> Lane<S> {
     /// Watches listeners again that had no descriptors left: there may be some now.
     #[cold]
     pub(super) fn accept_again(&self) {

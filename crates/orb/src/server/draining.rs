@@ -23,6 +23,7 @@ use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::slab::RetireResult;
 use corelane_wire::connection::ProtocolFault;
 
+use super::architecture::Architecture;
 use super::connection::{CloseTerms, Connection, DrainProgress};
 use super::final_messages;
 use super::lane::{Lane, Task};
@@ -152,7 +153,7 @@ impl DrainingConnections {
     }
 }
 
-impl Lane {
+impl<S: Architecture<S>> Lane<S> {
     /// Retires a connection whose peer sends nothing more. Earlier requests are answered all the
     /// same.
     #[cold]
@@ -234,7 +235,7 @@ impl Lane {
             self.draining.remove(&connection);
         } else {
             // The connection is listed already: what has happened since is reported now.
-            self.watch_writability(&connection, true);
+            connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }
     }

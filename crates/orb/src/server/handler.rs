@@ -5,16 +5,14 @@
 //! it. A program has one handler type, so the compiler calls it directly; lanes, connections and
 //! workers themselves name no handler.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::Wait;
 use corelane_wire::giop::Header;
 
 use super::connection::Connection;
-use super::lane::Lane;
-use super::strategy::overload::OverloadFunctions;
-use super::worker::{Message, RequestMemory};
+use super::message::{Message, RequestMemory};
 use crate::orb_context::OrbContext;
 
 /// Answers the messages that lanes read. The object adapter implements it.
@@ -52,9 +50,7 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     /// Returns true once threads of different priorities may serve one connection.
     fn has_priorities(&self) -> bool;
 
-    /// Returns all lanes that this handler serves. Called when the process has no descriptors left.
-    fn lanes(&self) -> Vec<Arc<Lane>>;
-
-    /// Returns the functions of overload threads, set before the first lane that has one.
-    fn overload_functions(&self) -> &OnceLock<OverloadFunctions<Self>>;
+    /// Closes an idle or draining connection of any lane, because the process has no descriptors
+    /// left. Returns false if there is none.
+    fn evict_connection(&self) -> bool;
 }

@@ -13,56 +13,17 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::slab::RetireResult;
 
+use super::architecture::Architecture;
 use super::connection::Connection;
+use super::connection::eviction_rank::EvictionRank;
 use super::handler::RequestHandler;
 use super::lane::Lane;
 use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 
-/// Instead of a time: no message has come yet.
-pub(crate) const NO_MESSAGE: u32 = 0;
-/// Seconds without a message after which a connection may be evicted.
-const MIN_IDLE_SECONDS: u32 = 10;
 /// Maximum number of candidates that one search finds: the next evictions need no search.
 const MAX_CANDIDATES: usize = 64;
-
-/// The last thing that a connection's peer has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum IdleClass {
-    /// It has sent nothing.
-    NeverSent,
-    /// It has begun its first message.
-    FirstMessagePartial,
-    /// It has sent messages, the last one a while ago.
-    Idle,
-}
-
-/// The order of eviction: the lowest rank first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EvictionRank {
-    class: IdleClass,
-    last_message_at: u32,
-    connection_number: u64,
-}
-
-/// Ranks a connection by the time of its last message, by whether one has begun, and by its number
-/// in the ORB. Returns `None` if it is not to be evicted.
-#[must_use]
-pub(crate) fn eviction_rank(
-    last_message_at: u32,
-    has_partial_message: bool,
-    now: u32,
-    connection_number: u64,
-) -> Option<EvictionRank> {
-    let class = match (last_message_at, has_partial_message) {
-        (NO_MESSAGE, false) => IdleClass::NeverSent,
-        (NO_MESSAGE, true) => IdleClass::FirstMessagePartial,
-        (_, false) if now.saturating_sub(last_message_at) >= MIN_IDLE_SECONDS => IdleClass::Idle,
-        _ => return None,
-    };
-    Some(EvictionRank { class, last_message_at, connection_number })
-}
 
 /// A lane's coarse clock, and the idle connections that it found last.
 #[derive(Debug)]
@@ -93,11 +54,11 @@ impl IdleTracker {
     }
 }
 
-impl Lane {
+impl<S: Architecture<S>> Lane<S> {
     /// Closes the connection that has been idle longest. If none has been idle long enough, evicts
     /// the oldest draining connection. Returns false if there is none of either.
     #[cold]
-    pub(super) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
+    pub(crate) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
         self.evict_candidate(context)
             || {
                 let candidates = self.find_candidates();
@@ -126,8 +87,7 @@ impl Lane {
     /// also looks at the other lanes.
     #[cold]
     pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
-        self.evict_for_new_connection(handler.context())
-            || handler.lanes().iter().any(|lane| lane.evict_for_new_connection(handler.context()))
+        self.evict_for_new_connection(handler.context()) || handler.evict_connection()
     }
 
     fn next_candidate(&self) -> Option<(EvictionRank, (u32, u32))> {
@@ -186,28 +146,5 @@ impl Lane {
         context.events().report(&Event::IdleConnectionClosed { peer, idle, evicted });
         self.accept_again();
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn silent_connections_are_evicted_before_idle_ones() {
-        let now = 100;
-        let never = |connection_number| eviction_rank(NO_MESSAGE, false, now, connection_number).unwrap();
-        let idle = |last_message_at, connection_number| eviction_rank(last_message_at, false, now, connection_number);
-        let mut ranks = [
-            idle(20, 1).unwrap(),
-            never(9),
-            eviction_rank(NO_MESSAGE, true, now, 3).unwrap(),
-            never(7),
-            idle(10, 2).unwrap(),
-        ];
-        ranks.sort_unstable();
-        assert_eq!(ranks.map(|eviction_rank| eviction_rank.connection_number), [7, 9, 3, 2, 1]);
-        assert_eq!(idle(now - MIN_IDLE_SECONDS + 1, 1), None, "it has just been used");
-        assert_eq!(eviction_rank(10, true, now, 1), None, "its next message is on its way");
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a thread that serves one connection never waits for the peer of another one.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,6 +23,7 @@ use corelane_sys::wake_flag::WakeFlag;
 
 use super::acceptor::Delegation;
 use super::admission;
+use super::architecture::{Architecture, Placement};
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadState, WaitingRequest};
 use super::draining::DrainingConnections;
@@ -29,14 +31,15 @@ use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
 use super::lane_role::LaneRole;
 use super::memory_budget::MemoryBudget;
+use super::message::Message;
 use super::parked_request::ResumeOn;
 use super::ready_list::ReadyList;
 pub(crate) use super::ready_list::Task;
-use super::strategy::overload::OverloadThread;
-use super::strategy::{Placement, Strategy};
-use super::worker::{Message, ReadResult, Worker};
+use super::ready_queue::ReadyQueue;
+use super::worker::{ReadResult, Worker};
 use crate::clock;
 use crate::event::Event as OrbEvent;
+use crate::nested_wait::AwaitedReply;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
 use crate::thread_context::{DEFAULT_POOL, LaneIdentity};
@@ -60,11 +63,11 @@ fn interest(congested: bool) -> Interest {
 
 /// One lane of a pool.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
     /// The lane's part in its real-time pool; `None` in a pool of the ORB's builder.
     pub(crate) role: Option<LaneRole>,
-    pub(super) weak_self: Weak<Lane>,
+    pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
     wake: EventFd,
     /// Empty once the lane closes.
@@ -78,7 +81,7 @@ pub(crate) struct Lane {
     /// wasted.
     wake_pending: WakeFlag,
     /// Which threads read, run and answer requests.
-    pub(crate) strategy: Strategy,
+    pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
     /// The time that a peer has to take part in a graceful close.
@@ -93,9 +96,9 @@ pub(crate) struct Lane {
     pub(super) closing: AtomicBool,
     stop: AtomicBool,
     /// The lowest lane of the lane's real-time pool.
-    lowest: OnceLock<Weak<Lane>>,
+    lowest: OnceLock<Weak<Lane<S>>>,
     /// The lane that accepts for this one, and the lanes that this one accepts for.
-    pub(super) delegation: Delegation,
+    pub(super) delegation: Delegation<S>,
 }
 
 /// Keeps a connection open while one of its requests runs.
@@ -127,16 +130,17 @@ enum ReadCause {
     Buffered,
 }
 
-impl Lane {
-    /// Creates a lane. `overload` handles requests that arrive while every thread is busy; a pool
-    /// that allows dynamic threads, borrowing or buffering has it. It is passed in so that the
-    /// linker drops its code from programs that never create one.
-    pub(crate) fn new(
+impl<S: Architecture<S>> Lane<S> {
+    /// Creates a lane whose threads work as `strategy` says.
+    ///
+    /// # Errors
+    /// The system refuses descriptors.
+    pub(super) fn with_strategy(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
         closing_time: Duration,
         role: Option<LaneRole>,
-        overload: Option<OverloadThread>,
+        strategy: S,
     ) -> io::Result<Arc<Self>> {
         let epoll = Epoll::new()?;
         let wake = EventFd::new()?;
@@ -147,9 +151,8 @@ impl Lane {
         // The memory budget counts the connections. One that counts no more may have its slot for a
         // moment still.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
-        let strategy = Strategy::new(&config, role.as_ref(), overload)?;
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
-        Ok(Arc::new_cyclic(|weak_self: &Weak<Lane>| {
+        Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
             let lane = weak_self.clone();
             // The last thread that leaves a retired connection ends it.
             let on_last = move |_, _, connection: Arc<Connection>| {
@@ -181,9 +184,16 @@ impl Lane {
                 closing: AtomicBool::new(false),
                 stop: AtomicBool::new(false),
                 lowest: OnceLock::new(),
-                delegation: Delegation::default(),
+                delegation: Delegation::new(),
             }
         }))
+    }
+
+    /// Returns the lane that serves a connection, unless it has ended.
+    #[cold]
+    pub(crate) fn of(connection: &Connection) -> Option<Arc<Self>> {
+        let lane: Arc<dyn Any + Send + Sync> = connection.lane.upgrade()?;
+        lane.downcast().ok()
     }
 
     /// Returns the addresses at which the lane listens, with the ports that the system chose.
@@ -249,25 +259,6 @@ impl Lane {
         self.ready.has_any()
     }
 
-    /// The loop of a thread that takes its turn at leading.
-    pub(crate) fn run<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>) {
-        let mut worker = Worker::new();
-        super::nested_wait::enter(self, handler);
-        while !self.stop.load(Ordering::Acquire) {
-            let stepped = self.step(handler, &mut worker, None);
-            if let Err(error) = stepped.and_then(|()| self.strategy.after_task(self, handler, &mut worker)) {
-                handler
-                    .context()
-                    .events()
-                    .report(&OrbEvent::ThreadFailed { message: format!("{}: {error}", self.config.name) });
-                break;
-            }
-        }
-        crate::nested_wait::uninstall();
-        // Each thread that stops wakes the next one.
-        self.wake.notify();
-    }
-
     /// Does one piece of work, and waits for it until `timeout` has passed.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
@@ -294,6 +285,30 @@ impl Lane {
             self.handle_event(handler, worker, event);
         }
         Ok(())
+    }
+
+    /// Takes part in the lane's work until `awaited` has come.
+    pub(super) fn step_until_arrival<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        awaited: &AwaitedReply<'_>,
+    ) -> io::Result<()> {
+        loop {
+            // A listed task may have no wake-up left that would report it, and a step may do
+            // reported work instead.
+            let (come, work) = if self.has_ready() {
+                (awaited.has_arrived()?, true)
+            } else {
+                awaited.wait_or_work(self.readiness())?
+            };
+            if come {
+                return Ok(());
+            }
+            if work {
+                self.step(handler, worker, Some(Duration::ZERO))?;
+            }
+        }
     }
 
     /// Returns the next event, and waits for it until `timeout` has passed.
@@ -338,7 +353,7 @@ impl Lane {
             Task::ShedMemory => self.shed_memory(handler.context()),
             Task::Dispatch(waiting, message) | Task::DispatchBuffered { waiting, message, .. } => {
                 // The request may have come in at another lane, which owns its connection.
-                if let Some(lane) = waiting.lane.upgrade() {
+                if let Some(lane) = Self::of(&waiting) {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
             }
@@ -446,11 +461,6 @@ impl Lane {
         }
     }
 
-    /// The overload thread, if the lane has one.
-    pub(crate) fn overload(&self) -> Option<&OverloadThread> {
-        self.strategy.overload_thread()
-    }
-
     /// Returns the CORBA priority of a real-time pool's lane, the lowest priority for others.
     pub(crate) fn priority(&self) -> Priority {
         self.role.as_ref().map_or(Priority::MIN, |role| role.priority)
@@ -463,14 +473,14 @@ impl Lane {
 
     /// Names the lowest lane of the lane's pool, once.
     #[cold]
-    pub(crate) fn set_lowest(&self, lowest: &Arc<Lane>) {
+    pub(crate) fn set_lowest(&self, lowest: &Arc<Lane<S>>) {
         // Once: a pool is made once.
         let _ = self.lowest.set(Arc::downgrade(lowest));
     }
 
     /// Returns the lowest lane of the lane's real-time pool.
     #[cold]
-    pub(super) fn lowest(&self) -> Option<Arc<Lane>> {
+    pub(super) fn lowest(&self) -> Option<Arc<Lane<S>>> {
         self.lowest.get()?.upgrade()
     }
 
@@ -677,19 +687,6 @@ impl Lane {
         }
     }
 
-    /// Starts or stops watching for room to write. Events that hold already are reported anew.
-    #[cold]
-    pub(crate) fn watch_writability(&self, connection: &Connection, congested: bool) {
-        if let Some(fd) = connection.stream.readiness() {
-            let (token, interest) = (token_of(connection.handle), interest(congested));
-            // A connection with a thread of its own has not been watched so far; another thread's
-            // reply waits on it. If it cannot be watched, the connection is at its end.
-            if self.epoll.modify(fd, token, interest).is_err() {
-                let _ = self.epoll.add(fd, token, interest);
-            }
-        }
-    }
-
     /// Accepts nothing more, and retires every connection: those with running requests close when
     /// these are done.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
@@ -804,6 +801,28 @@ impl Lane {
                 .report(&OrbEvent::MemoryBudgetExceeded { peer: connection.stream.peer().clone(), bytes: octets });
             connection.close();
             self.close_now(context, &connection);
+        }
+    }
+}
+
+impl<S: Architecture<S>> ReadyQueue for Lane<S> {
+    #[cold]
+    fn list_for_reading(&self, handle: (u32, u32)) {
+        self.push(Task::ReadSocket(handle));
+    }
+
+    #[cold]
+    fn list_shedding(&self) {
+        self.push(Task::ShedMemory);
+    }
+
+    #[cold]
+    fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
+        let (token, interest) = (token_of(handle), interest(congested));
+        // A connection with a thread of its own has not been watched so far; another thread's reply
+        // waits on it. If it cannot be watched, the connection is at its end.
+        if self.epoll.modify(readiness, token, interest).is_err() {
+            let _ = self.epoll.add(readiness, token, interest);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::architecture::Architecture;
 use super::config::NestedWait;
 use super::connection::Connection;
 use super::handler::RequestHandler;
@@ -23,8 +23,8 @@ const MAX_NESTED_UPCALLS: u8 = 31;
 pub(super) const SERVE_WHILE_WAITING: NestedWait = NestedWait::Serve { max_depth: MAX_NESTED_UPCALLS };
 
 /// The hook of a thread that serves its lane while it waits.
-struct ServingThread<H> {
-    lane: Arc<Lane>,
+struct ServingThread<S, H> {
+    lane: Arc<Lane<S>>,
     handler: Arc<H>,
     max_depth: u8,
     depth: Cell<u8>,
@@ -33,14 +33,18 @@ struct ServingThread<H> {
 }
 
 /// The hook of a thread that alone reads a connection.
-struct DedicatedThread<H> {
-    lane: Arc<Lane>,
+struct DedicatedThread<S, H> {
+    lane: Arc<Lane<S>>,
     handler: Arc<H>,
     connection: Arc<Connection>,
 }
 
 /// Records that the calling thread alone reads `connection`.
-pub(crate) fn set_dedicated<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>, connection: &Arc<Connection>) {
+pub(crate) fn set_dedicated<S: Architecture<S>, H: RequestHandler>(
+    lane: &Arc<Lane<S>>,
+    handler: &Arc<H>,
+    connection: &Arc<Connection>,
+) {
     nested_wait::install_dedicated(Rc::new(DedicatedThread {
         lane: Arc::clone(lane),
         handler: Arc::clone(handler),
@@ -49,7 +53,7 @@ pub(crate) fn set_dedicated<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H
 }
 
 /// Records that the calling thread serves `lane`, if the lane's threads serve while they wait.
-pub(crate) fn enter<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>) {
+pub(crate) fn enter<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let nested_wait = lane.config.nested_wait.unwrap_or_else(|| lane.strategy.default_nested_wait());
     if let NestedWait::Serve { max_depth } = nested_wait {
         nested_wait::install_serving(Rc::new(ServingThread {
@@ -62,34 +66,13 @@ pub(crate) fn enter<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>) {
     }
 }
 
-/// Takes part in the work of `lane` until `awaited` has come.
-pub(super) fn wait_stepping_lane<H: RequestHandler>(
-    lane: &Lane,
-    handler: &Arc<H>,
-    worker: &mut Worker,
-    awaited: &AwaitedReply<'_>,
-) -> io::Result<()> {
-    loop {
-        // A listed task may have no wake-up left that would report it, and a step may do reported
-        // work instead.
-        let (come, work) =
-            if lane.has_ready() { (awaited.has_arrived()?, true) } else { awaited.wait_or_work(lane.readiness())? };
-        if come {
-            return Ok(());
-        }
-        if work {
-            lane.step(handler, worker, Some(Duration::ZERO))?;
-        }
-    }
-}
-
-impl<H: RequestHandler> NestedWaitHook for DedicatedThread<H> {
+impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for DedicatedThread<S, H> {
     fn release_connection(&self) {
         self.lane.watch_connection(self.handler.context(), &self.connection);
     }
 }
 
-impl<H: RequestHandler> NestedWaitHook for ServingThread<H> {
+impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for ServingThread<S, H> {
     #[cold]
     fn wait_or_dispatch(&self, awaited: &AwaitedReply<'_>) -> io::Result<bool> {
         if self.depth.get() >= self.max_depth {
@@ -125,6 +108,8 @@ mod tests {
     use crate::server::config::{Dispatch, PoolConfig};
     use crate::server::parked_request::ParkedRequest;
     use crate::server::ready_list::Task;
+    use crate::server::strategy::Lane;
+    use std::time::Duration;
 
     #[test]
     fn cancelling_ends_a_nested_wait() {

@@ -9,8 +9,8 @@ use corelane_sys::lock::{PiMutex, Scope};
 
 use super::admission;
 use super::connection::{Connection, WaitingRequest};
+use super::message::Message;
 use super::parked_request::ParkedRequest;
-use super::worker::Message;
 
 /// Maximum number of tasks up to which requests are handed over; further ones are answered with
 /// TRANSIENT 1.

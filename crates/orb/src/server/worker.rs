@@ -9,10 +9,11 @@ use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{Endian, Limits, Scratch, Version};
 
+use super::burst_role::BurstRole;
 use super::connection::{Connection, ReadState};
 use super::final_messages;
 use super::handler::RequestHandler;
-use super::strategy::burst::BurstRole;
+use super::message::{Message, RequestMemory, wants_reply};
 use crate::fault::Fault;
 use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
@@ -39,47 +40,6 @@ pub(crate) struct Worker {
     pub(crate) memory: RequestMemory,
     /// True in the lane's overload thread, which reads and runs no request.
     pub(super) is_overload_thread: bool,
-}
-
-/// Memory for running requests.
-#[derive(Debug, Default)]
-pub(crate) struct RequestMemory {
-    pub(crate) reply: Vec<u8>,
-    pub(crate) scratch: Scratch,
-}
-
-/// A whole message, which can leave the thread that read it.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// Header, length and the buffer that holds the message.
-    Buffered(Header, usize, ReceiveBuffer),
-    /// A message put together from fragments, with the places where GIOP 1.1 fragments begin.
-    Assembled(Header, Vec<u8>, Vec<usize>),
-}
-
-impl Message {
-    /// Returns the memory in bytes that the message holds while it waits.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Message::Buffered(_, length, buffer) => buffer.held().max(*length),
-            Message::Assembled(_, octets, _) => octets.len(),
-        }
-    }
-
-    /// Returns true if it is a request whose client waits for the reply.
-    #[cold]
-    pub(super) fn wants_reply(&self) -> bool {
-        let (header, octets) = self.parts();
-        wants_reply(header, octets)
-    }
-
-    /// Returns the header, and the bytes from the header on.
-    pub(crate) fn parts(&self) -> (&Header, &[u8]) {
-        match self {
-            Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
-            Message::Assembled(header, octets, _) => (header, octets),
-        }
-    }
 }
 
 /// The result of reading.
@@ -451,11 +411,6 @@ impl Default for Worker {
     }
 }
 
-/// Returns true if a message is a request whose client waits for the reply.
-fn wants_reply(header: &Header, octets: &[u8]) -> bool {
-    header.kind == MessageKind::Request && !is_oneway(header, octets)
-}
-
 /// Returns the result for a whole message, and nothing else, in the worker's own buffer.
 #[inline]
 fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
@@ -485,16 +440,6 @@ fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connec
     // A whole message waits for a thread: the peer has done its part.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
-}
-
-/// Returns true if a message is a request whose client does not wait for a reply.
-fn is_oneway(header: &Header, octets: &[u8]) -> bool {
-    // After the header and the request id (CORBA 3.0.3, section 15.4.2). Earlier versions have the
-    // flag behind the contexts: their requests count as two-way.
-    const RESPONSE_FLAGS: usize = 16;
-    header.kind == MessageKind::Request
-        && header.version == Version::GIOP_1_2
-        && octets.get(RESPONSE_FLAGS).is_some_and(|flags| flags & 1 == 0)
 }
 
 /// Returns true if a whole message, or something that is none at all, is at the front of `octets`.

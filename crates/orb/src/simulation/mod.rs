@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use crate::client::hangup_monitor::Maintained as _;
 use crate::invocation::driver::simulated::BlockedOn;
-use crate::server::lane::Lane;
+use crate::server::strategy::Lane;
 use caller::{CallPlan, Caller};
 use network::{AgendaEvent, CLIENT, PortState, SimulatedNetwork};
 use server::{CLOSING_TIME, ExecutionLedger, ServerRun};

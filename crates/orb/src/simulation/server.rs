@@ -23,8 +23,10 @@ use crate::policy::{CallPolicies, PoolExhausted};
 use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
 use crate::server::connection::{Connection, WaitingRequest};
-use crate::server::lane::{Lane, StartedRequest};
-use crate::server::worker::{Message, Worker};
+use crate::server::lane::StartedRequest;
+use crate::server::message::Message;
+use crate::server::strategy::Lane;
+use crate::server::worker::Worker;
 
 pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
 /// Time that a peer has to close, in nanoseconds.

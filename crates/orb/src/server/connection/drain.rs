@@ -14,8 +14,7 @@ use super::graceful_close::{self, CloseAction, CloseOutcome, GracefulClose, Reti
 use super::output::{DeferredRequest, WriteState};
 use super::state::{Flag, Transition};
 use super::{Connection, WaitingRequest};
-use crate::server::lane::Task;
-use crate::server::worker::Message;
+use crate::server::message::Message;
 
 /// The terms on which a lane closes a connection.
 #[derive(Clone, Debug)]
@@ -48,10 +47,8 @@ impl WaitingRequest {
 impl Drop for LateRequest {
     fn drop(&mut self) {
         // A lane that closes waits for late requests alone; otherwise all waiting requests count.
-        if self.0.late_requests.fetch_sub(1, Ordering::SeqCst) == 1
-            && let Some(lane) = self.0.lane.upgrade()
-        {
-            lane.push(Task::ReadSocket(self.0.handle));
+        if self.0.late_requests.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.list_for_reading();
         }
     }
 }

@@ -7,6 +7,7 @@
 //! requests. [`GracefulClose`](graceful_close::GracefulClose) decides how the connection ends.
 
 mod drain;
+pub(crate) mod eviction_rank;
 pub(crate) mod graceful_close;
 mod output;
 mod reader;
@@ -27,13 +28,13 @@ use corelane_sys::pending_lock::PendingLock;
 use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
-use super::idle_eviction::{self, EvictionRank};
-use super::lane::{Lane, Task};
 use super::memory_budget::{MemoryBudget, MemoryUse};
+use super::ready_queue::ReadyQueue;
 use super::strategy::half_sync::fair_queue::NO_LIST;
 use crate::ceiling::Ceiling;
 use crate::orb_context::OrbContext;
 pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
+use eviction_rank::EvictionRank;
 use output::OutputLock;
 pub(crate) use output::{SendError, SendResult};
 pub(crate) use reader::ReadState;
@@ -64,10 +65,10 @@ pub(crate) struct Connection {
     /// The code sets that the client announced, packed; 0 before it has.
     code_sets: AtomicU64,
     /// The lane that serves the connection.
-    pub(crate) lane: Weak<Lane>,
+    pub(crate) lane: Weak<dyn ReadyQueue>,
     /// Slot and generation in the lane's slab.
     pub(crate) handle: (u32, u32),
-    /// Time of the last whole message on the lane's coarse clock; [`idle_eviction::NO_MESSAGE`]
+    /// Time of the last whole message on the lane's coarse clock; [`eviction_rank::NO_MESSAGE`]
     /// before the first.
     last_message_at: AtomicU32,
     /// When it was accepted.
@@ -113,7 +114,7 @@ pub(crate) struct ConnectionOrigin {
 impl Connection {
     pub(crate) fn new(
         stream: Box<dyn Stream>,
-        lane: Weak<Lane>,
+        lane: Weak<dyn ReadyQueue>,
         handle: (u32, u32),
         request_bounds: RequestBounds,
         memory_budget: Arc<MemoryBudget>,
@@ -137,7 +138,7 @@ impl Connection {
             queued_bytes: AtomicUsize::new(0),
             owner_list: AtomicU32::new(NO_LIST),
             code_sets: AtomicU64::new(0),
-            last_message_at: AtomicU32::new(idle_eviction::NO_MESSAGE),
+            last_message_at: AtomicU32::new(eviction_rank::NO_MESSAGE),
             accepted_at: origin.accepted_at,
             has_partial_message: AtomicBool::new(false),
             stall_detector: PiMutex::new("unfinished messages", Scope::Connection, StallDetector::default()),
@@ -268,7 +269,7 @@ impl Connection {
         if self.waiting_requests.load(Ordering::SeqCst) > 0 || self.is_congested() {
             return None;
         }
-        idle_eviction::eviction_rank(
+        eviction_rank::eviction_rank(
             self.last_message_at.load(Ordering::Relaxed),
             self.has_partial_message(),
             now,
@@ -281,14 +282,14 @@ impl Connection {
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
-            idle_eviction::NO_MESSAGE => now.since(self.accepted_at),
+            eviction_rank::NO_MESSAGE => now.since(self.accepted_at),
             last_message_at => Duration::from_secs(tick.saturating_sub(last_message_at).into()),
         }
     }
 
     /// Returns true before the first whole message.
     pub(crate) fn has_sent_nothing(&self) -> bool {
-        self.last_message_at.load(Ordering::Relaxed) == idle_eviction::NO_MESSAGE
+        self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
     /// Begins to retire the connection because its peer is idle. Returns false if another thread
@@ -317,7 +318,25 @@ impl Connection {
         if self.memory_use.memory_budget().request_shedding()
             && let Some(lane) = self.lane.upgrade()
         {
-            lane.push(Task::ShedMemory);
+            lane.list_shedding();
+        }
+    }
+
+    /// Has a thread of the lane read the connection.
+    #[cold]
+    fn list_for_reading(&self) {
+        if let Some(lane) = self.lane.upgrade() {
+            lane.list_for_reading(self.handle);
+        }
+    }
+
+    /// Has the lane start or stop watching for room to write.
+    #[cold]
+    pub(crate) fn watch_writability(&self, congested: bool) {
+        if let Some(readiness) = self.stream.readiness()
+            && let Some(lane) = self.lane.upgrade()
+        {
+            lane.watch_writability(readiness, self.handle, congested);
         }
     }
 }
@@ -335,7 +354,7 @@ pub(super) mod tests {
         let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
             Tcp::new().connect(listener.local_endpoint(), None).unwrap(),
-            Weak::new(),
+            Weak::<crate::server::strategy::Lane>::new(),
             (0, 0),
             RequestBounds { max_waiting: 1, max_queued: 1, max_queued_bytes: 1 },
             Arc::clone(memory_budget),

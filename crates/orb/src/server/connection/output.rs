@@ -15,8 +15,7 @@ use super::graceful_close::GracefulClose;
 use super::send_queue::{SendQueue, ShareBytes};
 use super::state::Flag;
 use crate::clock;
-use crate::server::lane::Task;
-use crate::server::worker::Message;
+use crate::server::message::Message;
 
 /// Size in bytes of the slices in which replies leave where the kernel may have one of a higher
 /// priority to send, and of all that a peer does not take at once.
@@ -227,20 +226,15 @@ impl Connection {
                 Err(_) if announced => return self.enqueue(writing, message, share, sent),
                 Err(_) => {
                     self.state.set(Flag::Congested);
-                    if let Some(lane) = self.lane.upgrade() {
-                        lane.watch_writability(self, true);
-                    }
+                    self.watch_writability(true);
                     announced = true;
                 }
             }
         }
         // A reader that stopped for the flag is told by no edge.
-        if announced
-            && self.state.clear(Flag::Congested)
-            && let Some(lane) = self.lane.upgrade()
-        {
-            lane.watch_writability(self, false);
-            lane.push(Task::ReadSocket(self.handle));
+        if announced && self.state.clear(Flag::Congested) {
+            self.watch_writability(false);
+            self.list_for_reading();
         }
         SendResult::Complete
     }
@@ -279,8 +273,8 @@ impl Connection {
             }
             let flushed = sent? && self.state.clear(Flag::Congested);
             // Under the lock: its next holder may ask for room again.
-            if flushed && let Some(lane) = self.lane.upgrade() {
-                lane.watch_writability(self, false);
+            if flushed {
+                self.watch_writability(false);
             }
             Ok(flushed)
         })

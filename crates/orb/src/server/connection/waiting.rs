@@ -10,8 +10,7 @@ use super::Connection;
 use super::output::DeferredRequest;
 use crate::clock;
 use crate::server::admission;
-use crate::server::lane::Task;
-use crate::server::worker::Message;
+use crate::server::message::Message;
 
 /// The bounds on the requests of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +120,8 @@ impl Drop for WaitingRequest {
         }
         let before = connection.waiting_requests.fetch_sub(1, Ordering::SeqCst);
         goes_on |= before == connection.request_bounds.max_waiting || (before == 1 && connection.is_peer_half_closed());
-        if goes_on && let Some(lane) = connection.lane.upgrade() {
-            lane.push(Task::ReadSocket(connection.handle));
+        if goes_on {
+            connection.list_for_reading();
         }
     }
 }

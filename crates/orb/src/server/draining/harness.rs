@@ -15,7 +15,9 @@ use crate::orb::Core;
 use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
 use crate::server::connection::{SendResult, WaitingRequest};
 use crate::server::lane::ConnectionGuard;
-use crate::server::worker::{Message, Worker};
+use crate::server::message::Message;
+use crate::server::strategy::Lane;
+use crate::server::worker::Worker;
 
 /// Number of bytes that the stream takes before the peer reads.
 const ROOM: usize = 40;

@@ -14,8 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use corelane_sys::burst::{BurstRoles, NO_BURST};
+use corelane_sys::burst::BurstRoles;
 
+use crate::server::architecture::Architecture;
+use crate::server::burst_role::BurstRole;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, Task, handle_of, token_of};
@@ -120,34 +122,6 @@ impl BurstStatistics {
     }
 }
 
-/// The role of a thread in its lane's burst mode.
-#[derive(Debug)]
-pub(crate) struct BurstRole {
-    /// Token of the connection whose burst the thread runs.
-    runs_for: u64,
-    /// Number of messages that the thread has read with another one behind, outside a burst.
-    backlogged_reads: u32,
-}
-
-impl Default for BurstRole {
-    fn default() -> Self {
-        BurstRole { runs_for: NO_BURST, backlogged_reads: 0 }
-    }
-}
-
-impl BurstRole {
-    #[inline]
-    pub(super) fn is_runner(&self) -> bool {
-        self.runs_for != NO_BURST
-    }
-
-    /// The thread runs no burst.
-    #[inline]
-    pub(in crate::server) fn reset(&mut self) {
-        self.runs_for = NO_BURST;
-    }
-}
-
 impl BurstMode {
     /// Returns true if the calling thread is to read the next message of the connection after the
     /// upcall, and no other thread is offered it. Called if another message is behind the one that
@@ -190,7 +164,12 @@ impl BurstMode {
     /// Runs the burst that began in the calling thread's last task, or waits while another thread
     /// runs one.
     #[cold]
-    pub(super) fn join<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, worker: &mut Worker) -> io::Result<()> {
+    pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+    ) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
                 // The runner may be in an upcall with messages of the connection behind it.

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use corelane_sys::thread::JoinHandle;
 
 use super::burst::BurstMode;
-use super::{Architecture, Placement, ThreadStarter};
+use crate::server::architecture::{Architecture, Placement};
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
-use crate::server::worker::{Message, Worker};
+use crate::server::lane_loop;
+use crate::server::message::Message;
+use crate::server::threads::ThreadStarter;
+use crate::server::worker::Worker;
 
 /// The leader/followers architecture.
 #[derive(Debug)]
@@ -26,15 +29,15 @@ impl LeaderFollowers {
     }
 }
 
-impl Architecture for LeaderFollowers {
-    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
-        threads.spawn('l', self.threads.max(1), |lane, handler| lane.run(handler))
+impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
+        threads.spawn('l', self.threads.max(1), lane_loop::run)
     }
 
     #[inline]
     fn place_message<H: RequestHandler>(
         &self,
-        lane: &Lane,
+        lane: &Lane<S>,
         _: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
@@ -60,7 +63,7 @@ impl Architecture for LeaderFollowers {
     }
 
     #[inline]
-    fn after_task<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, worker: &mut Worker) -> io::Result<()> {
+    fn after_task<H: RequestHandler>(&self, lane: &Lane<S>, handler: &Arc<H>, worker: &mut Worker) -> io::Result<()> {
         let Some(burst_mode) = &self.burst_mode else { return Ok(()) };
         if burst_mode.is_active() {
             return burst_mode.join(lane, handler, worker);

@@ -7,6 +7,7 @@
 //! restores its own priority. Lanes without dynamic threads, borrowing and buffering have no
 //! overload thread: their requests stay in the transport.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,16 +22,17 @@ use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::poll;
 use corelane_sys::thread::{self, JoinHandle, Tid};
 
-use super::{Architecture, Placement, ThreadStarter};
 use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
-use crate::server::Run;
+use crate::server::architecture::{Architecture, Placement};
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, Task};
 use crate::server::lane_role::LaneRole;
-use crate::server::worker::{Message, Worker};
+use crate::server::message::Message;
+use crate::server::threads::{self, Run, ThreadStarter};
+use crate::server::worker::Worker;
 use crate::thread_context;
 
 /// How long the overload thread leaves the core to a lower thread that is about to mark itself
@@ -39,13 +41,13 @@ const LENDER_WAIT: Duration = Duration::from_millis(1);
 
 /// The state that a lane shares with its overload thread.
 #[derive(Debug)]
-pub(crate) struct OverloadThread {
+pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
     /// Wakes the overload thread: the last idle thread became busy, a thread became idle, or the
     /// lane stops.
     wake: EventFd,
     /// The lane's threads that other lanes may claim.
-    lendable_threads: PiMutex<Vec<Arc<LendableThread>>>,
+    lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
     /// Static threads that have been idle once. Until all have, the lane is starting and does not
     /// count as busy.
     started_static: AtomicU32,
@@ -56,22 +58,24 @@ pub(crate) struct OverloadThread {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Lanes whose threads may be borrowed, the highest first, and lanes that may borrow from this
     /// one.
-    lower: OnceLock<Vec<Weak<Lane>>>,
-    upper: OnceLock<Vec<Weak<Lane>>>,
+    lower: OnceLock<Vec<Weak<Lane<S>>>>,
+    upper: OnceLock<Vec<Weak<Lane<S>>>>,
+    /// [`OverloadFunctions`] of the lane's handler. They are called only through their pointers, so
+    /// that the linker drops them from programs without RT thread pools.
+    functions: Box<dyn Any + Send + Sync>,
 }
 
 /// The loops of the overload thread and of the lane's static threads, and the function that admits a
-/// request. They are called only through these pointers, which the handler has once a lane needs
-/// them, so that the linker drops them from programs without RT thread pools.
+/// request, for the lane's handler.
 #[derive(Debug)]
-pub(crate) struct OverloadFunctions<H> {
-    run_overload: Run<H>,
-    run_pool_thread: Run<H>,
-    admit_request: fn(&Lane, &Arc<H>, &mut Worker, &Arc<Connection>, Message),
+struct OverloadFunctions<S, H> {
+    run_overload: Run<S, H>,
+    run_pool_thread: Run<S, H>,
+    admit_request: fn(&Lane<S>, &Arc<H>, &mut Worker, &Arc<Connection>, Message),
 }
 
-impl<H: RequestHandler> OverloadFunctions<H> {
-    pub(crate) fn new() -> Self {
+impl<S: HasOverloadThread, H: RequestHandler> OverloadFunctions<S, H> {
+    fn new() -> Self {
         OverloadFunctions {
             run_overload: |lane, handler| lane.run_overload(handler),
             run_pool_thread: |lane, handler| lane.run_pool_thread(handler, false),
@@ -80,18 +84,28 @@ impl<H: RequestHandler> OverloadFunctions<H> {
     }
 }
 
+/// The strategy of a lane that may have an overload thread.
+pub(crate) trait HasOverloadThread: Architecture<Self> {
+    /// Returns the overload thread, if the lane has one.
+    fn overload_thread(&self) -> Option<&OverloadThread<Self>>;
+}
+
+/// The lane that has claimed a thread, and the task for the thread.
+type Loan<S> = (Arc<Lane<S>>, Option<Task>);
+
 /// A thread that waits where others can claim it.
 #[derive(Debug)]
-struct LendableThread {
+struct LendableThread<S> {
     slot: IdleSlot,
     tid: Tid,
     wake: EventFd,
-    /// The lane that has claimed the thread, and the task for it.
-    loan: PiMutex<Option<(Arc<Lane>, Option<Task>)>>,
+    /// Present while a lane has claimed the thread.
+    loan: PiMutex<Option<Loan<S>>>,
 }
 
-impl OverloadThread {
-    pub(crate) fn new() -> io::Result<Self> {
+impl<S: HasOverloadThread> OverloadThread<S> {
+    /// Creates the state for a lane whose messages go to a handler of type `H`.
+    pub(crate) fn new<H: RequestHandler>() -> io::Result<Self> {
         Ok(OverloadThread {
             idle_threads: IdleThreads::new(),
             wake: EventFd::new()?,
@@ -102,13 +116,19 @@ impl OverloadThread {
             threads: Mutex::new("dynamic threads", Scope::Lane, Vec::new()),
             lower: OnceLock::new(),
             upper: OnceLock::new(),
+            functions: Box::new(OverloadFunctions::<S, H>::new()),
         })
     }
 
     /// Sets the lanes that lend to this one and those that borrow from it. Called once, before
     /// threads run.
-    pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane>>, upper: Vec<Weak<Lane>>) {
+    pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane<S>>>, upper: Vec<Weak<Lane<S>>>) {
         let _ = (self.lower.set(lower), self.upper.set(upper));
+    }
+
+    /// Returns the functions; `None` for another handler than the lane's, which is never asked for.
+    fn functions<H: RequestHandler>(&self) -> Option<&OverloadFunctions<S, H>> {
+        self.functions.downcast_ref()
     }
 
     fn is_lender(&self) -> bool {
@@ -116,7 +136,7 @@ impl OverloadThread {
     }
 
     fn can_borrow(&self) -> bool {
-        let idle = |lane: &Weak<Lane>| {
+        let idle = |lane: &Weak<Lane<S>>| {
             lane.upgrade().is_some_and(|lane| lane.overload().is_some_and(|overload| overload.idle_threads.has_idle()))
         };
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
@@ -137,11 +157,10 @@ impl OverloadThread {
     }
 }
 
-impl Architecture for OverloadThread {
-    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
+impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
         let static_threads = threads.lane.role.as_ref().map_or(1, |role| role.static_threads);
-        // The handler has the functions before it has the lane.
-        let Some(functions) = threads.handler.overload_functions().get() else { return Ok(()) };
+        let Some(functions) = self.functions::<H>() else { return Ok(()) };
         threads.spawn('k', 1, functions.run_overload)?;
         threads.spawn('l', usize::try_from(static_threads).unwrap_or(usize::MAX), functions.run_pool_thread)
     }
@@ -149,7 +168,7 @@ impl Architecture for OverloadThread {
     #[inline]
     fn place_message<H: RequestHandler>(
         &self,
-        lane: &Lane,
+        lane: &Lane<S>,
         handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
@@ -175,12 +194,12 @@ impl Architecture for OverloadThread {
     }
 }
 
-impl OverloadThread {
+impl<S: HasOverloadThread> OverloadThread<S> {
     /// Buffers or rejects a message that the overload thread has read.
     #[cold]
     fn place_overload<H: RequestHandler>(
         &self,
-        lane: &Lane,
+        lane: &Lane<S>,
         handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
@@ -192,14 +211,19 @@ impl OverloadThread {
             lane.push(Task::ReadBuffered(connection.handle));
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
-        if let Some(functions) = handler.overload_functions().get() {
+        if let Some(functions) = self.functions::<H>() {
             (functions.admit_request)(lane, handler, worker, connection, message);
         }
         Placement::Elsewhere { reads_on: false }
     }
 }
 
-impl Lane {
+impl<S: HasOverloadThread> Lane<S> {
+    /// The overload thread, if the lane has one.
+    pub(crate) fn overload(&self) -> Option<&OverloadThread<S>> {
+        self.strategy.overload_thread()
+    }
+
     /// The loop of a thread of a lane that has an overload thread. A dynamic thread ends after its
     /// idle time.
     fn run_pool_thread<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>, dynamic: bool) {
@@ -248,9 +272,9 @@ impl Lane {
         self: &Arc<Self>,
         handler: &Arc<H>,
         worker: &mut Worker,
-        overload: &OverloadThread,
+        overload: &OverloadThread<S>,
         role: &LaneRole,
-        lendable: &LendableThread,
+        lendable: &LendableThread<S>,
         dynamic: bool,
     ) -> io::Result<bool> {
         if self.has_ready() {
@@ -296,7 +320,7 @@ impl Lane {
         &self,
         handler: &Arc<H>,
         worker: &mut Worker,
-        lendable: &LendableThread,
+        lendable: &LendableThread<S>,
     ) -> io::Result<()> {
         let (lane, work) = loop {
             if let Some(loan) = lendable.loan.lock().take() {
@@ -350,7 +374,7 @@ impl Lane {
         self: &Arc<Self>,
         handler: &Arc<H>,
         worker: &mut Worker,
-        overload: &OverloadThread,
+        overload: &OverloadThread<S>,
         role: &LaneRole,
     ) -> io::Result<()> {
         let now = self.situation(overload);
@@ -391,7 +415,7 @@ impl Lane {
         Ok(())
     }
 
-    fn situation(&self, overload: &OverloadThread) -> LaneLoad {
+    fn situation(&self, overload: &OverloadThread<S>) -> LaneLoad {
         let (waiting, waiting_bytes) = self.ready.buffered();
         LaneLoad {
             dynamic_threads: overload.dynamic_threads.load(Ordering::Acquire),
@@ -427,12 +451,12 @@ impl Lane {
     fn spawn_dynamic<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
-        overload: &OverloadThread,
+        overload: &OverloadThread<S>,
     ) -> io::Result<()> {
         let Some(work) = self.ready.take_request() else { return Ok(()) };
         let first = Arc::new(PiMutex::new("first request", Scope::Lane, Some(work)));
         let given = Arc::clone(&first);
-        let run = move |lane: &Arc<Lane>, handler: &Arc<H>| {
+        let run = move |lane: &Arc<Lane<S>>, handler: &Arc<H>| {
             if let Some(work) = { given.lock().take() } {
                 lane.run_task(handler, &mut Worker::new(), work);
             }
@@ -449,7 +473,7 @@ impl Lane {
         }
         overload.dynamic_threads.fetch_add(1, Ordering::AcqRel);
         let name = format!("{}/d{}", self.config.name, overload.dynamic_started.fetch_add(1, Ordering::Relaxed));
-        match crate::server::spawn(self, handler, name, run) {
+        match threads::spawn(self, handler, name, run) {
             Ok(thread) => {
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
@@ -473,12 +497,12 @@ impl Lane {
 
     /// Claims an idle thread of a lower lane for the oldest request here, if there still is one.
     /// Returns false if no thread could be claimed.
-    fn borrow(self: &Arc<Self>, overload: &OverloadThread) -> bool {
+    fn borrow(self: &Arc<Self>, overload: &OverloadThread<S>) -> bool {
         let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
         lower.any(|lower| self.borrow_from(&lower))
     }
 
-    fn borrow_from(self: &Arc<Self>, lower: &Lane) -> bool {
+    fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();
         if !self.ready.has_request() {

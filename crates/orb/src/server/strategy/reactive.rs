@@ -2,18 +2,20 @@
 
 use std::io;
 
-use super::{Architecture, ThreadStarter};
+use crate::server::architecture::Architecture;
 use crate::server::config::NestedWait;
 use crate::server::handler::RequestHandler;
+use crate::server::lane_loop;
 use crate::server::nested_wait::SERVE_WHILE_WAITING;
+use crate::server::threads::ThreadStarter;
 
 /// The reactive architecture.
 #[derive(Debug)]
 pub(crate) struct Reactive;
 
-impl Architecture for Reactive {
-    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
-        threads.spawn('l', 1, |lane, handler| lane.run(handler))
+impl<S: Architecture<S>> Architecture<S> for Reactive {
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
+        threads.spawn('l', 1, lane_loop::run)
     }
 
     #[inline]

@@ -9,13 +9,15 @@ use corelane_net::Wait;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle};
 
-use super::{Architecture, ThreadStarter};
 use crate::nested_wait;
+use crate::server::architecture::Architecture;
 use crate::server::config::NestedWait;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
+use crate::server::lane_loop;
 use crate::server::nested_wait::{SERVE_WHILE_WAITING, set_dedicated};
+use crate::server::threads::ThreadStarter;
 use crate::server::worker::{ReadResult, Worker};
 use crate::thread_context;
 
@@ -37,7 +39,12 @@ impl ThreadPerConnection {
 
     /// Gives a connection a thread of its own. Returns false if there are too many, or none can be
     /// started.
-    fn spawn_thread<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, connection: &Arc<Connection>) -> bool {
+    fn spawn_thread<S: Architecture<S>, H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+    ) -> bool {
         let mut threads = self.threads.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = lane.weak_self.upgrade() else { return false };
@@ -70,12 +77,12 @@ impl ThreadPerConnection {
     }
 }
 
-impl Architecture for ThreadPerConnection {
-    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
-        threads.spawn('l', SHARED_THREADS, |lane, handler| lane.run(handler))
+impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
+        threads.spawn('l', SHARED_THREADS, lane_loop::run)
     }
 
-    fn serve_connection<H: RequestHandler>(&self, lane: &Lane, handler: &Arc<H>, connection: &Arc<Connection>) {
+    fn serve_connection<H: RequestHandler>(&self, lane: &Lane<S>, handler: &Arc<H>, connection: &Arc<Connection>) {
         if !self.spawn_thread(lane, handler, connection) {
             lane.watch_connection(handler.context(), connection);
         }
@@ -101,14 +108,14 @@ impl Architecture for ThreadPerConnection {
 }
 
 /// Serves one connection until it ends or moves.
-fn run<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>, connection: &Arc<Connection>) {
+fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>, connection: &Arc<Connection>) {
     thread_context::set_owner(handler.context().stamp());
     set_dedicated(lane, handler, connection);
     serve(lane, handler, connection);
     nested_wait::uninstall();
 }
 
-fn serve<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>, connection: &Arc<Connection>) {
+fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>, connection: &Arc<Connection>) {
     let mut worker = Worker::new();
     loop {
         if connection.is_read_paused() {

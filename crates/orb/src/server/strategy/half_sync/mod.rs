@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use corelane_sys::thread::JoinHandle;
 
-use super::{Architecture, Placement, Strategy, ThreadStarter};
 use crate::nested_wait::AwaitedReply;
+use crate::server::architecture::{Architecture, Placement};
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
+use crate::server::lane_loop;
+use crate::server::message::Message;
 use crate::server::nested_wait;
-use crate::server::worker::{Message, Worker};
+use crate::server::threads::ThreadStarter;
+use crate::server::worker::Worker;
 use request_queue::{QueuedRequest, RequestQueue};
 
 /// Maximum number of messages of one connection that the reading thread takes in a row: connections
@@ -27,12 +30,12 @@ const MAX_QUEUED_READS: usize = 16;
 pub(crate) struct HalfSync {
     /// Threads that run requests.
     threads: usize,
-    queue: RequestQueue,
+    queue: Arc<RequestQueue>,
 }
 
 impl HalfSync {
     pub(super) fn new(threads: usize, max_queued: usize, max_queued_bytes: usize) -> io::Result<Self> {
-        Ok(HalfSync { threads, queue: RequestQueue::new(max_queued, max_queued_bytes)? })
+        Ok(HalfSync { threads, queue: Arc::new(RequestQueue::new(max_queued, max_queued_bytes)?) })
     }
 
     #[cfg(test)]
@@ -41,9 +44,9 @@ impl HalfSync {
     }
 
     /// Puts a message into the queue, or rejects it with TRANSIENT.
-    fn enqueue<H: RequestHandler>(
+    fn enqueue<S: Architecture<S>, H: RequestHandler>(
         &self,
-        lane: &Lane,
+        lane: &Lane<S>,
         handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
@@ -58,9 +61,9 @@ impl HalfSync {
         }
     }
 
-    fn run_until_arrival<H: RequestHandler>(
+    fn run_until_arrival<S: Architecture<S>, H: RequestHandler>(
         &self,
-        lane: &Lane,
+        lane: &Lane<S>,
         handler: &Arc<H>,
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
@@ -80,8 +83,8 @@ impl HalfSync {
 
 /// Rejects requests that had to make room in the queue.
 #[cold]
-fn reject_displaced<H: RequestHandler>(
-    lane: &Lane,
+fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
+    lane: &Lane<S>,
     handler: &Arc<H>,
     worker: &mut Worker,
     displaced: Vec<QueuedRequest>,
@@ -95,8 +98,11 @@ fn reject_displaced<H: RequestHandler>(
 }
 
 /// The loop of a thread that runs queued requests.
-fn run_queue_thread<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>) {
-    let Strategy::HalfSync(HalfSync { queue, .. }) = &lane.strategy else { return };
+fn run_queue_thread<S: Architecture<S>, H: RequestHandler>(
+    lane: &Arc<Lane<S>>,
+    handler: &Arc<H>,
+    queue: &RequestQueue,
+) {
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);
     while let Some((waiting, message)) = queue.pop() {
@@ -105,10 +111,12 @@ fn run_queue_thread<H: RequestHandler>(lane: &Arc<Lane>, handler: &Arc<H>) {
     crate::nested_wait::uninstall();
 }
 
-impl Architecture for HalfSync {
-    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, H>) -> io::Result<()> {
-        threads.spawn('l', 1, |lane, handler| lane.run(handler))?;
-        threads.spawn('w', self.threads.max(1), run_queue_thread)
+impl<S: Architecture<S>> Architecture<S> for HalfSync {
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
+        threads.spawn('l', 1, lane_loop::run)?;
+        let queue = Arc::clone(&self.queue);
+        let run = move |lane: &Arc<Lane<S>>, handler: &Arc<H>| run_queue_thread(lane, handler, &queue);
+        threads.spawn('w', self.threads.max(1), run)
     }
 
     fn max_queued_of_connection(&self) -> usize {
@@ -119,7 +127,7 @@ impl Architecture for HalfSync {
     #[inline(never)]
     fn place_message<H: RequestHandler>(
         &self,
-        lane: &Lane,
+        lane: &Lane<S>,
         handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
@@ -136,14 +144,14 @@ impl Architecture for HalfSync {
         MAX_QUEUED_READS
     }
 
-    fn requeue(&self, _: &Lane, waiting: WaitingRequest, message: Message) {
+    fn requeue(&self, _: &Lane<S>, waiting: WaitingRequest, message: Message) {
         self.queue.requeue(waiting, message);
     }
 
     /// Runs requests of the queue; another thread reads.
     fn wait_nested<H: RequestHandler>(
         &self,
-        lane: &Lane,
+        lane: &Lane<S>,
         handler: &Arc<H>,
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,

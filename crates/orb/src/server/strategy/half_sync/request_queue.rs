@@ -14,7 +14,7 @@ use corelane_sys::lock::{Condvar, Mutex, Scope};
 use super::fair_queue::{FairQueue, Measure, QueueItem};
 use crate::server::admission::{self, RequestAdmission};
 use crate::server::connection::{Connection, WaitingRequest};
-use crate::server::worker::Message;
+use crate::server::message::Message;
 
 /// A bounded queue of messages.
 #[derive(Debug)]

@@ -1,0 +1,123 @@
+//! The seam between a lane and its dispatch architecture: which threads read, run and answer
+//! requests.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use corelane_sys::thread::JoinHandle;
+
+use super::config::NestedWait;
+use super::connection::{Connection, WaitingRequest};
+use super::handler::RequestHandler;
+use super::lane::{Lane, Task};
+use super::message::Message;
+use super::threads::ThreadStarter;
+use super::worker::Worker;
+use crate::nested_wait::AwaitedReply;
+
+/// Maximum number of messages of one connection that a thread reads in a row before other work has
+/// a turn.
+const MAX_READS: usize = 256;
+
+/// The thread that runs a message, as decided when the message has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// The calling thread runs the message. If `reads_on`, it then reads the connection's next
+    /// message.
+    Here { reads_on: bool },
+    /// Another thread runs the message, or it was rejected. If `reads_on`, the calling thread reads
+    /// the next one.
+    Elsewhere { reads_on: bool },
+}
+
+/// The points in which dispatch architectures differ. The defaults are those of leader/followers
+/// without a burst mode.
+///
+/// `S` is the architecture as the lane holds it: the enum of all of them
+/// ([`Strategy`](super::strategy::Strategy)), which passes each call on.
+pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Sized + 'static {
+    /// Starts the lane's threads.
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()>;
+
+    /// Gives an accepted connection to the threads that will serve it.
+    fn serve_connection<H: RequestHandler>(&self, lane: &Lane<S>, handler: &Arc<H>, connection: &Arc<Connection>) {
+        lane.watch_connection(handler.context(), connection);
+    }
+
+    /// Returns the number of requests that one connection may have in the lane's queue.
+    fn max_queued_of_connection(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Decides which thread runs a message that the calling thread has read. The message is
+    /// `detached`, or in the worker's own buffer. `more` says that the next message of the
+    /// connection may be there.
+    #[inline]
+    fn place_message<H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        _handler: &Arc<H>,
+        _worker: &mut Worker,
+        connection: &Arc<Connection>,
+        _detached: &mut Option<Message>,
+        more: bool,
+    ) -> Placement {
+        if more {
+            lane.list_rest(connection.handle);
+        }
+        Placement::Here { reads_on: false }
+    }
+
+    /// Returns the number of messages of one connection that a thread reads in a row.
+    #[inline]
+    fn max_reads(&self) -> usize {
+        MAX_READS
+    }
+
+    /// Lists a request whose turn has come again.
+    fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
+        lane.push(Task::Dispatch(waiting, message));
+    }
+
+    /// Is called by each thread of the lane's loop after each task.
+    #[inline]
+    fn after_task<H: RequestHandler>(
+        &self,
+        _lane: &Lane<S>,
+        _handler: &Arc<H>,
+        _worker: &mut Worker,
+    ) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns true if the lane has one thread only, which looks for listed tasks before it waits:
+    /// nothing is to be woken.
+    #[inline]
+    fn has_one_thread(&self) -> bool {
+        false
+    }
+
+    /// Returns what a thread does while a call made by its servant waits, if the pool's
+    /// configuration does not say.
+    fn default_nested_wait(&self) -> NestedWait {
+        NestedWait::Block
+    }
+
+    /// Runs other work of the lane until `awaited` has come.
+    fn wait_nested<H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        awaited: &AwaitedReply<'_>,
+    ) -> io::Result<()> {
+        lane.step_until_arrival(handler, worker, awaited)
+    }
+
+    /// Wakes the threads that wait elsewhere than in the lane's epoll, because the lane stops.
+    /// Returns threads to join besides those of [`start`](Self::start).
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        Vec::new()
+    }
+}

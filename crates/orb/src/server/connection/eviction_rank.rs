@@ -1,0 +1,65 @@
+//! The order in which a full lane evicts connections. Pure: times are arguments.
+
+/// Instead of a time: no message has come yet.
+pub(crate) const NO_MESSAGE: u32 = 0;
+/// Seconds without a message after which a connection may be evicted.
+const MIN_IDLE_SECONDS: u32 = 10;
+/// The last thing that a connection's peer has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum IdleClass {
+    /// It has sent nothing.
+    NeverSent,
+    /// It has begun its first message.
+    FirstMessagePartial,
+    /// It has sent messages, the last one a while ago.
+    Idle,
+}
+
+/// The order of eviction: the lowest rank first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EvictionRank {
+    class: IdleClass,
+    last_message_at: u32,
+    connection_number: u64,
+}
+
+/// Ranks a connection by the time of its last message, by whether one has begun, and by its number
+/// in the ORB. Returns `None` if it is not to be evicted.
+#[must_use]
+pub(crate) fn eviction_rank(
+    last_message_at: u32,
+    has_partial_message: bool,
+    now: u32,
+    connection_number: u64,
+) -> Option<EvictionRank> {
+    let class = match (last_message_at, has_partial_message) {
+        (NO_MESSAGE, false) => IdleClass::NeverSent,
+        (NO_MESSAGE, true) => IdleClass::FirstMessagePartial,
+        (_, false) if now.saturating_sub(last_message_at) >= MIN_IDLE_SECONDS => IdleClass::Idle,
+        _ => return None,
+    };
+    Some(EvictionRank { class, last_message_at, connection_number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_connections_are_evicted_before_idle_ones() {
+        let now = 100;
+        let never = |connection_number| eviction_rank(NO_MESSAGE, false, now, connection_number).unwrap();
+        let idle = |last_message_at, connection_number| eviction_rank(last_message_at, false, now, connection_number);
+        let mut ranks = [
+            idle(20, 1).unwrap(),
+            never(9),
+            eviction_rank(NO_MESSAGE, true, now, 3).unwrap(),
+            never(7),
+            idle(10, 2).unwrap(),
+        ];
+        ranks.sort_unstable();
+        assert_eq!(ranks.map(|eviction_rank| eviction_rank.connection_number), [7, 9, 3, 2, 1]);
+        assert_eq!(idle(now - MIN_IDLE_SECONDS + 1, 1), None, "it has just been used");
+        assert_eq!(eviction_rank(10, true, now, 1), None, "its next message is on its way");
+    }
+}

@@ -1,0 +1,62 @@
+//! A whole message, and the memory for running it.
+
+use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::{Scratch, Version};
+
+use crate::receive::ReceiveBuffer;
+
+/// Memory for running requests.
+#[derive(Debug, Default)]
+pub(crate) struct RequestMemory {
+    pub(crate) reply: Vec<u8>,
+    pub(crate) scratch: Scratch,
+}
+
+/// A whole message, which can leave the thread that read it.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Header, length and the buffer that holds the message.
+    Buffered(Header, usize, ReceiveBuffer),
+    /// A message put together from fragments, with the places where GIOP 1.1 fragments begin.
+    Assembled(Header, Vec<u8>, Vec<usize>),
+}
+
+impl Message {
+    /// Returns the memory in bytes that the message holds while it waits.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Message::Buffered(_, length, buffer) => buffer.held().max(*length),
+            Message::Assembled(_, octets, _) => octets.len(),
+        }
+    }
+
+    /// Returns true if it is a request whose client waits for the reply.
+    #[cold]
+    pub(super) fn wants_reply(&self) -> bool {
+        let (header, octets) = self.parts();
+        wants_reply(header, octets)
+    }
+
+    /// Returns the header, and the bytes from the header on.
+    pub(crate) fn parts(&self) -> (&Header, &[u8]) {
+        match self {
+            Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
+            Message::Assembled(header, octets, _) => (header, octets),
+        }
+    }
+}
+
+/// Returns true if a message is a request whose client waits for the reply.
+pub(super) fn wants_reply(header: &Header, octets: &[u8]) -> bool {
+    header.kind == MessageKind::Request && !is_oneway(header, octets)
+}
+
+/// Returns true if a message is a request whose client does not wait for a reply.
+fn is_oneway(header: &Header, octets: &[u8]) -> bool {
+    // After the header and the request id (CORBA 3.0.3, section 15.4.2). Earlier versions have the
+    // flag behind the contexts: their requests count as two-way.
+    const RESPONSE_FLAGS: usize = 16;
+    header.kind == MessageKind::Request
+        && header.version == Version::GIOP_1_2
+        && octets.get(RESPONSE_FLAGS).is_some_and(|flags| flags & 1 == 0)
+}
