@@ -7,6 +7,7 @@
 //! Two bounds hold whatever the policy and the peer: one wait polls for at most the policy's time,
 //! and the threads of a process that poll at the same time are fewer than the machine's cores.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -77,7 +78,6 @@ pub(crate) enum NextWait {
 /// The policy of one direction of a stream, and the success of polling so far.
 ///
 /// Only one thread waits there. A second one would merely blur the counts.
-#[derive(Debug)]
 pub(crate) struct AdaptiveSpin {
     policy: AtomicU64,
     /// Success of polling, as a moving average over the last waits.
@@ -85,6 +85,12 @@ pub(crate) struct AdaptiveSpin {
     /// Number of waits before polling is tried again while success is low.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
+}
+
+impl fmt::Debug for AdaptiveSpin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdaptiveSpin")
+    }
 }
 
 impl AdaptiveSpin {

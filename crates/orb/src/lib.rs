@@ -11,6 +11,7 @@
 //! Features, all on by default:
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
 //! - `valuetype`: value types and abstract interfaces.
+//! - `half-sync`: the dispatch architecture half-sync/half-async.
 //! - `shared-memory`: adds the shared-memory transport to an ORB's default transports.
 #![forbid(unsafe_code)]
 

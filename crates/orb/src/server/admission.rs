@@ -11,6 +11,7 @@ pub(crate) enum ConnectionAdmission {
 }
 
 /// The decision on a complete request.
+#[cfg(any(feature = "half-sync", feature = "fuzzing", test))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestAdmission {
     /// The thread that read it runs it.
@@ -29,6 +30,7 @@ pub(crate) fn admit_connection(closing: bool, open: usize, max: usize) -> Connec
 
 /// Decides on a request; `queue` is the number of requests in the lane's queue and their maximum,
 /// if it has one.
+#[cfg(any(feature = "half-sync", feature = "fuzzing", test))]
 #[must_use]
 #[inline]
 pub(crate) fn admit_request(queue: Option<(usize, usize)>) -> RequestAdmission {

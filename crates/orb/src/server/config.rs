@@ -27,7 +27,8 @@ pub enum Dispatch {
         /// Number of threads.
         threads: usize,
     },
-    /// One thread reads requests into a bounded queue, and other threads run them.
+    /// One thread reads requests into a bounded queue, and other threads run them. Needs the feature
+    /// `half-sync`, which is on by default.
     ///
     /// The queue is full at `max_queued` requests or [`ConnectionLimits::max_queued_bytes`]. Its
     /// connections take turns.
@@ -36,6 +37,7 @@ pub enum Dispatch {
     /// - A request that finds the queue full replaces the last request of the connection with the most
     ///   in it, if its own connection has less.
     /// - The request that has no place is refused with TRANSIENT 1.
+    #[cfg(feature = "half-sync")]
     HalfSyncHalfAsync {
         /// Threads that run requests.
         threads: usize,

@@ -1,11 +1,10 @@
 //! The part of a lane that its connections use: they ask for a thread, and know no lane.
 
 use std::any::Any;
-use std::fmt;
 use std::os::fd::BorrowedFd;
 
 /// The lane of a connection, as the connection sees it. Called on slow paths only.
-pub(crate) trait ReadyQueue: Any + fmt::Debug + Send + Sync {
+pub(crate) trait ReadyQueue: Any + Send + Sync {
     /// Has a thread of the lane read the connection at `handle`, which no edge reports.
     fn list_for_reading(&self, handle: (u32, u32));
 

@@ -30,7 +30,6 @@ use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
 use super::memory_budget::{MemoryBudget, MemoryUse};
 use super::ready_queue::ReadyQueue;
-use super::strategy::half_sync::fair_queue::NO_LIST;
 use crate::ceiling::Ceiling;
 use crate::orb_context::OrbContext;
 pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
@@ -41,6 +40,10 @@ pub(crate) use reader::ReadState;
 use stall::StallDetector;
 use state::{Flag, StateWord, Transition};
 pub(crate) use waiting::{RequestBounds, WaitingRequest};
+
+/// Value of [`Connection::owner_list`] while none of the connection's requests is in the queue.
+#[cfg(feature = "half-sync")]
+pub(in crate::server) const NO_LIST: u32 = u32::MAX;
 
 /// One accepted connection.
 #[derive(Debug)]
@@ -61,6 +64,7 @@ pub(crate) struct Connection {
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
     /// The list of the lane's queue that holds these requests. Written by the queue.
+    #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
     /// The code sets that the client announced, packed; 0 before it has.
     code_sets: AtomicU64,
@@ -136,6 +140,7 @@ impl Connection {
             late_requests: AtomicU32::new(0),
             queued_requests: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
+            #[cfg(feature = "half-sync")]
             owner_list: AtomicU32::new(NO_LIST),
             code_sets: AtomicU64::new(0),
             last_message_at: AtomicU32::new(eviction_rank::NO_MESSAGE),

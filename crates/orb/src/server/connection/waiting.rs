@@ -56,6 +56,7 @@ impl Connection {
     }
 
     /// Counts a request of `octets` bytes that begins to wait in the lane's queue.
+    #[cfg(feature = "half-sync")]
     pub(crate) fn add_queued_request(self: &Arc<Self>, octets: usize) -> WaitingRequest {
         self.queued_requests.fetch_add(1, Ordering::SeqCst);
         self.queued_bytes.fetch_add(octets, Ordering::SeqCst);

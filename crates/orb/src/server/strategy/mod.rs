@@ -6,6 +6,7 @@
 //! lines in this file, and a variant of the public [`Dispatch`].
 
 pub(super) mod burst;
+#[cfg(feature = "half-sync")]
 pub(super) mod half_sync;
 mod leader_followers;
 pub(crate) mod overload;
@@ -29,6 +30,7 @@ use super::threads::ThreadStarter;
 use super::worker::Worker;
 use crate::nested_wait::AwaitedReply;
 use crate::server::handler::RequestHandler;
+#[cfg(feature = "half-sync")]
 use half_sync::HalfSync;
 use leader_followers::LeaderFollowers;
 use overload::{HasOverloadThread, OverloadThread};
@@ -45,6 +47,7 @@ pub(crate) enum Strategy {
     /// Threads take turns at waiting; the thread that reads a request runs it.
     LeaderFollowers(LeaderFollowers),
     /// One thread reads requests into a queue, and other threads run them.
+    #[cfg(feature = "half-sync")]
     HalfSync(HalfSync),
     /// Leader/followers with an overload thread, which reads while all others are busy.
     Overload(OverloadThread<Strategy>),
@@ -61,6 +64,7 @@ macro_rules! delegate {
             Strategy::LeaderFollowers(architecture) => {
                 Architecture::<Strategy>::$function(architecture, $($argument),*)
             }
+            #[cfg(feature = "half-sync")]
             Strategy::HalfSync(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
             Strategy::Overload(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
         }
@@ -85,6 +89,7 @@ impl Strategy {
             Dispatch::LeaderFollowers { threads } => {
                 Strategy::LeaderFollowers(LeaderFollowers::new(threads, role.is_none()))
             }
+            #[cfg(feature = "half-sync")]
             Dispatch::HalfSyncHalfAsync { threads, max_queued } => {
                 let max_bytes = config.connection_limits.max_queued_bytes;
                 Strategy::HalfSync(HalfSync::new(threads, max_queued, max_bytes)?)

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::server::connection::NO_LIST;
+
 /// An item of an owner.
 pub(in crate::server) trait QueueItem {
     /// Returns the number of the owner's list, [`NO_LIST`] without items. Only the queue writes it,
@@ -13,8 +15,6 @@ pub(in crate::server) trait QueueItem {
     fn bytes(&self) -> usize;
 }
 
-/// Instead of a list's number: the owner has no items.
-pub(in crate::server) const NO_LIST: u32 = u32::MAX;
 /// Number of items for which an empty list keeps room.
 const KEPT_CAPACITY: usize = 16;
 
