@@ -20,6 +20,7 @@ mod naming;
 mod operations;
 mod ping;
 mod policies;
+mod status;
 mod text;
 mod trace;
 
@@ -31,6 +32,7 @@ use std::vec;
 use clap::Command;
 use corelane_bench::server;
 
+use crate::status::{DONE, NOT_DONE, WRONG_USAGE};
 use crate::text::excerpt;
 
 /// Counts allocations for the benchmarks, whose servers run this program too.
@@ -59,10 +61,6 @@ usage: corelane COMMAND [ARGUMENT]...
 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
-
-const DONE: u8 = 0;
-const NOT_DONE: u8 = 1;
-const WRONG_USAGE: u8 = 2;
 
 /// A command of the program.
 struct Tool {

@@ -80,7 +80,11 @@ struct Resolver<'s> {
 impl Resolver<'_> {
     /// Returns the file that defines the item of a path as written; `None` for other crates' items.
     fn file_of(&self, written: &Segments) -> Option<usize> {
-        self.definition(&self.absolute(self.path, self.module, written)?, MAX_REEXPORTS)
+        let absolute = self.absolute(self.path, self.module, written)?;
+        match absolute.as_slice() {
+            [name] if self.source.macros.contains_key(name) => self.source.macros.get(name).copied(),
+            _ => self.definition(&absolute, MAX_REEXPORTS),
+        }
     }
 
     /// Returns a path as written in a module, from the crate's root.
@@ -162,12 +166,13 @@ mod tests {
     #[test]
     fn path_resolves_through_imported_modules_and_globs() {
         let found = edges(&[
-            ("lib.rs", "mod a; mod b; mod c;"),
-            ("a.rs", "pub fn f() {}"),
+            ("lib.rs", "mod a; mod b; mod c; mod e;"),
+            ("a.rs", "pub fn f() { let c = 1; c; } #[macro_export] macro_rules! m { () => {} }"),
             ("b.rs", "use crate::a; fn g() { a::f(); }"),
-            ("c.rs", "use super::b::*; pub use crate::a::*; mod d { fn h() { crate::c::f(); } }"),
+            ("c.rs", "use super::b::*; pub use crate::a::*; mod d { fn h() { crate::c::f(); crate::e::k(); } }"),
+            ("e.rs", "crate::m! {}"),
         ]);
-        assert_eq!(found, ["b.rs -> a.rs", "c.rs -> a.rs", "c.rs -> b.rs"]);
+        assert_eq!(found, ["b.rs -> a.rs", "c.rs -> a.rs", "c.rs -> b.rs", "c.rs -> e.rs", "e.rs -> a.rs"]);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(super) struct Module {
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub(super) files: Vec<File>,
+    /// Files of the macros that the crate exports at its root.
+    pub(super) macros: HashMap<String, usize>,
     pub(super) modules: HashMap<Segments, Module>,
 }
 
@@ -95,6 +97,12 @@ impl Source {
                 }
                 Item::Use(import) => module.add_import(import),
                 item => {
+                    if let Item::Macro(item) = item
+                        && let Some(name) = &item.ident
+                        && item.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export"))
+                    {
+                        self.macros.insert(name.to_string(), file);
+                    }
                     module.definitions.extend(defined(item));
                     PathCollector(&mut module).visit_item(item);
                 }
@@ -212,7 +220,8 @@ struct PathCollector<'m>(&'m mut Module);
 impl<'ast> Visit<'ast> for PathCollector<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Segments = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        if path.leading_colon.is_none() {
+        // A single name is local, or its import counts.
+        if path.leading_colon.is_none() && segments.len() > 1 {
             self.0.uses.insert(segments);
         }
         visit::visit_path(self, path);

@@ -22,14 +22,13 @@
 //! nor sockets. `directory` shares it between threads and commits changes. Beside this file, only
 //! `servants` knows the ORB.
 
-corelane::include_idl!("naming");
-
 mod changes;
 mod control;
 mod directory;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod idl;
 mod iterators;
 pub mod name;
 mod records;
@@ -54,6 +53,8 @@ use self::directory::Directory;
 use self::iterators::IteratorLimits;
 use self::servants::{BindingIterators, Contexts, Service, Settings};
 use crate::store::{Durability, FileStore, Kind, Store, StoreError};
+
+pub use self::idl::{corelane_naming, cos_naming};
 
 /// The service and the format of its records, for a [`Store`] that a program supplies.
 pub const STORE_KIND: Kind = records::KIND;

@@ -1,0 +1,3 @@
+//! What the IDL compiler makes of `idl/naming.idl`.
+
+corelane::include_idl!("naming");
