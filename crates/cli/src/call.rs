@@ -156,7 +156,7 @@ fn list(arguments: &Arguments) -> Result<String, String> {
         None => String::new(),
         Some(reference) => {
             let orb = Orb::new().map_err(|error| error.to_string())?;
-            let object = naming::object(&orb, reference)?;
+            let object = naming::named(&orb, reference)?;
             object.map(|object| object.type_id().to_owned()).unwrap_or_default()
         }
     };
@@ -175,7 +175,7 @@ fn call(arguments: Arguments) -> Result<Outcome, String> {
         return Err("no operation is given".to_owned());
     };
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    let object = naming::object(&orb, reference)?.ok_or("the reference is nil")?;
+    let object = naming::named(&orb, reference)?.ok_or("the reference is nil")?;
     let object = object.with_timeout(Duration::from_secs_f64(timeout.unwrap_or(30.0)));
     let mut types = Types::new(&compilation);
     for type_code in types.of_values() {

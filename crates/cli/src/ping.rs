@@ -144,10 +144,24 @@ impl Question {
         }
     }
 
-    fn ask(&mut self, question: impl FnOnce() -> Result<bool, SystemException>) {
-        self.sent += 1;
+    /// Asks with the time-out, or with the time that is left of the whole command if that is less.
+    /// Returns false if there was too little time left: such a question does not count.
+    fn ask(
+        &mut self,
+        timeout: Duration,
+        left: Duration,
+        question: impl FnOnce(Duration) -> Result<bool, SystemException>,
+    ) -> bool {
+        if left.is_zero() {
+            return false;
+        }
         let began = Instant::now();
-        let answer = question();
+        let answer = question(timeout.min(left).max(Duration::from_millis(1)));
+        let is_cut = left < timeout && answer.as_ref().is_err_and(|error| error.kind() == SystemExceptionKind::Timeout);
+        if is_cut {
+            return false;
+        }
+        self.sent += 1;
         match answer {
             Ok(is_wanted) => {
                 self.latencies.add(began.elapsed());
@@ -158,6 +172,7 @@ impl Question {
                 self.failure = Some(printable(&exception.to_string()));
             }
         }
+        true
     }
 }
 
@@ -232,18 +247,22 @@ fn rounds(object: &ObjectRef, arguments: &PingArguments, report: &mut PingReport
     let mut non_existent = Question::new("non_existent", "exists", "does not exist");
     for round in 0..arguments.rounds {
         let due = began.elapsed();
-        if due >= arguments.deadline {
+        let left = || arguments.deadline.saturating_sub(began.elapsed());
+        let has_ended = locate.ask(arguments.timeout, left(), |timeout| {
+            object.with_timeout(timeout).validate_connection().map(|()| true)
+        }) && is_a.ask(arguments.timeout, left(), |timeout| {
+            let object = object.with_timeout(timeout);
+            let mut reply = object.invoke(&IS_A, &|encoder| encoder.write_latin1_str(&report.asked_type))?;
+            reply.read(|decoder| decoder.read_bool())
+        }) && non_existent.ask(arguments.timeout, left(), |timeout| {
+            let object = object.with_timeout(timeout);
+            let mut reply = object.invoke(&NON_EXISTENT, &|_| Ok(()))?;
+            reply.read(|decoder| decoder.read_bool()).map(|no| !no)
+        });
+        if !has_ended {
             report.is_cut = true;
             break;
         }
-        let object = object.with_timeout(arguments.timeout.min(arguments.deadline - due).max(Duration::from_millis(1)));
-        locate.ask(|| object.validate_connection().map(|()| true));
-        is_a.ask(|| {
-            let mut reply = object.invoke(&IS_A, &|encoder| encoder.write_latin1_str(&report.asked_type))?;
-            reply.read(|decoder| decoder.read_bool())
-        });
-        non_existent
-            .ask(|| object.invoke(&NON_EXISTENT, &|_| Ok(()))?.read(|decoder| decoder.read_bool()).map(|no| !no));
         if round + 1 < arguments.rounds {
             let next = (due + arguments.interval).min(arguments.deadline);
             thread::sleep(next.saturating_sub(began.elapsed()));
@@ -326,6 +345,21 @@ impl PingReport {
 mod tests {
     use super::*;
     use crate::WRONG_USAGE;
+
+    #[test]
+    fn a_question_that_the_deadline_cuts_is_no_failure() {
+        let timed_out = |_| Err(SystemException::new(SystemExceptionKind::Timeout, 0, corelane::Completion::Maybe));
+        let second = Duration::from_secs(1);
+        let mut question = Question::new("is_a", "yes", "no");
+        assert!(!question.ask(3 * second, Duration::ZERO, |_| panic!("no time is left")));
+        assert!(!question.ask(3 * second, second, |timeout| {
+            assert_eq!(timeout, second);
+            timed_out(timeout)
+        }));
+        assert_eq!((question.sent, question.failures), (0, 0));
+        assert!(question.ask(second, 3 * second, timed_out));
+        assert_eq!((question.sent, question.failures), (1, 1));
+    }
 
     #[test]
     fn arguments_that_make_no_sense_are_refused() {

@@ -150,7 +150,7 @@ fn every_command_does_what_it_says() {
     let invalid = server.refused(&["list", "a/"]);
     assert_eq!(invalid, "error: `a/` is not a name: components are ID, ID.KIND or .KIND, with `/` between them\n");
     assert!(server.refused(&["bind", "x", "what"]).starts_with("error: `what` cannot be used: "));
-    assert!(server.refused(&["bind", "x", "@/nowhere"]).starts_with("error: cannot read `/nowhere`: "));
+    assert!(server.refused(&["bind", "x", "@/nowhere"]).starts_with("error: `/nowhere` cannot be read: "));
 
     server.done(&["rebind", "shop/orders.obj", nowhere]);
     let dead = server.done(&["prune", "--dry-run"]);

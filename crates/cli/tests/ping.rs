@@ -78,7 +78,12 @@ fn garbage() -> SocketAddr {
 
 /// Returns an address at which no program listens.
 fn refused() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address")
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let address = client.local_addr().expect("an address");
+    // The connection holds its port to the end of the process: no server of another test gets it.
+    std::mem::forget((listener, client));
+    address
 }
 
 #[test]
@@ -206,13 +211,30 @@ fn a_ping_ends_whatever_the_server_does() {
     }
     // The deadline ends it before its rounds, and before it has tried every address.
     let server = Server::start();
-    let words = ["ping", "--json", "--count", "1000000", "--interval", "0.01", "--deadline", "0.5", &server.url()];
+    let words = ["ping", "--json", "--count", "1000000", "--interval", "0.01", "--deadline", "3", &server.url()];
     let report = json(&corelane(&words));
     assert_eq!((&report["is_cut"], &report["is_there"]), (&true.into(), &true.into()));
     let many = format!("corbaloc:{}/k", vec![format!(":1.2@{}", silent()); 64].join(","));
     let report = json(&corelane(&["ping", "--json", "--timeout", "0.2", "--deadline", "0.5", &many]));
     assert_eq!((&report["is_cut"], &report["is_there"]), (&true.into(), &false.into()));
     assert!(report["unanswered"].as_array().unwrap().len() < 64);
+}
+
+/// A file holds a reference, not the name of a further file.
+#[test]
+fn what_a_file_holds_is_not_a_file() {
+    let server = Server::start();
+    let path = |name: &str| format!("{}/ping-{name}", env!("CARGO_TARGET_TMPDIR"));
+    let (inner, outer) = (path("inner"), path("outer"));
+    std::fs::write(&inner, server.url()).expect("written");
+    std::fs::write(&outer, format!("@{inner}")).expect("written");
+    assert_eq!(status(&corelane(&["ping", "--count", "1", &format!("@{inner}")])), 0);
+    let output = corelane(&["ping", "--count", "1", &format!("@{outer}")]);
+    assert_eq!(status(&output), 1);
+    assert!(text(&output).starts_with("error: `@") && text(&output).contains("cannot be used: "), "{}", text(&output));
+    let endless = corelane(&["naming", "list", "--at", "@/dev/zero"]);
+    assert_eq!(status(&endless), 1);
+    assert_eq!(text(&endless), "error: `/dev/zero` holds more than 16777216 octets\n");
 }
 
 /// The largest accepted references: one with a key of a mebioctet, and one with as many addresses as

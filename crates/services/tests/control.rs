@@ -1,6 +1,7 @@
 //! Extensions of the Naming Service: reported changes, many bindings in one step, backups, the end.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -166,6 +167,8 @@ fn many_names_are_bound_in_one_step() {
     assert_eq!(outcomes, [BindOutcome::BoundNow, BindOutcome::BoundToContext]);
     assert_eq!(scene.root.resolve(&n("shop/old")).unwrap(), Some(scene.object(2)));
     assert_eq!(control.bind_all(&[], &[], false).unwrap(), []);
+    let initial = control.initial_context().unwrap().unwrap();
+    assert!(initial.is_equivalent(&scene.watched().own_reference().unwrap().unwrap()));
     let failed = |outcome: Result<Vec<BindOutcome>, BindAllError>| match outcome {
         Err(BindAllError::Failed(Failed { reason })) => reason,
         other => panic!("{other:?}"),
@@ -189,6 +192,7 @@ fn a_running_server_is_copied_and_ended() {
     let ended = Arc::default();
     let control = scene.control(&ended);
     control.backup(&path("copy.db")).unwrap();
+    assert_eq!(fs::metadata(path("copy.db")).unwrap().permissions().mode() & 0o777, 0o600);
     scene.root.bind(&n("b"), None).unwrap();
     let Err(BindAllError::Failed(refused)) = control.backup(&path("copy.db")) else { panic!("a file is replaced") };
     assert!(refused.reason.contains("exists already"), "{refused:?}");

@@ -338,7 +338,8 @@ fn synced_commits_survive_power_failures_whole() {
     let length = disk.log_len();
     drop(store);
     let mut survivors = std::collections::BTreeSet::new();
-    for number in 0..disk::cuts(1_000) {
+    let cuts = disk::cuts(1_000);
+    for number in 0..cuts {
         let cut = if number == 0 { length } else { random.below(length + 1) };
         let image = disk.cut(cut, &mut random);
         let store = FileStore::with_backend(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
@@ -352,7 +353,8 @@ fn synced_commits_survive_power_failures_whole() {
         let next = store.commit(revision, &[Write::Put(b"after", b"x")], Durability::Synced).unwrap();
         assert_eq!(read(&store).0, next);
     }
-    assert!(survivors.len() > 50, "{}", survivors.len());
+    // The cuts fall on many different commits, unless there are few cuts.
+    assert!(survivors.len() > cuts.min(1_000) / 20, "{}", survivors.len());
 }
 
 /// Returns the octets that opening and reading a store reads, when its process ended without closing it.

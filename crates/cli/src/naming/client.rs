@@ -1,6 +1,5 @@
 //! Commands that work on any CORBA name server.
 
-use std::fs;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use corelane_wire::Limits;
 use corelane_wire::ior::Corbaname;
 
 use super::{Action, Arguments, import, prune, walk, watch};
+use crate::input;
 use crate::text::{excerpt, printable};
 
 /// The name server that is used without `--at`.
@@ -32,10 +32,10 @@ pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) ->
     let builder = builder.max_connections_per_server(arguments.jobs);
     let orb = builder.build().map_err(|error| error.to_string())?;
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
-    let root = NamingContextRef::unchecked_narrow(&object(&orb, at)?.ok_or("the name server's reference is nil")?);
+    let root = NamingContextRef::unchecked_narrow(&named(&orb, at)?.ok_or("the name server's reference is nil")?);
     let (text, other) = (arguments.words.first(), arguments.words.get(1));
     let name = text.map_or(Ok(Vec::new()), |text| parse_name(text))?;
-    let bound = || other.map_or(Ok(None), |text| object(&orb, text));
+    let bound = || other.map_or(Ok(None), |text| named(&orb, text));
     let context = || {
         let context = bound()?.ok_or("the context's reference is nil")?;
         Ok::<_, String>(NamingContextRef::unchecked_narrow(&context))
@@ -54,11 +54,11 @@ pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) ->
             prune::prune(&subcontext(&root, &name)?, text.map_or("", String::as_str), prune, out)
         }
         Action::Import => {
-            let from = object(&orb, arguments.from.as_deref().unwrap_or_default())?;
+            let from = named(&orb, arguments.from.as_deref().unwrap_or_default())?;
             let from = NamingContextRef::unchecked_narrow(&from.ok_or("the reference of --from is nil")?);
             let to = subcontext(&root, &name)?;
             let control = arguments.control.as_deref();
-            let import = import::Import { jobs: arguments.jobs, replace: arguments.replace, control };
+            let import = import::Import { jobs: arguments.jobs, replace: arguments.replace, control, root: &root };
             import::import(&orb, &from, &to, &name, import, out, &mut io::stderr())
         }
         Action::Bind => root.bind(&name, bound()?.as_ref()).map_err(of_bind),
@@ -90,16 +90,13 @@ fn parse_name(text: &str) -> Result<Vec<NameComponent>, String> {
     })
 }
 
-/// Returns the object that a text names.
+/// Returns the object that a word names: a reference, `@FILE` or `-`.
+pub(crate) fn named(orb: &Orb, word: &str) -> Result<Option<ObjectRef>, String> {
+    object(orb, &input::reference(word)?)
+}
+
+/// Returns the object that a reference names.
 pub(crate) fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
-    let held;
-    let text = match text.strip_prefix('@') {
-        None => text,
-        Some(path) => {
-            held = fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", excerpt(path)))?;
-            held.trim()
-        }
-    };
     let unusable = |error: &dyn std::fmt::Display| format!("`{}` cannot be used: {error}", excerpt(text));
     if !text.get(..10).is_some_and(|scheme| scheme.eq_ignore_ascii_case("corbaname:")) {
         return orb.string_to_object(text).map_err(|error| unusable(&error));

@@ -4,7 +4,7 @@
 //! the server says so. The same key at the server's other addresses refuses every call.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -14,12 +14,14 @@ use corelane::{Completion, Orb, Peer, SystemException, SystemExceptionKind as Ki
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, Unix};
 use corelane_services::naming::corelane_naming::control::{BackupError, BindAllError};
 use corelane_services::naming::corelane_naming::{BindOutcomes, Control, ControlRef, NewBinding};
-use corelane_services::naming::cos_naming::NameComponent;
+use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
 use corelane_services::naming::{NAMING_CONTROL, NamingService};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::Version;
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
+
+use crate::text::printable;
 
 /// Minimum time between two lines about refusals, which refused clients can cause at any rate.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -34,11 +36,13 @@ impl Log {
 
     fn say(&self, what: &str) {
         let mut next = self.0.lock();
-        if next.is_none_or(Monotonic::is_past) {
-            *next = Some(Monotonic::now() + PAUSE);
-            // Ignore errors: there may be no standard error any more.
-            let _ = writeln!(io::stderr(), "{what}");
+        if !next.is_none_or(Monotonic::is_past) {
+            return;
         }
+        *next = Some(Monotonic::now() + PAUSE);
+        drop(next);
+        // A line that cannot be written at once is lost: the threads that serve clients must not wait.
+        corelane_sys::process::try_print_error(what);
     }
 }
 
@@ -120,6 +124,10 @@ impl Control for Refusing {
         Err(Self::refuse().into())
     }
 
+    fn initial_context(&self) -> Result<Option<NamingContextRef>, SystemException> {
+        Err(Self::refuse())
+    }
+
     fn backup(&self, _: &str) -> Result<(), BackupError> {
         Err(Self::refuse().into())
     }
@@ -173,12 +181,24 @@ pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
     Ok(ControlRef::unchecked_narrow(&object.ok_or("the reference is nil")?))
 }
 
+/// Checks that `root` is the context in which the names of `bind_all` begin.
+///
+/// # Errors
+/// A sentence, if it is another context or one of another server.
+pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Result<(), String> {
+    let initial = control.initial_context().map_err(|exception| explain(&exception))?;
+    if initial.is_some_and(|initial| initial.as_object().is_equivalent(root.as_object())) {
+        return Ok(());
+    }
+    Err("--at has to name the initial context of the server behind --control, and names another context".to_owned())
+}
+
 /// Explains an error of a call of the control object.
 pub(super) fn explain(exception: &SystemException) -> String {
     let has_connected = exception.detail().is_none_or(|detail| detail.phase != Some(corelane::Phase::Connect));
     match exception.kind() {
         Kind::CommFailure | Kind::Transient if has_connected => format!(
-            "the server closes the connection ({exception}): its --allow-control has to name the user {}",
+            "the server closed the connection ({exception}): it ended, or its --allow-control does not name the user {}",
             corelane_sys::process::effective_user_id()
         ),
         _ => exception.to_string(),
@@ -187,7 +207,20 @@ pub(super) fn explain(exception: &SystemException) -> String {
 
 pub(super) fn of_backup(error: BackupError) -> String {
     match error {
-        BackupError::Failed(failed) => failed.reason,
+        BackupError::Failed(failed) => printable(&failed.reason),
         BackupError::System(exception) => explain(&exception),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_services::naming::corelane_naming::control::Failed;
+
+    use super::*;
+
+    #[test]
+    fn reasons_of_a_server_do_not_control_the_terminal() {
+        let failed = || Failed { reason: "no\x1b[2J".to_owned() };
+        assert_eq!(of_backup(BackupError::Failed(failed())), "no\\u{1b}[2J");
     }
 }

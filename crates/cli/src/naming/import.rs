@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane::{ObjectRef, Orb};
-use corelane_services::naming::corelane_naming::control::BindAllError;
 use corelane_services::naming::corelane_naming::{BindOutcome, ControlRef, NewBinding, WatchedContextRef};
 use corelane_services::naming::cos_naming::naming_context::{BindError, BindNewContextError};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
@@ -31,6 +30,8 @@ pub(super) struct Import<'a> {
     pub(super) replace: bool,
     /// Control socket of the server that gets the names.
     pub(super) control: Option<&'a Path>,
+    /// Context in which the name of the place for the copies begins.
+    pub(super) root: &'a NamingContextRef,
 }
 
 /// A context to copy.
@@ -57,7 +58,7 @@ struct Counts {
     not_bound: usize,
 }
 
-/// Copies all names below `from` to the context `to`, whose name in its server is `name`.
+/// Copies all names below `from` to the context `to`, whose name below the root is `name`.
 pub(super) fn import(
     orb: &Orb,
     from: &NamingContextRef,
@@ -68,6 +69,9 @@ pub(super) fn import(
     said: &mut dyn Write,
 ) -> Result<(), String> {
     let control = import.control.map(|path| control::object(orb, path)).transpose()?;
+    if let Some(control) = &control {
+        control::check_root(control, &own_reference(import.root))?;
+    }
     let to = &own_reference(to);
     let mut copied = ObjectMap::default();
     for from in [from, &own_reference(from)] {
@@ -291,8 +295,7 @@ fn bind_at_once(control: &ControlRef, work: &Work, names: &[Vec<NameComponent>],
         .collect();
     let bound = match control.bind_all(&work.name, &bindings, import.replace) {
         Ok(outcomes) => Ok(outcomes),
-        Err(BindAllError::Failed(failed)) => Err(failed.reason),
-        Err(BindAllError::System(exception)) => Err(control::explain(&exception)),
+        Err(error) => Err(control::of_backup(error)),
     };
     let mut outcomes = bound.as_ref().map(|outcomes| outcomes.iter()).unwrap_or_default();
     names

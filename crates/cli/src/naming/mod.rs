@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgMatches, Command};
 use corelane_services::store::Durability;
 
-pub(crate) use self::client::object;
+pub(crate) use self::client::{named, object};
 use crate::arguments::{self, Refusal, flag, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
@@ -77,7 +77,7 @@ work on any CORBA name server. Names have `/` between components and `.` between
   --control PATH    the control socket (the store's path with `.control`)
   --ior-file FILE   write the reference to this file too
 
-OBJECT is IOR:, corbaloc:, corbaname: or @FILE, a file that holds one of them.
+OBJECT is IOR:, corbaloc:, corbaname:, @FILE, a file that holds one of them, or - for the standard input.
 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";

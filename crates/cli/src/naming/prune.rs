@@ -27,8 +27,10 @@ pub(super) fn prune(context: &NamingContextRef, prefix: &str, prune: Prune, out:
         path: vec![context.as_object().clone()],
         checked: ObjectMap::default(),
         server: OwnServer::new(context.as_object()),
+        not_done: 0,
     };
-    walk.run(context, prefix, out).map_err(String::from)
+    walk.run(context, prefix, out).map_err(String::from)?;
+    if walk.not_done == 0 { Ok(()) } else { Err(format!("{} names were not unbound or not checked", walk.not_done)) }
 }
 
 struct PruneWalk {
@@ -38,6 +40,8 @@ struct PruneWalk {
     /// Contexts that have been checked, each with the reason why it counts as dead.
     checked: ObjectMap<Option<String>>,
     server: OwnServer,
+    /// Number of dead names that stay bound, and of contexts that were not checked to their end.
+    not_done: usize,
 }
 
 /// A name that is to be unbound.
@@ -62,10 +66,14 @@ impl PruneWalk {
             return Err(ListError::Output(reason));
         }
         for Dead { name, whole, object, reason } in dead {
-            let outcome = if self.prune.dry_run { Ok(()) } else { unbind_from(context, &name, &object) };
+            let outcome = if self.prune.dry_run { Ok(true) } else { unbind_from(context, &name, &object) };
             let line = match outcome {
-                Ok(()) => format!("{whole}: {reason}"),
-                Err(error) => format!("{whole}: {reason}; it stays bound: {error}"),
+                Ok(true) => format!("{whole}: {reason}"),
+                Ok(false) => format!("{whole}: {reason}; it stays bound: it has been bound again"),
+                Err(error) => {
+                    self.not_done += 1;
+                    format!("{whole}: {reason}; it stays bound: {error}")
+                }
             };
             write_line(out, &line).map_err(ListError::Output)?;
         }
@@ -107,8 +115,16 @@ impl PruneWalk {
             match outcome {
                 Ok(()) => None,
                 Err(ListError::Output(reason)) => return Err(reason),
-                Err(ListError::Context(exception)) => death_of(&exception),
+                Err(ListError::Context(exception)) => {
+                    let reason = death_of(&exception);
+                    if reason.is_none() {
+                        self.not_done += 1;
+                        write_line(out, &format!("{name}: not checked: {exception}"))?;
+                    }
+                    reason
+                }
                 Err(ListError::Iterator(exception)) => {
+                    self.not_done += 1;
                     write_line(out, &format!("{name}: not checked to its end: {exception}"))?;
                     None
                 }
@@ -123,13 +139,13 @@ impl PruneWalk {
 }
 
 /// Unbinds a name that is still bound to `object`. During the check of other names its server may
-/// have started again and bound it to another object.
-fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<(), String> {
+/// have started again and bound it to another object: then the function returns false.
+fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(of_rebind)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
-        return Err("it has been bound again".to_owned());
+        return Ok(false);
     }
-    context.unbind(name).map_err(of_rebind)
+    context.unbind(name).map(|()| true).map_err(of_rebind)
 }
 
 /// Returns why an object counts as dead, or `None` if it does not.

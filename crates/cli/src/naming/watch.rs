@@ -8,11 +8,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::time::Duration;
 
-use corelane::ObjectRef;
+use corelane::{ObjectRef, SystemExceptionKind as Kind};
 use corelane_services::naming::corelane_naming::{Change, ChangeKind, WatchedContextRef};
 use corelane_services::naming::cos_naming::{BindingType, NamingContextRef};
 
-use super::walk::{ObjectMap, OwnServer, bound_context, for_each_batch, joined, write_line};
+use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, write_line};
 
 /// Maximum time in milliseconds for which the server waits for a change.
 const PATIENCE_MS: u32 = 1_000;
@@ -80,7 +80,7 @@ fn entry(is_context: bool, object: Option<&ObjectRef>) -> Entry {
 /// Reads names below a context. Each context of the server is read once, under the first name that
 /// leads to it; contexts of other servers are not read.
 struct Reader<'r> {
-    server: OwnServer,
+    server: &'r mut OwnServer,
     /// The contexts that were found, with their names.
     contexts: ObjectMap<String>,
     /// Receives each name below the context.
@@ -90,7 +90,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, context: &NamingContextRef, prefix: &str, path: &mut Vec<ObjectRef>) -> Result<(), String> {
+    fn read(&mut self, context: &NamingContextRef, prefix: &str, path: &mut Vec<ObjectRef>) -> Result<(), ListError> {
         self.contexts.insert(context.as_object().clone(), prefix.to_owned());
         let mut below = Vec::new();
         for_each_batch(context, &mut |bindings| {
@@ -108,28 +108,31 @@ impl Reader<'_> {
                 below.extend(found.map(|object| (object, name)));
             }
             Ok(())
-        })
-        .map_err(String::from)?;
+        })?;
         for (object, name) in below {
             if self.contexts.get(&object).is_none() && self.server.has(&object) {
                 path.push(object.clone());
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
-                read?;
+                match read {
+                    // It has been destroyed, and the name is still there.
+                    Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
+                    read => read?,
+                }
             }
         }
         Ok(())
     }
 }
 
-/// Reads all names below a context. Returns its contexts with their names.
+/// Reads all names below a context in `server`. Returns its contexts with their names.
 fn read(
     context: &NamingContextRef,
     prefix: &str,
+    server: &mut OwnServer,
     resolves: bool,
     visit: &mut dyn FnMut(String, Entry),
 ) -> Result<ObjectMap<String>, String> {
-    let server = OwnServer::new(context.as_object());
     let mut reader = Reader { server, contexts: ObjectMap::default(), visit, resolves };
     reader.read(context, prefix, &mut vec![context.as_object().clone()])?;
     Ok(reader.contexts)
@@ -143,9 +146,10 @@ fn compare(
     printer: &mut Printer<'_>,
     said: &mut dyn Write,
 ) -> Result<(), String> {
-    let names = || {
+    let mut server = OwnServer::new(context.as_object());
+    let mut names = || {
         let mut names = BTreeMap::new();
-        read(context, prefix, true, &mut |name, entry| {
+        read(context, prefix, &mut server, true, &mut |name, entry| {
             names.insert(name, entry);
         })?;
         Ok::<_, String>(names)
@@ -177,7 +181,8 @@ fn follow(
     let mut position = reporting.last_change().map_err(|error| error.to_string())?;
     let own = reporting.own_reference().map_err(|error| error.to_string())?;
     let context = &own.ok_or("the server returns a nil context")?;
-    let mut contexts = read_contexts(context, prefix)?;
+    let mut server = OwnServer::new(context.as_object());
+    let mut contexts = read_contexts(context, prefix, &mut server)?;
     // Ignore errors: there may be no standard error.
     let _ = writeln!(said, "watching: the server reports its changes");
     while !printer.is_done() {
@@ -186,15 +191,15 @@ fn follow(
             reporting.changes_after(&position, PATIENCE_MS).map_err(|error| error.to_string())?;
         if !is_whole {
             let _ = writeln!(said, "some changes were not seen");
-            contexts = read_contexts(context, prefix)?;
+            contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
             // The server lets no further client wait.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
-            if print(&change, &mut contexts, printer)? {
+            if print(&change, &mut contexts, &mut server, printer)? {
                 // Other names may lead to the contexts below.
-                contexts.extend(read_contexts(context, prefix)?);
+                contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
         position = end;
@@ -202,13 +207,22 @@ fn follow(
     Ok(())
 }
 
-fn read_contexts(context: &NamingContextRef, prefix: &str) -> Result<ObjectMap<String>, String> {
-    read(context, prefix, false, &mut |_, _| {})
+fn read_contexts(
+    context: &NamingContextRef,
+    prefix: &str,
+    server: &mut OwnServer,
+) -> Result<ObjectMap<String>, String> {
+    read(context, prefix, server, false, &mut |_, _| {})
 }
 
 /// Prints a change if it is in one of the contexts, which it may extend or reduce. Returns true if
 /// it has removed some.
-fn print(change: &Change, contexts: &mut ObjectMap<String>, printer: &mut Printer<'_>) -> Result<bool, String> {
+fn print(
+    change: &Change,
+    contexts: &mut ObjectMap<String>,
+    server: &mut OwnServer,
+    printer: &mut Printer<'_>,
+) -> Result<bool, String> {
     let Some(parent) = &change.parent else { return Ok(false) };
     let Some(prefix) = contexts.get(parent.as_object()) else { return Ok(false) };
     let name = joined(prefix, std::slice::from_ref(&change.name));
@@ -219,9 +233,10 @@ fn print(change: &Change, contexts: &mut ObjectMap<String>, printer: &mut Printe
     let has_removed = contexts.retain(|known| *known != name && !known.starts_with(&below));
     if let (true, Some(object)) = (is_context, &change.target)
         && contexts.get(object).is_none()
+        && server.has(object)
     {
         let found = NamingContextRef::unchecked_narrow(object);
-        match read_contexts(&found, &name) {
+        match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
             // The context has already been destroyed.
             Err(_) => contexts.insert(object.clone(), name),

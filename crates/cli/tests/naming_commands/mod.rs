@@ -1,6 +1,7 @@
 //! Tests of `watch`, `import`, `tree` and `prune` over several servers, and of the control socket.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -108,6 +109,51 @@ fn watch_follows_shared_contexts() {
     server.done(&["bind", "last", NOWHERE]);
     assert_eq!(watching.next(), "unbound b/t");
     watching.end();
+}
+
+/// The names below a context of another server are that server's, whenever it is bound.
+#[test]
+fn watch_does_not_call_another_server() {
+    let server = Server::start(ANY_PORT, &[]);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut watching = Watching::start(&server.url, &["--count", "2"]);
+    let url = format!("corbaloc::1.2@{}/Context", other.local_addr().unwrap());
+    server.done(&["bind-context", "other", &url]);
+    server.done(&["bind", "last", NOWHERE]);
+    assert_eq!([watching.next(), watching.next()], ["bound other/", "bound last"]);
+    watching.end();
+    other.set_nonblocking(true).unwrap();
+    assert_eq!(other.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn watch_goes_on_beside_a_name_of_a_destroyed_context() {
+    let server = Server::start(ANY_PORT, &[]);
+    let orb = Orb::new().unwrap();
+    let root: NamingContextExtRef = orb.reference(&server.url).unwrap();
+    let gone = root.bind_new_context(&n("gone")).unwrap().unwrap();
+    gone.destroy().unwrap();
+    server.done(&["new", "shop"]);
+    let mut watching = Watching::start(&server.url, &["--count", "3"]);
+    server.done(&["unbind", "shop"]);
+    server.done(&["new", "late"]);
+    server.done(&["bind", "late/x", NOWHERE]);
+    assert_eq!([watching.next(), watching.next(), watching.next()], ["unbound shop", "bound late/", "bound late/x"]);
+    watching.end();
+}
+
+#[test]
+fn prune_says_that_a_read_only_server_keeps_its_names() {
+    let folder = Folder::new("read-only");
+    let store = folder.text("names.db");
+    let server = Server::start(ANY_PORT, &["--store", &store]);
+    server.done(&["bind", "dead", NOWHERE]);
+    server.terminate();
+    let server = Server::start(ANY_PORT, &["--store", &store, "--read-only"]);
+    let said = server.refused(&["prune"]);
+    assert!(said.starts_with("dead: cannot be reached") && said.contains("; it stays bound: NO_PERMISSION"), "{said}");
+    assert!(said.ends_with("error: 1 names were not unbound or not checked\n"), "{said}");
+    server.done(&["prune", "--dry-run"]);
 }
 
 /// A name server that reports no changes: it passes every operation on to one of ours.
@@ -277,6 +323,29 @@ fn import_copies_a_whole_server() {
     }
 }
 
+/// Names that are bound in one step begin in the initial context of the server behind the socket.
+#[test]
+fn import_into_another_context_than_the_sockets_is_refused() {
+    let folder = Folder::new("import-place");
+    let [from, other] = [0, 1].map(|_| Server::start(ANY_PORT, &[]));
+    from.done(&["bind", "o", NOWHERE]);
+    let user = corelane_sys::process::effective_user_id().to_string();
+    let to = Server::start(ANY_PORT, &["--store", &folder.text("names.db"), "--allow-control", &user]);
+    to.done(&["new", "shop"]);
+    let control = folder.text("names.db.control");
+    let below = to.done(&["resolve", "shop"]);
+    for at in [below.trim(), &other.url] {
+        let output = corelane(&["naming", "import", "--at", at, "--from", &from.url, "--control", &control]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            said.starts_with("error: --at has to name the initial context of the server behind --control"),
+            "{said}"
+        );
+    }
+    assert_eq!((to.done(&["tree"]), other.done(&["tree"])), ("shop/\n".to_owned(), String::new()));
+}
+
 #[test]
 fn a_server_copied_into_itself_ends() {
     let server = Server::start(ANY_PORT, &[]);
@@ -339,7 +408,7 @@ fn other_users_are_refused_and_told() {
     let output = corelane(&["naming", "shutdown", "--control", &control]);
     let said = String::from_utf8(output.stdout).unwrap();
     let user = corelane_sys::process::effective_user_id();
-    let hint = format!("its --allow-control has to name the user {user}\n");
+    let hint = format!("or its --allow-control does not name the user {user}\n");
     assert!(output.status.code() == Some(1) && said.ends_with(&hint), "{said}");
     assert!(process.try_wait().unwrap().is_none(), "the server goes on");
     process.kill().unwrap();
@@ -349,6 +418,35 @@ fn other_users_are_refused_and_told() {
     let line = format!("of user {user}, which --allow-control does not name");
     assert!(said.contains("refused control to process ") && said.contains(&line), "{said}");
     assert!(said.contains("users 4000000000 control this server over "), "{said}");
+}
+
+/// Lines about refusals are lost if no program reads them; calls are answered in any case.
+#[test]
+fn refusals_do_not_wait_for_a_full_standard_error() {
+    let folder = Folder::new("full");
+    let control = folder.text("control");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    command.args(["naming", "serve", "--listen", ANY_PORT, "--allow-control", "4000000000", "--control", &control]);
+    let process = command.stdout(Stdio::piped()).stderr(writer.try_clone().unwrap()).spawn().unwrap();
+    drop(command);
+    let mut server = Server { process, url: String::new() };
+    let mut lines = BufReader::new(server.process.stdout.take().unwrap()).lines();
+    server.url = lines.nth(1).unwrap().unwrap();
+    let mut reader = BufReader::new(reader);
+    reader.read_line(&mut String::new()).unwrap();
+    let at_once = Some(corelane_sys::clock::Monotonic::from_nanos(0));
+    let is_writable =
+        |writer: &std::io::PipeWriter| corelane_sys::poll::wait_writable(writer.as_fd(), at_once).unwrap();
+    while is_writable(&writer) {
+        writer.write_all(&[b'x'; 1024]).unwrap();
+    }
+    let url = server.url.replace("NameService", "CorelaneNamingControl");
+    let orb = Orb::new().unwrap();
+    let control_object = orb.string_to_object(&url).unwrap().unwrap();
+    let control_object = ControlRef::unchecked_narrow(&control_object.with_timeout(Duration::from_secs(30)));
+    assert_eq!(control_object.shutdown().unwrap_err().kind(), SystemExceptionKind::NoPermission);
+    drop(reader);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use corelane::{Servant, SystemException};
 
 use super::corelane_naming::control::{BackupError, BindAllError, Failed};
 use super::corelane_naming::{BindOutcome, BindOutcomes, Control, NewBinding};
-use super::cos_naming::NameComponent;
+use super::cos_naming::{NameComponent, NamingContextRef};
 use super::directory::Failure;
 use super::records;
 use super::servants::Service;
@@ -14,11 +14,13 @@ use super::state::{ContextId, Operation, Refusal, Resolved, Target};
 
 struct ControlServant {
     service: Arc<Service>,
+    /// The initial context.
+    root: NamingContextRef,
     shutdown: Box<dyn Fn() + Send + Sync>,
 }
 
-pub(super) fn servant(service: Arc<Service>, shutdown: Box<dyn Fn() + Send + Sync>) -> Servant {
-    Control::servant(ControlServant { service, shutdown })
+pub(super) fn servant(service: Arc<Service>, root: NamingContextRef, shutdown: Box<dyn Fn() + Send + Sync>) -> Servant {
+    Control::servant(ControlServant { service, root, shutdown })
 }
 
 fn failed(reason: impl Into<String>) -> BindAllError {
@@ -33,6 +35,10 @@ impl Control for ControlServant {
         replaces: bool,
     ) -> Result<BindOutcomes, BindAllError> {
         bind_all(&self.service, parent, bindings, replaces)
+    }
+
+    fn initial_context(&self) -> Result<Option<NamingContextRef>, SystemException> {
+        Ok(Some(self.root.clone()))
     }
 
     fn backup(&self, path: &str) -> Result<(), BackupError> {

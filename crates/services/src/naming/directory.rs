@@ -33,6 +33,9 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The part of the last commit's duration for which a batch waits for further changes.
 const GATHER_PART: u32 = 4;
+/// Maximum time for which a batch waits for further changes. One commit that took long must not hold
+/// up the next client, if the others have gone.
+const MAX_GATHER: Duration = Duration::from_millis(20);
 /// Bounds of the changes that are kept for clients that watch.
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
 /// Maximum number of attempts to commit one batch while other servers keep changing the store.
@@ -54,6 +57,8 @@ pub(super) struct Directory {
     done: Condvar,
     /// Notified when `queue` gets longer.
     arrived: Condvar,
+    /// Maximum time for which a batch waits for further changes.
+    max_gather: Duration,
     /// Distinguishes the numbers of changes of this process from those of earlier ones.
     run: u64,
     changes: Mutex<ChangeLog>,
@@ -176,6 +181,7 @@ impl Directory {
             queue,
             done: Condvar::new(),
             arrived: Condvar::new(),
+            max_gather: MAX_GATHER,
             run: random_number(),
             changes: Mutex::new("naming change log", Scope::Orb, ChangeLog::new(LOG_LIMITS)),
             changed: Condvar::new(),
@@ -279,7 +285,7 @@ impl Directory {
         if !is_synced || queue.submitters >= queue.expected {
             return queue;
         }
-        let deadline = Monotonic::now() + queue.last_commit / GATHER_PART;
+        let deadline = Monotonic::now() + (queue.last_commit / GATHER_PART).min(self.max_gather);
         while queue.submitters < queue.expected && !deadline.is_past() {
             queue = self.arrived.wait_until(queue, Some(deadline)).0;
         }
@@ -569,7 +575,8 @@ mod tests {
     #[test]
     fn a_batch_waits_for_as_many_changes_as_the_last_one_saw() {
         let store = MemoryStore::new(records::KIND);
-        let directory = open(Probe::new(store));
+        let mut directory = open(Probe::new(store));
+        directory.max_gather = Duration::from_secs(1_000);
         // As if a batch of one change had taken long, while another one came.
         let mut queue = directory.queue.lock();
         queue.submitters = 1;
@@ -588,6 +595,20 @@ mod tests {
         });
         assert!(is_bound(&directory, "a") && is_bound(&directory, "b"));
         assert_eq!(directory.queue.lock().expected, 2);
+    }
+
+    #[test]
+    fn a_lone_change_does_not_wait_long_for_clients_that_have_gone() {
+        let directory = open(Probe::new(MemoryStore::new(records::KIND)));
+        {
+            let mut queue = directory.queue.lock();
+            queue.submitters = 1;
+            queue.note_batch(1, Duration::from_secs(400));
+            queue.submitters = 0;
+        }
+        let began = Monotonic::now();
+        directory.submit(bind("a")).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     }
 
     #[test]

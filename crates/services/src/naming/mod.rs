@@ -307,7 +307,7 @@ impl NamingService {
     /// change and end everything.
     #[must_use]
     pub fn control(&self, shutdown: impl Fn() + Send + Sync + 'static) -> Servant {
-        control::servant(Arc::clone(&self.service), Box::new(shutdown))
+        control::servant(Arc::clone(&self.service), self.root.clone().into(), Box::new(shutdown))
     }
 
     /// Writes a copy of all contexts at one instant to a new file, for [`Naming::store`]. The

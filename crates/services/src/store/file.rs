@@ -8,9 +8,9 @@
 //! that the store works as soon as the disk does. The revision in the file shows if the failed
 //! commit was kept. Relaxed commits that the file has lost are written again.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -321,7 +321,12 @@ impl Store for FileStore {
     }
 }
 
-/// Writes the records that `records` yields to a new file.
+/// Mode of a new store, from which the umask takes bits.
+const USUAL: u32 = 0o666;
+/// Mode of a copy. Its place may be open to more users than the store's.
+const PRIVATE: u32 = 0o600;
+
+/// Writes the records that `records` yields to a new file, which only its owner can read.
 pub(super) fn write_copy(
     path: &Path,
     kind: Kind,
@@ -340,13 +345,13 @@ pub(super) fn write_copy(
         }
         transaction.commit().map_err(|error| of_commit(error, own))
     };
-    let is_new = fenced(own, || create_with(path, kind, fill))?;
+    let is_new = fenced(own, || create_with(path, kind, PRIVATE, fill))?;
     if is_new { Ok(()) } else { Err(StoreError::Exists { path: path.to_owned() }) }
 }
 
 /// Creates a file with an empty store, unless another process has just created one.
 fn create(path: &Path, kind: Kind) -> Result<(), StoreError> {
-    create_with(path, kind, |_| Ok(())).map(drop)
+    create_with(path, kind, USUAL, |_| Ok(())).map(drop)
 }
 
 /// Creates a file with a store that `fill` fills, first under another name. The file gets its own
@@ -355,6 +360,7 @@ fn create(path: &Path, kind: Kind) -> Result<(), StoreError> {
 fn create_with(
     path: &Path,
     kind: Kind,
+    mode: u32,
     fill: impl FnOnce(&Database) -> Result<(), StoreError>,
 ) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
@@ -367,6 +373,8 @@ fn create_with(
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
         }
+        let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished);
+        made.map_err(|error| failed(&error))?;
         let database = builder().create(&unfinished).map_err(|error| of_database(error, Some(path)))?;
         prepare(&database, kind, Some(path))?;
         fill(&database)?;

@@ -78,6 +78,9 @@ fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: u
     }
 }
 
+/// Number of cuts, of which some certainly fall between a commit and its acknowledgement.
+const USUAL_CUTS: usize = 200;
+
 /// Power fails at 200 instants (`CORELANE_CUTS`) of 120 changes. Each acknowledged change is there afterwards, and the
 /// one that was under way is there completely or not at all.
 #[test]
@@ -96,7 +99,8 @@ fn acknowledged_changes_survive_power_failures_whole() {
     let length = disk.log_len();
     orb.shutdown(true).unwrap();
     let mut whole = 0;
-    for number in 0..disk::cuts(200) {
+    let cuts = disk::cuts(USUAL_CUTS);
+    for number in 0..cuts {
         let cut = if number == 0 { length } else { random.below(length + 1) };
         let (orb, naming) = serve(&disk.cut(cut, &mut random));
         let found = names(&orb, naming.reference());
@@ -114,5 +118,5 @@ fn acknowledged_changes_survive_power_failures_whole() {
         naming.reference().bind(&path, Some(&object(&orb, 1))).unwrap();
         orb.shutdown(true).unwrap();
     }
-    assert!(whole > 0, "no cut was between a commit and its acknowledgement");
+    assert!(whole > 0 || cuts < USUAL_CUTS, "no cut was between a commit and its acknowledgement");
 }
