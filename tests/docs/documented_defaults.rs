@@ -12,7 +12,7 @@ const STRUCTURES: [(&str, &str); 8] = [
     ("crates/orb/src/rt/config.rs", "LaneConfig"),
     ("crates/orb/src/rt/config.rs", "LanesConfig"),
     ("crates/orb/src/config.rs", "OnewayBatch"),
-    ("crates/idl/src/limits.rs", "Limits"),
+    ("crates/idl/src/limits.rs", "CompilerLimits"),
 ];
 
 fn read(path: &str) -> String {

@@ -114,10 +114,10 @@ fn a_benchmark_writes_a_table_and_json_lines() {
         .map(|line| serde_json::from_str(line).expect("each line is JSON"))
         .collect();
     assert_eq!(lines[0]["record"], "run");
-    // TCP and Unix sockets, each blocking and with epoll, and a futex. Oneways have only blocking
-    // sockets.
+    // TCP and Unix sockets, each blocking, with epoll, and as streams with and without polling; a
+    // futex and streams over shared memory. Oneways have only blocking sockets.
     let of = |op: &str| lines.iter().filter(|line| line["record"] == "result" && line["op"] == op).count();
-    assert_eq!((of("octet"), of("oneway")), (5, 2));
+    assert_eq!((of("octet"), of("oneway")), (11, 2));
     assert_eq!(lines[lines.len() - 1]["record"], "end");
     // Client and server share a core, so neither can spin.
     assert!(lines.iter().any(|line| line["record"] == "missing" && line["reason"].as_str().unwrap().contains("spin")));

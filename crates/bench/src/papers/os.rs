@@ -571,7 +571,7 @@ mod tests {
             let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
             let file = std::env::temp_dir().join(name);
             let mut program = std::process::Command::new(std::env::current_exe().unwrap());
-            program.args(["--exact", "os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
+            program.args(["--exact", "papers::os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
             let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
             let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
             // Keep the input: waiting for a child would close it.

@@ -2,7 +2,8 @@
 //!
 //! A message that is copied as a whole makes the two sides take turns: the writer fills the ring and
 //! sleeps, then the reader empties it and sleeps. While the peer runs on another core, the writer
-//! therefore publishes each part as soon as it is copied, and the reader frees each part likewise. A
+//! therefore publishes each part of a message that the ring cannot hold as soon as it is copied, and
+//! the reader frees each part likewise. A
 //! side that is ahead polls for the other one before it sleeps. On one core, whole ring fulls cost
 //! the fewest switches.
 //!
@@ -53,7 +54,9 @@ impl RingStream {
         let rings = &self.peer_state.rings;
         let writer = rings.writer();
         let peer_core = writer.peer_core().or_else(|| rings.reader().peer_core());
-        if !is_elsewhere(peer_core, thread::current_core()) {
+        // A reader that meets a part of a message keeps it in memory of its own, so a message that
+        // fits into the ring is published as a whole.
+        if total <= writer.capacity() || !is_elsewhere(peer_core, thread::current_core()) {
             return self.write_ring_part(writer, slices, 0, total);
         }
         self.write_parts(writer, slices, total)
