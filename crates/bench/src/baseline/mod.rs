@@ -6,7 +6,7 @@
 //! own cost. Over shared memory, each side needs two copies and two futex calls, or spins instead
 //! of the futex calls. Sides that spin over sockets receive without waiting until a message comes.
 //!
-//! The same exchange over the streams of `corelane_net` shows what the transports add.
+//! A baseline over the streams of `corelane_net` shows what the transports add to bare sockets.
 
 mod client;
 mod memory;
