@@ -11,15 +11,15 @@ use std::sync::{Arc, Weak};
 
 use crate::exception::SystemException;
 use crate::object::ObjectRef;
-use crate::orb::Core;
-use crate::poa::{ObjectId, Poa, PoaCore, UpcallTarget};
+use crate::poa::{ObjectId, Poa, PoaCore, PoaTable, UpcallTarget};
 use crate::servant::Servant;
+use crate::server_context::ServerContext;
 use crate::upcall_stack::{self, UpcallFrame};
 
 #[derive(Default)]
 struct SpilledParts {
     servants: Vec<Servant>,
-    orbs: Vec<(u64, Weak<Core>)>,
+    orbs: Vec<(u64, Weak<ServerContext>)>,
 }
 
 thread_local! {
@@ -72,17 +72,17 @@ pub fn current() -> Option<Current> {
 /// Resolves a frame to its POA, object and servant.
 fn resolve(frame: UpcallFrame, depth: usize) -> Option<Current> {
     let object_id = ObjectId::from(&*upcall_stack::object_id(&frame, depth)?);
-    let (kept, core) = SPILL.with_borrow(|beside| {
+    let (kept, orb) = SPILL.with_borrow(|beside| {
         let kept = if frame.spills_servant {
             let index = upcall_stack::frames_below(depth).filter(|frame| frame.spills_servant).count();
             beside.servants.get(index).cloned()
         } else {
             None
         };
-        let (_, core) = beside.orbs.iter().find(|(stamp, _)| *stamp == frame.stamp)?;
-        Some((kept, core.upgrade()?))
+        let (_, orb) = beside.orbs.iter().find(|(stamp, _)| *stamp == frame.stamp)?;
+        Some((kept, orb.upgrade()?))
     })?;
-    let poa = core.poa_table().running(frame.poa)?;
+    let poa = PoaTable::of_server(&orb).running(frame.poa)?;
     let servant = kept.or_else(|| poa.running_servant(object_id.as_octets(), frame.servant));
     Some(Current { poa: Poa::from_core(poa), object_id, servant })
 }
@@ -165,7 +165,7 @@ impl UpcallScope {
 #[cold]
 fn register_orb(poa: &PoaCore) {
     SPILL.with_borrow_mut(|beside| {
-        beside.orbs.retain(|(stamp, core)| *stamp != poa.stamp && core.strong_count() > 0);
+        beside.orbs.retain(|(stamp, orb)| *stamp != poa.stamp && orb.strong_count() > 0);
         beside.orbs.push((poa.stamp, poa.orb_handle().clone()));
     });
 }

@@ -68,6 +68,7 @@ mod reference_macros;
 pub mod rt;
 mod servant;
 mod server;
+mod server_context;
 #[cfg(test)]
 mod simulation;
 mod slot_id;

@@ -6,14 +6,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
-use crate::orb::Core;
 use crate::poa::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, thread_number};
 use crate::server::admission;
 
@@ -102,7 +100,7 @@ impl MainQueue {
     /// Waits, as the main thread, until `look` finds something or `deadline` has passed. Runs the
     /// queued ends of activations, as the awaited event may depend on them. Does not run requests.
     #[cold]
-    fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {
             loop {
                 // Read before `look`, so that a caller in time runs at least one end, however long
@@ -122,7 +120,7 @@ impl MainQueue {
     }
 
     /// Wakes the main thread in [`wait`](Self::wait), which calls `look` again.
-    fn notify_waiter(&self) {
+    pub(crate) fn notify_waiter(&self) {
         self.waiter.notify_all();
     }
 
@@ -179,28 +177,6 @@ impl MainQueue {
         drop(state);
         drop(dropped);
         ends.into_iter()
-    }
-}
-
-/// Waits at `gate` for a [`notify`]. The main thread of `orb` waits at its queue instead, and runs
-/// ends of activations.
-pub(crate) fn wait_for<T>(
-    orb: &Weak<Core>,
-    gate: &EventCount,
-    deadline: Option<Monotonic>,
-    look: impl FnMut() -> Option<T>,
-) -> Option<T> {
-    match orb.upgrade() {
-        Some(orb) if orb.main_queue().is_main_thread() => orb.main_queue().wait(deadline, look),
-        _ => gate.wait(deadline, look),
-    }
-}
-
-/// Wakes the threads that [wait](wait_for) at `gate`, which check their condition again.
-pub(crate) fn notify(orb: &Weak<Core>, gate: &EventCount) {
-    gate.notify_all();
-    if let Some(orb) = orb.upgrade() {
-        orb.main_queue().notify_waiter();
     }
 }
 

@@ -141,7 +141,7 @@ impl Orb {
     /// Returns the Real-time CORBA interface: thread pools, thread priorities and mutexes.
     #[must_use]
     pub fn real_time(&self) -> RtOrb {
-        RtOrb::new(&self.core)
+        RtOrb::new(self.core.adapter())
     }
 
     /// Returns the factories that make values (IDL `valuetype`) of the types that arrive.
@@ -167,20 +167,20 @@ impl Orb {
     /// [`Event::ManagerNeverActivated`]: crate::Event::ManagerNeverActivated
     pub fn run(&self) {
         self.core.poa_table().managers.report_never_activated(&self.core);
-        self.core.main_queue().run();
+        self.core.server().main_queue().run();
     }
 
     /// Returns true if a request or the end of an object waits for the main thread.
     #[must_use]
     pub fn work_pending(&self) -> bool {
-        self.core.main_queue().is_pending()
+        self.core.server().main_queue().is_pending()
     }
 
     /// Runs one request, or etherealizes one object, that waits for the main thread. The calling
     /// thread becomes the main thread. Returns false if nothing waits, or if another thread is in
     /// [`run`](Self::run). For programs whose main thread has a loop of its own.
     pub fn perform_work(&self) -> bool {
-        self.core.main_queue().perform_one()
+        self.core.server().main_queue().perform_one()
     }
 
     /// Sends the buffered oneways of [`SyncScope::None`](crate::SyncScope::None). If a call is

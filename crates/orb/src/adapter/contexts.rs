@@ -7,10 +7,10 @@ use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{Request, context_id};
 use corelane_wire::{WideOrder, rt};
 
+use super::object_adapter::ObjectAdapter;
 use crate::ceiling::Ceiling;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
-use crate::orb::Core;
 use crate::server::connection::Connection;
 
 /// The contents of a request's service contexts.
@@ -55,7 +55,7 @@ impl RequestContexts {
 /// Reads the service contexts of a request. Of two contexts of a kind the first counts.
 #[inline(never)]
 pub(super) fn read_contexts(
-    core: &Core,
+    adapter: &ObjectAdapter,
     connection: &Connection,
     request: &Request<'_>,
 ) -> Result<RequestContexts, Fault> {
@@ -73,7 +73,7 @@ pub(super) fn read_contexts(
         }
     }
     if let Some(data) = request.contexts.find(context_id::INVOCATION_POLICIES) {
-        match rt::parse_round_trip(data, &core.config().limits) {
+        match rt::parse_round_trip(data, &adapter.config().limits) {
             // Both contexts say the same: the shorter time is the safer one.
             Ok(Some(whole)) => contexts.remaining = Some(contexts.remaining.map_or(whole, |other| other.min(whole))),
             Ok(None) => {}
@@ -92,7 +92,7 @@ pub(super) fn read_contexts(
         && connection.origin.ceiling != Ceiling::Unset
         && let Some(priority) = contexts.priority
     {
-        connection.set_dscp(core, priority);
+        connection.set_dscp(adapter, priority);
     }
     Ok(contexts)
 }

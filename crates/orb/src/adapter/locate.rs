@@ -7,30 +7,30 @@ use corelane_net::Wait;
 use corelane_wire::giop::{self, Header, LocateStatus};
 use corelane_wire::{Cdr, Encoder};
 
+use super::object_adapter::ObjectAdapter;
 use super::reply::send_slow;
 use super::request::{object_key, park_message};
 use crate::fault::Fault;
-use crate::orb::Core;
 use crate::poa::LocateResult;
 use crate::server::connection::Connection;
 use crate::server::message::{Message, RequestMemory};
 
 #[cold]
 pub(super) fn locate(
-    core: &Arc<Core>,
+    adapter: &Arc<ObjectAdapter>,
     connection: &Arc<Connection>,
     header: &Header,
     octets: &[u8],
     memory: &mut RequestMemory,
     wait: Wait,
 ) -> Result<(), Fault> {
-    let request = giop::LocateRequest::parse(octets, header, &core.config().limits)?;
+    let request = giop::LocateRequest::parse(octets, header, &adapter.config().limits)?;
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
-    let mut located = object_key(&request.target, &core.config().limits)
-        .map_or(LocateResult::UnknownObject, |key| core.poa_table().locate(key));
+    let mut located = object_key(&request.target, &adapter.config().limits)
+        .map_or(LocateResult::UnknownObject, |key| adapter.poa_table().locate(key));
     if let LocateResult::MustWait(until) = &located {
         let message = Message::Assembled(*header, octets.to_vec(), Vec::new());
-        match park_message(core, connection, until, message, Duration::ZERO) {
+        match park_message(adapter, connection, until, message, Duration::ZERO) {
             Ok(()) => {
                 memory.reply = reply.into_buffer();
                 return Ok(());
@@ -56,7 +56,7 @@ pub(super) fn locate(
         (LocateStatus::SystemException, LocateResult::Exception(exception)) => exception.encode(&mut reply),
         _ => {}
     }
-    send_slow(core, connection, &mut reply, request.request_id, wait);
+    send_slow(adapter, connection, &mut reply, request.request_id, wait);
     memory.reply = reply.into_buffer();
     Ok(())
 }

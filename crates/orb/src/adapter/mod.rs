@@ -1,11 +1,13 @@
 //! The object adapter's side of dispatch: requests in GIOP, from the message to the reply.
 //!
+//! * `object_adapter` holds what all of these need.
 //! * `request` reads a request, has the POAs look up its target, and answers it.
 //! * `contexts` reads its service contexts, `upcall` calls the servant, `reply` sends the reply.
 //! * `locate` answers LocateRequests.
 
 mod contexts;
 mod locate;
+mod object_adapter;
 mod reply;
 mod request;
 pub(crate) mod upcall;
@@ -16,13 +18,13 @@ use std::time::Duration;
 use corelane_net::Wait;
 use corelane_wire::giop::Header;
 
-use crate::orb::Core;
 use crate::orb_context::OrbContext;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::message::{Message, RequestMemory};
+pub(crate) use object_adapter::ObjectAdapter;
 
-impl RequestHandler for Core {
+impl RequestHandler for ObjectAdapter {
     #[inline]
     fn context(&self) -> &OrbContext {
         self
@@ -50,10 +52,10 @@ impl RequestHandler for Core {
     }
 
     fn has_priorities(&self) -> bool {
-        self.rt().is_in_use()
+        self.server().rt().is_in_use()
     }
 
     fn evict_connection(&self) -> bool {
-        self.all_lanes().iter().any(|lane| lane.evict_for_new_connection(self))
+        self.server().all_lanes().iter().any(|lane| lane.evict_for_new_connection(self))
     }
 }

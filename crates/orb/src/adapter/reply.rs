@@ -6,9 +6,9 @@ use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::giop::{self, ReplyStatus};
 use corelane_wire::{Cdr, Encoder};
 
+use super::object_adapter::ObjectAdapter;
 use super::upcall::DispatchOutcome;
 use crate::event::Event;
-use crate::orb::Core;
 use crate::servant::ServerCall;
 use crate::server::connection::{Connection, SendError, SendResult};
 
@@ -27,39 +27,51 @@ pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<
 
 /// Sends a finished reply, in fragments if the ORB is configured so.
 #[inline(always)]
-pub(super) fn send(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
+pub(super) fn send(
+    adapter: &ObjectAdapter,
+    connection: &Connection,
+    reply: &mut Encoder<'_>,
+    request_id: u32,
+    wait: Wait,
+) {
     if giop::finish(reply).is_err() {
         connection.close();
         return;
     }
     let sent = match reply.contiguous() {
-        Some(whole) if core.config().fragment_size.is_none() => connection.send(whole, wait),
-        _ => send_in_parts(core, connection, reply, request_id, wait),
+        Some(whole) if adapter.config().fragment_size.is_none() => connection.send(whole, wait),
+        _ => send_in_parts(adapter, connection, reply, request_id, wait),
     };
     probe!("reply sent", request_id.into());
     match sent {
         // A peer that was told of the connection's end expects no reply.
         SendResult::Complete | SendResult::Queued | SendResult::Failed(SendError::Closing) => {}
-        SendResult::Failed(loss) => close_after_send_error(core, connection, loss),
+        SendResult::Failed(loss) => close_after_send_error(adapter, connection, loss),
     }
 }
 
 /// Like [`send`], for replies that are no results of a servant.
 #[inline(never)]
-pub(super) fn send_slow(core: &Core, connection: &Connection, reply: &mut Encoder<'_>, request_id: u32, wait: Wait) {
-    send(core, connection, reply, request_id, wait);
+pub(super) fn send_slow(
+    adapter: &ObjectAdapter,
+    connection: &Connection,
+    reply: &mut Encoder<'_>,
+    request_id: u32,
+    wait: Wait,
+) {
+    send(adapter, connection, reply, request_id, wait);
 }
 
 /// Sends a reply in fragments, or one whose large parts are outside the encoder's buffer.
 #[inline(never)]
 pub(super) fn send_in_parts(
-    core: &Core,
+    adapter: &ObjectAdapter,
     connection: &Connection,
     reply: &Encoder<'_>,
     request_id: u32,
     wait: Wait,
 ) -> SendResult {
-    let fragments = core.config().fragment_size.and_then(|size| crate::fragment::split(reply, request_id, size));
+    let fragments = adapter.config().fragment_size.and_then(|size| crate::fragment::split(reply, request_id, size));
     if let Some(fragments) = fragments {
         return connection.send(&fragments, wait);
     }
@@ -68,9 +80,9 @@ pub(super) fn send_in_parts(
 }
 
 #[cold]
-pub(super) fn close_after_send_error(core: &Core, connection: &Connection, loss: SendError) {
+pub(super) fn close_after_send_error(adapter: &ObjectAdapter, connection: &Connection, loss: SendError) {
     if matches!(loss, SendError::WriteTimedOut) {
-        core.events().report(&Event::WriteTimedOut { peer: connection.stream.peer().clone() });
+        adapter.events().report(&Event::WriteTimedOut { peer: connection.stream.peer().clone() });
     }
     connection.close();
 }

@@ -19,6 +19,7 @@ use corelane_wire::{CdrError, Decoder, Encoder, Limits};
 
 use super::contexts::{BIND_BAND, RequestContexts, read_contexts};
 use super::locate::locate;
+use super::object_adapter::ObjectAdapter;
 use super::reply::{encode_non_result, send, send_slow};
 use super::upcall::{DispatchOutcome, ExpiredDeadline, dispatch_to_target};
 use crate::clock;
@@ -26,7 +27,6 @@ use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
 use crate::memory::explain_refusal;
-use crate::orb::Core;
 use crate::poa::{ClientPriority, Lookup, LookupResult, ParkResult, WaitFor};
 use crate::servant::ServerCall;
 use crate::server::connection::Connection;
@@ -44,7 +44,7 @@ use crate::thread_context::RequestScope;
 /// places where GIOP 1.1 fragments begin. Returns false when the connection is over.
 #[inline]
 pub(super) fn handle_message(
-    core: &Arc<Core>,
+    adapter: &Arc<ObjectAdapter>,
     connection: &Arc<Connection>,
     header: &Header,
     (octets, breaks): (&[u8], &[usize]),
@@ -53,8 +53,8 @@ pub(super) fn handle_message(
     waited: Duration,
 ) -> bool {
     let served = match header.kind {
-        MessageKind::Request => handle_request(core, connection, header, (octets, breaks), memory, wait, waited),
-        MessageKind::LocateRequest => locate(core, connection, header, octets, memory, wait),
+        MessageKind::Request => handle_request(adapter, connection, header, (octets, breaks), memory, wait, waited),
+        MessageKind::LocateRequest => locate(adapter, connection, header, octets, memory, wait),
         // A hint: a running request goes on, and the client skips its reply.
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
@@ -63,7 +63,7 @@ pub(super) fn handle_message(
     match served {
         Ok(()) => !connection.is_closed(),
         Err(fault) => {
-            reject_message(core, connection, fault);
+            reject_message(adapter, connection, fault);
             false
         }
     }
@@ -71,14 +71,14 @@ pub(super) fn handle_message(
 
 /// Sends MessageError and ends the connection.
 #[cold]
-fn reject_message(core: &Core, connection: &Connection, fault: Fault) {
-    core.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
-    connection.queue_last_message(&message_error(), clock::now(), core.config().drain_timeout);
+fn reject_message(adapter: &ObjectAdapter, connection: &Connection, fault: Fault) {
+    adapter.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
+    connection.queue_last_message(&message_error(), clock::now(), adapter.config().drain_timeout);
 }
 
 #[inline]
 fn handle_request(
-    core: &Arc<Core>,
+    adapter: &Arc<ObjectAdapter>,
     connection: &Arc<Connection>,
     header: &Header,
     (octets, breaks): (&[u8], &[usize]),
@@ -86,14 +86,14 @@ fn handle_request(
     wait: Wait,
     waited: Duration,
 ) -> Result<(), Fault> {
-    let limits = &core.config().limits;
+    let limits = &adapter.config().limits;
     let mut request = Request::unparsed(octets, header);
     request.parse_header(limits)?;
     probe!("request parsed", request.request_id.into());
     let contexts = if request.contexts.is_empty() {
         RequestContexts::default()
     } else {
-        read_contexts(core, connection, &request)?
+        read_contexts(adapter, connection, &request)?
     };
     let _request = RequestScope::begin(connection.origin.id, connection.origin.station);
     let expired = contexts.remaining.and_then(|remaining| ExpiredDeadline::after(waited, remaining));
@@ -102,7 +102,7 @@ fn handle_request(
     let account = RunningRequest::new(connection.memory_use());
     let meter = Meter::new(&account);
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
-    let (values, env): (_, &(dyn Any + Sync)) = (core.value_read_state(), core.client());
+    let (values, env): (_, &(dyn Any + Sync)) = (adapter.value_read_state(), adapter.client());
     let arguments = Decoder::new(octets, header.endian)
         .at(request.body_at)
         .with_version(header.version)
@@ -122,38 +122,37 @@ fn handle_request(
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
         // The client waits only until the request has arrived.
-        send_slow(core, connection, call.reply(), request.request_id, wait);
+        send_slow(adapter, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
     let mut outcome = match (contexts.refused, contexts.band, object_key(&request.target, limits)) {
         _ if !fits => DispatchOutcome::Exception(CdrError::MemoryBudgetExceeded.into()),
         (Some(exception), ..) => {
-            report_refused(core, connection, request.operation, &exception);
+            report_refused(adapter, connection, request.operation, &exception);
             DispatchOutcome::Exception(exception)
         }
         (None, _, None) => DispatchOutcome::Exception(crate::poa::no_such_object()),
-        (None, Some(band), Some(key)) => {
-            bind_band(core, connection, key, band).map_or_else(DispatchOutcome::Exception, |()| DispatchOutcome::Done)
-        }
+        (None, Some(band), Some(key)) => bind_band(adapter, connection, key, band)
+            .map_or_else(DispatchOutcome::Exception, |()| DispatchOutcome::Done),
         (None, None, Some(key)) => {
             let band = contexts.priority.and_then(|_| connection.bound_band());
             let priority = ClientPriority::Propagated(contexts.priority);
             let (operation, origin) = (request.operation, Some(&connection.origin));
             let wanted = Lookup { key, operation, priority, band, origin };
-            core.poa_table().look_up(wanted, |found| {
+            adapter.poa_table().look_up(wanted, |found| {
                 if let LookupResult::PriorityRefused(exception) = &found {
-                    report_refused(core, connection, operation, exception);
+                    report_refused(adapter, connection, operation, exception);
                 }
-                dispatch_to_target(core, found, operation, &mut call, expired)
+                dispatch_to_target(adapter, found, operation, &mut call, expired)
             })
         }
     };
     if let DispatchOutcome::Exception(exception) = &mut outcome {
-        report_unreadable(core, connection, (request.operation, call.arguments()), exception, &meter);
+        report_unreadable(adapter, connection, (request.operation, call.arguments()), exception, &meter);
     }
     if let DispatchOutcome::Held(until) = &outcome {
         let message = Message::Assembled(*header, octets.to_vec(), breaks.to_vec());
-        match park(core, connection, until, message, wanted, waited) {
+        match park(adapter, connection, until, message, wanted, waited) {
             Ok(()) => {
                 memory.reply = call.reply().take_buffer();
                 return Ok(());
@@ -165,7 +164,7 @@ fn handle_request(
         if !matches!(outcome, DispatchOutcome::Done) {
             encode_non_result(outcome, &mut call);
         }
-        send(core, connection, call.reply(), request.request_id, wait);
+        send(adapter, connection, call.reply(), request.request_id, wait);
     }
     memory.reply = call.reply().take_buffer();
     Ok(())
@@ -175,7 +174,7 @@ fn handle_request(
 /// how much the request needed.
 #[cold]
 fn report_unreadable(
-    core: &Core,
+    adapter: &ObjectAdapter,
     connection: &Connection,
     (operation, arguments): (&[u8], &Decoder<'_>),
     exception: &mut SystemException,
@@ -183,14 +182,14 @@ fn report_unreadable(
 ) {
     const SETTING: &str = "ConnectionLimits::max_buffered_bytes";
     if explain_refusal(exception, meter, "the request does not fit", SETTING) || arguments.value_path().is_some() {
-        report_refused(core, connection, operation, exception);
+        report_refused(adapter, connection, operation, exception);
     }
 }
 
 /// Parks a request, which has `waited` since it was read, until the event in `until`.
 #[cold]
 fn park(
-    core: &Arc<Core>,
+    adapter: &Arc<ObjectAdapter>,
     connection: &Arc<Connection>,
     until: &WaitFor,
     mut message: Message,
@@ -204,7 +203,7 @@ fn park(
         // The client has its reply already.
         *flags = 0;
     }
-    park_message(core, connection, until, message, waited)
+    park_message(adapter, connection, until, message, waited)
 }
 
 /// Offset of the response flags of a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2): after the
@@ -224,9 +223,9 @@ pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Opti
 /// will have a say in it; a request that will be refused comes after all others. `None` means the
 /// pool's priority.
 #[cold]
-pub(super) fn effective_priority(core: &Core, connection: &Connection, message: &Message) -> Option<i16> {
+pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connection, message: &Message) -> Option<i16> {
     const LAST: i16 = -1;
-    let limits = &core.config().limits;
+    let limits = &adapter.config().limits;
     let (header, octets) = message.parts();
     let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, limits).ok())??;
     let contexts =
@@ -236,13 +235,16 @@ pub(super) fn effective_priority(core: &Core, connection: &Connection, message: 
         return Some(LAST);
     }
     let key = object_key(&request.target, limits)?;
-    core.poa_table().effective_priority(core, key, contexts.priority, connection.origin.ceiling).map(Priority::get)
+    adapter
+        .poa_table()
+        .effective_priority(adapter, key, contexts.priority, connection.origin.ceiling)
+        .map(Priority::get)
 }
 
 /// Rejects a request for want of room.
 #[cold]
 pub(super) fn reject_overloaded(
-    core: &Core,
+    adapter: &ObjectAdapter,
     connection: &Connection,
     header: &Header,
     octets: &[u8],
@@ -250,7 +252,7 @@ pub(super) fn reject_overloaded(
 ) {
     let exception = SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
     if header.kind == MessageKind::LocateRequest {
-        let Ok(request) = giop::LocateRequest::parse(octets, header, &core.config().limits) else { return };
+        let Ok(request) = giop::LocateRequest::parse(octets, header, &adapter.config().limits) else { return };
         let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
         if header.version == corelane_wire::Version::GIOP_1_2 {
             let status = LocateStatus::SystemException;
@@ -260,28 +262,28 @@ pub(super) fn reject_overloaded(
             // Earlier versions cannot say that; the call itself will be rejected.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
-        send_slow(core, connection, &mut reply, request.request_id, Wait::Now);
+        send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
         memory.reply = reply.into_buffer();
         return;
     }
     if header.kind != MessageKind::Request {
         return;
     }
-    let Ok(request) = Request::parse(octets, header, &core.config().limits) else { return };
+    let Ok(request) = Request::parse(octets, header, &adapter.config().limits) else { return };
     if !request.response.is_expected() {
         return;
     }
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)), None);
     exception.encode(call.restart(ReplyStatus::SystemException));
-    send_slow(core, connection, call.reply(), request.request_id, Wait::Now);
+    send_slow(adapter, connection, call.reply(), request.request_id, Wait::Now);
     memory.reply = call.reply().take_buffer();
 }
 
 /// Parks a message, which has `waited` since it was read, until the event in `until`.
 #[cold]
 pub(super) fn park_message(
-    core: &Arc<Core>,
+    adapter: &Arc<ObjectAdapter>,
     connection: &Arc<Connection>,
     until: &WaitFor,
     message: Message,
@@ -291,13 +293,13 @@ pub(super) fn park_message(
     if let WaitFor::Lane(lane) = until {
         connection.record_hand_over();
         // The only hand-off of a request that came in at another lane than the one that runs it.
-        core.events().handed_over();
+        adapter.events().handed_over();
         let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
         let handed_over = lane.hand_over(Task::Dispatch(waiting, message));
         return if handed_over { Ok(()) } else { Err(full()) };
     }
     let octets = if let Message::Assembled(_, octets, _) = &message { octets.len() } else { 0 };
-    let core = Arc::downgrade(core);
+    let adapter = Arc::downgrade(adapter);
     let resume = move |thread| match thread {
         ResumeOn::ConnectionThread => {
             if let Some(lane) = Lane::of(&waiting) {
@@ -305,8 +307,8 @@ pub(super) fn park_message(
             }
         }
         ResumeOn::CurrentThread => {
-            if let (Some(core), Some(lane)) = (core.upgrade(), Lane::of(&waiting)) {
-                lane.run_waiting(&core, &mut Worker::new(), waiting, message);
+            if let (Some(adapter), Some(lane)) = (adapter.upgrade(), Lane::of(&waiting)) {
+                lane.run_waiting(&adapter, &mut Worker::new(), waiting, message);
             }
         }
     };
@@ -324,16 +326,21 @@ pub(super) fn park_message(
 /// Binds a connection to a band, if requests of that band can reach this object: the POA has a lane
 /// in the band, or takes any priority.
 #[cold]
-fn bind_band(core: &Core, connection: &Connection, key: &[u8], (low, high): (i16, i16)) -> Result<(), SystemException> {
+fn bind_band(
+    adapter: &ObjectAdapter,
+    connection: &Connection,
+    key: &[u8],
+    (low, high): (i16, i16),
+) -> Result<(), SystemException> {
     let refused = |kind, minor, why: String| {
         let exception = SystemException::new(kind, minor, Completion::No).because(why);
-        report_refused(core, connection, BIND_BAND, &exception);
+        report_refused(adapter, connection, BIND_BAND, &exception);
         exception
     };
     let Ok(band) = PriorityBand::new(low, high) else {
         return Err(refused(Kind::BadParam, 0, format!("{low} to {high} is no band of priorities")));
     };
-    let poa = core.poa_table().poa_of(key).ok_or_else(crate::poa::no_such_object)?;
+    let poa = adapter.poa_table().poa_of(key).ok_or_else(crate::poa::no_such_object)?;
     if !poa.can_carry_band(band).ok_or_else(SystemException::bad_operation)? {
         let why = format!("no lane or band is within {low} to {high}");
         return Err(refused(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, why));
@@ -344,8 +351,8 @@ fn bind_band(core: &Core, connection: &Connection, key: &[u8], (low, high): (i16
 
 /// Reports a request that is refused for its priority, band or deadline, or for want of memory.
 #[cold]
-fn report_refused(core: &Core, connection: &Connection, operation: &[u8], exception: &SystemException) {
+fn report_refused(adapter: &ObjectAdapter, connection: &Connection, operation: &[u8], exception: &SystemException) {
     let peer = connection.stream.peer().clone();
     let operation = text::shown(operation);
-    core.events().report(&Event::RequestRefused { peer, operation, exception: exception.clone() });
+    adapter.events().report(&Event::RequestRefused { peer, operation, exception: exception.clone() });
 }

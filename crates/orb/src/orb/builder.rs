@@ -339,7 +339,7 @@ impl OrbBuilder {
         if let Some(start) = self.start_cpu_monitor {
             start(&core).map_err(OrbError::Thread)?;
         }
-        Poa::root(Arc::downgrade(&core), core.poa_table());
+        Poa::root(Arc::downgrade(core.server()), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
         // Detached when `orb` shuts down.
         core.transports().attach_orb();

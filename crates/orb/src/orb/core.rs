@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Peer, Transports};
@@ -13,21 +12,19 @@ use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
 use corelane_wire::exception::minor;
-use corelane_wire::ior::Ior;
 
 use super::error::OrbError;
-use crate::address::LaneEndpoint;
-use crate::client::context::{ClientContext, UpperLayers};
+use crate::adapter::ObjectAdapter;
+use crate::client::context::ClientContext;
 use crate::config::Config;
 use crate::current::UpcallScope;
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::main_thread::MainQueue;
 use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
 use crate::poa::{Poa, PoaTable};
-use crate::rt::pool::RtRegistry;
 use crate::server::strategy::Lane;
+use crate::server_context::ServerContext;
 
 /// The time for which a shutdown waits for running servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +41,11 @@ pub(crate) enum ShutdownWait {
 /// The internals of an ORB.
 #[derive(Debug)]
 pub(crate) struct Core {
-    context: Arc<ClientContext>,
-    poa_table: Arc<PoaTable>,
-    lanes: OnceLock<Vec<Arc<Lane>>>,
+    adapter: Arc<ObjectAdapter>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     initial_references: Mutex<HashMap<String, ObjectRef>>,
-    main_queue: MainQueue,
-    rt: RtRegistry,
     #[cfg(feature = "valuetype")]
     value_factories: Arc<crate::value::ValueFactories>,
-    /// True if much memory was in use at the last maintenance, which swaps it `Relaxed`.
-    memory_was_high: AtomicBool,
 }
 
 impl Core {
@@ -64,38 +55,25 @@ impl Core {
         let mut context = ClientContext::new(orb)?;
         #[cfg(all(feature = "any", feature = "valuetype"))]
         context.set_value_functions(crate::value::FUNCTIONS);
+        let server = Arc::new(ServerContext::new(Arc::new(context)));
+        let poa_table = Arc::new(PoaTable::new(stamp));
+        server.set_adapter(ErasedArc::new(Arc::clone(&poa_table)));
         let core = Arc::new(Core {
-            context: Arc::new(context),
-            poa_table: Arc::new(PoaTable::new(stamp)),
-            lanes: OnceLock::new(),
+            adapter: Arc::new(ObjectAdapter::new(server, poa_table)),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
             initial_references: Mutex::new("initial references", Scope::Orb, HashMap::new()),
-            main_queue: MainQueue::new(),
-            rt: RtRegistry::new(),
             #[cfg(feature = "valuetype")]
             value_factories: Arc::default(),
-            memory_was_high: AtomicBool::new(false),
         });
-        let poa_table: Arc<PoaTable> = Arc::clone(&core.poa_table);
-        core.context.set_adapter(ErasedArc::new(poa_table));
         #[cfg(feature = "valuetype")]
-        core.context.set_value_factories(ErasedArc::new(Arc::clone(&core.value_factories)));
-        core.context.set_upper_layers(Box::new(CoreHandle(Arc::downgrade(&core))));
+        core.set_value_factories(ErasedArc::new(Arc::clone(&core.value_factories)));
+        core.adapter.introduce_to_client();
         Ok(core)
     }
 
-    /// Returns the context of calls, which references keep.
-    #[inline]
-    pub(crate) fn client(&self) -> &Arc<ClientContext> {
-        &self.context
-    }
-
-    pub(crate) fn poa_table(&self) -> &PoaTable {
-        &self.poa_table
-    }
-
-    pub(crate) fn rt(&self) -> &RtRegistry {
-        &self.rt
+    /// Returns the object adapter, which answers the requests of lanes.
+    pub(crate) fn adapter(&self) -> &Arc<ObjectAdapter> {
+        &self.adapter
     }
 
     #[cfg(feature = "valuetype")]
@@ -103,28 +81,24 @@ impl Core {
         &self.value_factories
     }
 
-    pub(crate) fn main_queue(&self) -> &MainQueue {
-        &self.main_queue
-    }
-
     pub(crate) fn root_poa(&self) -> Poa {
         // Set before the ORB is handed out.
-        Poa::from_core(Arc::clone(self.poa_table.root().expect("the builder makes the root POA")))
+        Poa::from_core(Arc::clone(self.poa_table().root().expect("the builder makes the root POA")))
     }
 
     /// Starts serving: the lanes, their threads, and the addresses that references carry.
     pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
         self.set_listening(listening);
-        // Set once, as the builder calls this once. Stored before their threads run: if one thread
-        // cannot be started, the shutdown ends the others.
-        let _ = self.lanes.set(lanes);
-        for lane in self.lanes() {
-            crate::server::start(lane, self, &mut self.threads.lock()).map_err(OrbError::Thread)?;
+        // Stored before their threads run: if one thread cannot be started, the shutdown ends the
+        // others.
+        self.server().set_lanes(lanes);
+        for lane in self.server().lanes() {
+            crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::Thread)?;
         }
-        self.context.set_maintenance(self.maintenance_period());
+        self.client().set_maintenance(self.maintenance_period());
         // A client needs no maintenance before its first connection.
-        if self.lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::Thread) }
+        if self.server().lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::Thread) }
     }
 
     /// Starts the thread that maintains lanes and connections.
@@ -132,65 +106,17 @@ impl Core {
         self.hangup_monitor().start()
     }
 
-    /// Returns freed memory to the system if large messages came before the last call and none
-    /// since.
-    fn trim_memory(&self) {
-        let lanes = self.all_lanes();
-        let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
-        if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
-            return;
-        }
-        // Real-time threads must not wait for the allocator's locks.
-        let is_real_time = self.config().locks_memory || lanes.iter().any(|lane| lane.is_real_time());
-        if !is_real_time {
-            corelane_sys::memory::trim();
-        }
-    }
-
     /// Returns the time between two maintenance runs.
     pub(crate) fn maintenance_period(&self) -> Duration {
         const LANES: Duration = Duration::from_secs(1);
         const SPARES: Duration = Duration::from_secs(10);
         let pools = (self.config().idle_connection_timeout / 4).clamp(Duration::from_millis(10), SPARES);
-        if self.lanes().is_empty() { pools } else { LANES.min(pools) }
-    }
-
-    pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
-        self.lanes.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the lanes of the builder's pools and of all thread pools.
-    pub(crate) fn all_lanes(&self) -> Vec<Arc<Lane>> {
-        self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
-    }
-
-    /// Makes a reference to an object of a real-time POA.
-    pub(crate) fn make_rt_reference(
-        &self,
-        type_id: &str,
-        lanes: &[LaneEndpoint],
-        policies: &[(u32, Vec<u8>)],
-        key: &[u8],
-    ) -> ObjectRef {
-        let (version, native) = (self.config().version, self.config().native_char_set);
-        // The ORB's own type ids and addresses can always be encoded.
-        let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
-        ObjectRef::local(Arc::clone(&self.context), ior, !lanes.is_empty())
-    }
-
-    /// Makes a reference to an object of this ORB.
-    pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
-        let endpoints = self.published_endpoints();
-        // The ORB's own type ids and addresses can always be encoded.
-        let ior =
-            crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
-                .unwrap_or(Ior::NIL);
-        ObjectRef::local(Arc::clone(&self.context), ior, !endpoints.is_empty())
+        if self.server().lanes().is_empty() { pools } else { LANES.min(pools) }
     }
 
     pub(crate) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         match crate::address::parse_reference(text, &self.config().limits)? {
-            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(&self.context), ior))),
+            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(self.client()), ior))),
             Err(name) => self.initial_reference(&name).map(Some),
         }
     }
@@ -234,9 +160,9 @@ impl Core {
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
             // Without that thread no thread joins the others. They are told to stop, and end when
             // their requests are done.
-            let lanes = self.all_lanes();
+            let lanes = self.server().all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
-            drop((threads, std::mem::take(&mut *self.threads.lock()), self.rt.take_threads()));
+            drop((threads, std::mem::take(&mut *self.threads.lock()), self.server().rt().take_threads()));
             self.events().replies_unread(lanes.iter().flat_map(|lane| lane.abort_draining()));
             self.hangup_monitor().request_stop();
         }
@@ -260,16 +186,16 @@ impl Core {
             // error.
             let _frame = UpcallScope::enter_callback(root.core());
             // No other thread runs these callbacks any more, and the shutdown waits for them.
-            self.main_queue.stop().for_each(|end| end());
+            self.server().main_queue().stop().for_each(|end| end());
             let initial = std::mem::take(&mut *self.initial_references.lock());
             for reference in initial.into_values() {
                 // A reference with direct calls keeps its servant.
                 root.core().drop_guarded("Servant", || drop(reference));
             }
             root.destroy_root(patient);
-            self.poa_table.close();
-            for lane in self.all_lanes() {
-                lane.close(self);
+            self.poa_table().close();
+            for lane in self.server().all_lanes() {
+                lane.close(&self.adapter);
             }
             self.set_closed();
         }
@@ -281,8 +207,8 @@ impl Core {
         // It may also have waited less long for servants.
         self.root_poa().core().wait_for_end(patient);
         let until = Monotonic::now() + self.config().drain_timeout;
-        let lanes = self.all_lanes();
-        while lanes.iter().any(|lane| lane.poll_all_draining(self)) && !until.is_past() {
+        let lanes = self.server().all_lanes();
+        while lanes.iter().any(|lane| lane.poll_all_draining(&self.adapter)) && !until.is_past() {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.join_threads(&lanes, patience);
@@ -296,7 +222,7 @@ impl Core {
         }
         threads.extend(lanes.iter().flat_map(|lane| lane.stop()));
         let unread: Vec<Peer> = lanes.iter().flat_map(|lane| lane.abort_draining()).collect();
-        threads.extend(self.rt.take_threads());
+        threads.extend(self.server().rt().take_threads());
         let until = Monotonic::now() + self.config().drain_timeout;
         for thread in threads.drain(..) {
             if patience == ShutdownWait::ClosingTimeout {
@@ -322,33 +248,10 @@ impl Core {
 }
 
 impl Deref for Core {
-    type Target = ClientContext;
+    type Target = ObjectAdapter;
 
     #[inline]
-    fn deref(&self) -> &ClientContext {
-        &self.context
-    }
-}
-
-/// The ORB, for its client side.
-struct CoreHandle(Weak<Core>);
-
-impl UpperLayers for CoreHandle {
-    fn run_maintenance(&self) {
-        let Some(core) = self.0.upgrade() else { return };
-        core.spares().evict_unused();
-        core.trim_memory();
-        if !core.has_ended() {
-            core.poa_table().managers.report_parked(&core);
-            for lane in core.all_lanes() {
-                lane.run_maintenance(&core);
-            }
-        }
-    }
-
-    fn lane_endpoints(&self) -> Vec<Endpoint> {
-        let Some(core) = self.0.upgrade() else { return Vec::new() };
-        let lanes = core.rt.lanes();
-        lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| core.published(endpoint)).collect()
+    fn deref(&self) -> &ObjectAdapter {
+        &self.adapter
     }
 }

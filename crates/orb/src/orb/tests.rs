@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use corelane_sys::lock::{Mutex, Scope};
 
-use super::{Core, Orb};
+use super::Orb;
 use crate::exception::{SystemException, SystemExceptionKind as Kind};
 use crate::mapping::Operation;
 use crate::object::ObjectRef;
@@ -16,6 +16,7 @@ use crate::poa::{
 };
 use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{Dispatch, PoolConfig};
+use crate::server_context::ServerContext;
 
 /// Longer than any step here takes on the slowest machine; a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -64,11 +65,11 @@ fn from_afar(object: &ObjectRef) -> (Orb, ObjectRef) {
     (client, reference)
 }
 
-/// Waits until no thread or table keeps the internals.
-fn gone(core: &Weak<Core>) {
+/// Waits until no thread or table keeps the server's context, which all internals keep.
+fn gone(server: &Weak<ServerContext>) {
     let began = Instant::now();
-    while core.strong_count() > 0 {
-        assert!(began.elapsed() < PATIENCE, "{} still keep the inside of the ORB", core.strong_count());
+    while server.strong_count() > 0 {
+        assert!(began.elapsed() < PATIENCE, "{} still keep the inside of the ORB", server.strong_count());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -96,7 +97,7 @@ fn drop_it(owned: &Owned) {
 fn orb_dropped_in_its_own_upcall_shuts_down() {
     for dispatch in EVERY_DISPATCH {
         let orb = serving(dispatch);
-        let core = Arc::downgrade(orb.core());
+        let server = Arc::downgrade(orb.core().server());
         let owner = owned();
         let servant = does({
             let owner = Arc::clone(&owner);
@@ -106,7 +107,7 @@ fn orb_dropped_in_its_own_upcall_shuts_down() {
         *owner.lock() = Some(orb);
         // The request that shuts its ORB down gets its reply.
         call(&object).unwrap_or_else(|exception| panic!("{dispatch:?}: {exception}"));
-        gone(&core);
+        gone(&server);
         drop(client);
     }
 }
@@ -115,7 +116,7 @@ fn orb_dropped_in_its_own_upcall_shuts_down() {
 fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
     for dispatch in EVERY_DISPATCH {
         let orb = serving(dispatch);
-        let core = Arc::downgrade(orb.core());
+        let server = Arc::downgrade(orb.core().server());
         let owner = owned();
         let poa = orb.root_poa();
         let id = Arc::new(OnceLock::new());
@@ -135,7 +136,7 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         // The ORB may cut the connection before the reply is sent: its own servant caused the
         // shutdown.
         let _ = call(&object);
-        gone(&core);
+        gone(&server);
         drop(client);
     }
 }
@@ -145,12 +146,12 @@ fn orb_dropped_in_its_event_handler_shuts_down() {
     let owner = owned();
     let handler = Arc::clone(&owner);
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(move |_| drop_it(&handler)).build().unwrap();
-    let core = Arc::downgrade(orb.core());
+    let server = Arc::downgrade(orb.core().server());
     let crate::Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     *owner.lock() = Some(orb);
     let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     std::io::Write::write_all(&mut peer, b"this is no GIOP").unwrap();
-    gone(&core);
+    gone(&server);
 }
 
 /// A locator and adapter activator that holds a value.
@@ -179,7 +180,7 @@ fn keeper(kept: impl Any + Send) -> Arc<Keeper> {
 #[test]
 fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     let orb = serving(Dispatch::LeaderFollowers { threads: 2 });
-    let core = Arc::downgrade(orb.core());
+    let server = Arc::downgrade(orb.core().server());
     let root = orb.root_poa();
     let object = root.activate(&does(|| {})).unwrap();
     let (client, afar) = from_afar(&object);
@@ -208,13 +209,13 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     default.set_servant(&keeps((object.clone(), default.clone()))).unwrap();
     let own = located.create_reference("IDL:test/Does:1.0").unwrap();
     call(&own).unwrap();
-    assert!(core.strong_count() > 1);
+    assert!(Arc::strong_count(orb.core().adapter()) > 1);
 
     drop(orb);
     // A remaining reference keeps only itself alive.
     assert_eq!(call(&object).unwrap_err().kind(), Kind::BadInvOrder);
     drop((object, own, located, default));
-    gone(&core);
+    gone(&server);
     assert_eq!(forgotten.strong_count(), 0);
     drop((root, client));
 }
@@ -222,7 +223,7 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
 #[test]
 fn ended_orb_refuses_keys_and_initial_references() {
     let orb = Orb::new().unwrap();
-    let core = Arc::downgrade(orb.core());
+    let server = Arc::downgrade(orb.core().server());
     let object = orb.root_poa().create_reference("IDL:test/Does:1.0").unwrap();
     let root = orb.root_poa();
     orb.shutdown(true).unwrap();
@@ -233,7 +234,7 @@ fn ended_orb_refuses_keys_and_initial_references() {
     }
     root.set_activator(Some(keeper((object.clone(), root.clone()))));
     drop((orb, object, root));
-    gone(&core);
+    gone(&server);
 }
 
 #[test]

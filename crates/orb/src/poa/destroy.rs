@@ -16,6 +16,7 @@ use corelane_wire::exception::minor;
 
 use super::error::PoaError;
 use super::map::DeactivationReason;
+use super::table::PoaTable;
 use super::{Poa, PoaCore, PoaPhase, RequestProcessing, slow_path};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
@@ -75,7 +76,7 @@ impl PoaCore {
         };
         let orb = self.orb().ok();
         if let Some(orb) = &orb {
-            orb.poa_table().add_ending(self);
+            PoaTable::of_server(orb).add_ending(self);
         }
         // Last child first: each removes itself from the list of children, which is cheapest at its
         // end.
@@ -83,7 +84,7 @@ impl PoaCore {
             child.begin_destruction(etherealize);
         }
         if let Some(orb) = &orb {
-            match orb.poa_table().poas.retire(self.slot_id.slot, self.slot_id.generation) {
+            match PoaTable::of_server(orb).poas.retire(self.slot_id.slot, self.slot_id.generation) {
                 RetireResult::Taken(_) => self.remove_blocker(),
                 RetireResult::Deferred | RetireResult::Stale => {}
             }
@@ -159,7 +160,7 @@ impl PoaCore {
     /// Frees the name and continues the parent's destruction.
     fn finish_destruction(self: &Arc<Self>) {
         if let Ok(orb) = self.orb() {
-            orb.poa_table().remove_poa(self);
+            PoaTable::of_server(&orb).remove_poa(self);
         }
         self.manager.remove_poa(self);
         // These may hold this POA itself, or references of the ORB.

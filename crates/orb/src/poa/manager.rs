@@ -14,13 +14,14 @@ use super::destroy::would_deadlock;
 use super::error::PoaError;
 use super::map::DeactivationReason;
 use super::parked::{ParkResult, ParkedRequests};
+use super::table::PoaTable;
 use super::{PoaCore, PoaPhase, RequestProcessing, SlotId};
 use crate::clock;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::main_thread;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::server::parked_request::ParkedRequest;
+use crate::server_context::{self, ServerContext};
 
 /// The treatment of requests by a POA manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub(super) struct ManagerCore {
     state: AtomicU8,
     id: String,
     stamp: u64,
-    orb: Weak<Core>,
+    orb: Weak<ServerContext>,
     changed: EventCount,
     parked: Mutex<ParkedRequests>,
     /// True once the manager has left the holding state. Stored with Release, loaded with Acquire.
@@ -84,7 +85,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {
-    fn new(id: String, orb: Weak<Core>, stamp: u64) -> Self {
+    fn new(id: String, orb: Weak<ServerContext>, stamp: u64) -> Self {
         PoaManager(Arc::new(ManagerCore {
             state: AtomicU8::new(ManagerState::Holding as u8),
             id,
@@ -181,7 +182,7 @@ impl PoaManager {
             let held = std::mem::take(&mut *self.0.parked.lock());
             held.release();
         }
-        main_thread::notify(&self.0.orb, &self.0.changed);
+        server_context::notify(&self.0.orb, &self.0.changed);
         if wait {
             self.wait_for_requests(to);
         }
@@ -193,7 +194,7 @@ impl PoaManager {
         loop {
             let over = || (self.state() != state || !self.is_running()).then_some(());
             let deadline = Some(Monotonic::now() + POLL_INTERVAL);
-            if main_thread::wait_for(&self.0.orb, &self.0.changed, deadline, over).is_some() {
+            if server_context::wait_for(&self.0.orb, &self.0.changed, deadline, over).is_some() {
                 return;
             }
         }
@@ -201,7 +202,7 @@ impl PoaManager {
 
     fn is_running(&self) -> bool {
         let Some(orb) = self.0.orb.upgrade() else { return false };
-        let poas = &orb.poa_table().poas;
+        let poas = &PoaTable::of_server(&orb).poas;
         let runs = |poa: &Arc<PoaCore>| {
             poas.user_count(poa.slot_id.slot, poa.slot_id.generation) > 0 || poa.objects.has_users()
         };
@@ -237,14 +238,14 @@ impl PoaManager {
     pub(super) fn release_poa(&self, place: SlotId) {
         let held = self.0.parked.lock().take_poa(place);
         held.release();
-        main_thread::notify(&self.0.orb, &self.0.changed);
+        server_context::notify(&self.0.orb, &self.0.changed);
     }
 
     /// Waits until the manager no longer holds the requests of this POA. Returns false past the
     /// deadline.
     pub(super) fn wait_released(&self, place: SlotId, deadline: Option<Monotonic>) -> bool {
         let released = || (self.state() != ManagerState::Holding || self.is_poa_ending(place)).then_some(());
-        let wait = |until| main_thread::wait_for(&self.0.orb, &self.0.changed, until, released).is_some();
+        let wait = |until| server_context::wait_for(&self.0.orb, &self.0.changed, until, released).is_some();
         let began = clock::now();
         let soon = began + REPORT_AFTER;
         if deadline.is_none_or(|deadline| soon < deadline) {
@@ -258,7 +259,7 @@ impl PoaManager {
         wait(deadline)
     }
 
-    fn report_oldest_parked(&self, orb: &Core) {
+    fn report_oldest_parked(&self, orb: &OrbContext) {
         let oldest = self.0.parked.lock().oldest();
         if let Some((requests, since)) = oldest {
             self.report_parked(orb, requests, since);
@@ -268,7 +269,7 @@ impl PoaManager {
     /// Reports `requests` held requests, the oldest since `since`. Skipped if that is recent, or if
     /// the last report is.
     #[cold]
-    fn report_parked(&self, orb: &Core, requests: usize, since: Monotonic) {
+    fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();
         let held = now.since(since);
         let told = self.0.reported_at.load(Ordering::Relaxed);
@@ -302,7 +303,7 @@ impl PartialEq for PoaManager {
 impl Eq for PoaManager {}
 
 /// Returns the ORB, unless it has ended.
-fn usable_orb(orb: &Weak<Core>) -> Result<Arc<Core>, SystemException> {
+fn usable_orb(orb: &Weak<ServerContext>) -> Result<Arc<ServerContext>, SystemException> {
     let ended = || SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No);
     let orb = orb.upgrade().ok_or_else(ended)?;
     orb.check_usable()?;
@@ -321,13 +322,13 @@ impl PoaManagers {
 
     /// Reports requests that have been held for long.
     #[cold]
-    pub(crate) fn report_parked(&self, orb: &Core) {
+    pub(crate) fn report_parked(&self, orb: &OrbContext) {
         self.all().iter().for_each(|manager| manager.report_oldest_parked(orb));
     }
 
     /// Reports managers that were never activated and have POAs with servants.
     #[cold]
-    pub(crate) fn report_never_activated(&self, orb: &Core) {
+    pub(crate) fn report_never_activated(&self, orb: &OrbContext) {
         for manager in self.all().iter().filter(|manager| manager.was_never_activated()) {
             orb.events().never_activated(manager.id());
         }
@@ -337,14 +338,14 @@ impl PoaManagers {
         self.list.lock().iter().filter_map(Weak::upgrade).map(PoaManager).collect()
     }
 
-    pub(super) fn root(&self, orb: Weak<Core>, stamp: u64) -> PoaManager {
+    pub(super) fn root(&self, orb: Weak<ServerContext>, stamp: u64) -> PoaManager {
         let manager = PoaManager::new("RootPOAManager".into(), orb, stamp);
         self.list.lock().push(Arc::downgrade(&manager.0));
         manager
     }
 
     /// Creates a manager with a unique name.
-    pub(super) fn unnamed(&self, orb: &Arc<Core>) -> PoaManager {
+    pub(super) fn unnamed(&self, orb: &Arc<ServerContext>) -> PoaManager {
         let mut list = self.list.lock();
         let taken = |id: &str| list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id);
         let mut number = list.len();
@@ -355,9 +356,9 @@ impl PoaManagers {
         Self::insert(&mut list, id, orb)
     }
 
-    fn insert(list: &mut Vec<Weak<ManagerCore>>, id: String, orb: &Arc<Core>) -> PoaManager {
+    fn insert(list: &mut Vec<Weak<ManagerCore>>, id: String, orb: &Arc<ServerContext>) -> PoaManager {
         list.retain(|manager| manager.strong_count() > 0);
-        let manager = PoaManager::new(id, Arc::downgrade(orb), orb.poa_table().stamp);
+        let manager = PoaManager::new(id, Arc::downgrade(orb), orb.stamp());
         list.push(Arc::downgrade(&manager.0));
         manager
     }
@@ -366,11 +367,11 @@ impl PoaManagers {
 /// Creates and finds the POA managers of an ORB. It does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
-    orb: Weak<Core>,
+    orb: Weak<ServerContext>,
 }
 
 impl PoaManagerFactory {
-    pub(super) fn new(orb: Weak<Core>) -> Self {
+    pub(super) fn new(orb: Weak<ServerContext>) -> Self {
         PoaManagerFactory { orb }
     }
 
@@ -380,7 +381,7 @@ impl PoaManagerFactory {
     /// [`PoaError::ManagerAlreadyExists`]; BAD_INV_ORDER 4 when the ORB has ended.
     pub fn create_manager(&self, id: &str) -> Result<PoaManager, PoaError> {
         let orb = usable_orb(&self.orb)?;
-        let mut list = orb.poa_table().managers.list.lock();
+        let mut list = PoaTable::of_server(&orb).managers.list.lock();
         if list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id) {
             return Err(PoaError::ManagerAlreadyExists);
         }
@@ -391,7 +392,7 @@ impl PoaManagerFactory {
     #[must_use]
     pub fn list(&self) -> Vec<PoaManager> {
         let Some(orb) = self.orb.upgrade() else { return Vec::new() };
-        orb.poa_table().managers.all()
+        PoaTable::of_server(&orb).managers.all()
     }
 
     /// Returns the manager with this name.

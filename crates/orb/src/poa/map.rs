@@ -20,6 +20,7 @@ use super::error::PoaError;
 use super::parked::{ParkResult, ParkedRequests};
 use super::servant_manager::{ServantManager, run_guarded};
 use super::table::KeyEntry;
+use super::table::PoaTable;
 use super::{
     IdUniqueness, ObjectId, Poa, PoaCore, PoaPhase, RequestProcessing, SlotId, Threading, slow_path, thread_number,
 };
@@ -208,7 +209,7 @@ impl PoaCore {
             return None;
         }
         let orb = self.orb().ok()?;
-        let entry = orb.poa_table().find_object(&self.object_key(id))?;
+        let entry = PoaTable::of_server(&orb).find_object(&self.object_key(id))?;
         PinnedEntry::Keyed(entry).servant().map(look)
     }
 
@@ -237,7 +238,7 @@ impl PoaCore {
             return None;
         }
         let orb = self.orb().ok()?;
-        orb.poa_table().find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
+        PoaTable::of_server(&orb).find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
     }
 
     /// Returns the id under which a servant is active under UNIQUE_ID. Must be called without any
@@ -253,7 +254,7 @@ impl PoaCore {
             }
             Some(Activations::Keyed(slot)) => {
                 let Ok(orb) = self.orb() else { return UniqueActivation::Leaving };
-                match orb.poa_table().entry_at(slot).as_deref() {
+                match PoaTable::of_server(&orb).entry_at(slot).as_deref() {
                     Some(KeyEntry::Object { poa, servant: found, id, .. })
                         if found == servant && Arc::ptr_eq(poa, self) =>
                     {
@@ -405,7 +406,7 @@ impl PoaCore {
         // Counted before the insertion, so that no thread that knows the object takes the POA for
         // empty.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
-        match orb.poa_table().insert(&self.object_key(id), entry) {
+        match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
                 self.record_location(&mut self.tables.lock(), servant, Activations::Keyed(place.slot));
                 Ok(())
@@ -496,7 +497,7 @@ impl PoaCore {
                 // Counted before the removal, after which another thread may finish the
                 // deactivation at once. Until then the busy id keeps the POA alive.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
-                match orb.poa_table().remove(&self.object_key(id), place) {
+                match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {
                     RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
                     RetireResult::Deferred => return Ok(()),
                     RetireResult::Taken(_) | RetireResult::Stale => None,
@@ -581,7 +582,7 @@ impl PoaCore {
             return;
         }
         let Ok(orb) = self.orb() else { return };
-        for id in orb.poa_table().ids_of(self) {
+        for id in PoaTable::of_server(&orb).ids_of(self) {
             let _ = self.deactivate(&id, why);
         }
     }

@@ -62,13 +62,12 @@ pub(crate) use table::{ClientPriority, LocateResult, Lookup, LookupResult, PoaTa
 use crate::current::UpcallScope;
 pub(crate) use crate::exception::no_such_object;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::main_thread;
 use crate::object::ObjectRef;
 pub(crate) use crate::object_key::{ObjectKey, SlotId};
-use crate::orb::Core;
 use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
+use crate::server_context::{self, ServerContext};
 use map::{ActiveObject, MapTables};
 use serial::SerialLock;
 use servant_manager::run_guarded;
@@ -135,7 +134,7 @@ enum PoaPhase {
 }
 
 pub(crate) struct PoaCore {
-    orb: Weak<Core>,
+    orb: Weak<ServerContext>,
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
@@ -184,7 +183,7 @@ impl PoaCore {
             || self.servant_manager.load().is_some()
     }
 
-    fn orb(&self) -> Result<Arc<Core>, SystemException> {
+    fn orb(&self) -> Result<Arc<ServerContext>, SystemException> {
         self.orb
             .upgrade()
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
@@ -192,12 +191,12 @@ impl PoaCore {
 
     /// Waits until `over` returns true. Returns false past the deadline.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
-        main_thread::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
+        server_context::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }
 
     /// Wakes the threads in [`wait_until`](Self::wait_until).
     fn notify_changed(&self) {
-        main_thread::notify(&self.orb, &self.changed);
+        server_context::notify(&self.orb, &self.changed);
     }
 
     /// Drops what the application gave. The drop runs as a callback: it cannot wait for the ORB,
@@ -207,7 +206,7 @@ impl PoaCore {
         let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
     }
 
-    pub(crate) fn orb_handle(&self) -> &Weak<Core> {
+    pub(crate) fn orb_handle(&self) -> &Weak<ServerContext> {
         &self.orb
     }
 
@@ -270,7 +269,7 @@ impl PoaCore {
     pub(crate) fn reference(self: &Arc<Self>, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
         let (orb, key) = (self.orb()?, self.object_key(id));
         let hints = self.is_persistent() && self.policies.key_hints == KeyHints::Slots;
-        let slot = if hints { orb.poa_table().find_object(&key).map(|entry| entry.index()) } else { None };
+        let slot = if hints { PoaTable::of_server(&orb).find_object(&key).map(|entry| entry.index()) } else { None };
         let key = slot.map(|slot| ObjectKey::Hinted { slot, key: &key }.to_octets()).unwrap_or(key);
         Ok(match &self.rt {
             None => orb.make_reference(type_id, &key),

@@ -7,10 +7,10 @@ use corelane_sys::clock::Monotonic;
 
 use super::{ObjectId, PoaCore, PoaManager, SlotId};
 use crate::clock;
-use crate::orb::Core;
 use crate::server::lane::Task;
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
 use crate::server::strategy::Lane;
+use crate::server_context::ServerContext;
 
 /// Maximum number of requests in one list; further ones are answered with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
@@ -81,7 +81,7 @@ pub(crate) enum WaitFor {
     /// The adapter activator of this POA returns, which is creating the child with this name.
     Adapter(Arc<PoaCore>, String),
     /// The main thread runs the request.
-    MainThread(Arc<Core>),
+    MainThread(Arc<ServerContext>),
     /// A thread of this lane runs the request.
     Lane(Arc<Lane>),
 }

@@ -25,11 +25,12 @@ use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind, no_such_object};
 use crate::object::ObjectRef;
 use crate::object_key::{self, ObjectKey, SlotId};
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::rt::CallerPriority;
 use crate::rt::poa::{RequestPlacement, place_in_default_pool};
 use crate::servant::Servant;
 use crate::server::connection::ConnectionOrigin;
+use crate::server_context::ServerContext;
 use crate::thread_context::{self, ThreadpoolId};
 
 /// Maximum number of objects that all POAs of an ORB can have active under persistent or
@@ -217,6 +218,14 @@ impl PoaTable {
         client.adapter()
     }
 
+    /// Returns the POAs of an ORB, for what requests seldom do.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_server(orb: &ServerContext) -> &PoaTable {
+        // Set before the ORB's root POA is made.
+        Self::of(orb.client()).expect("an ORB has a table of POAs")
+    }
+
     pub(crate) fn root(&self) -> Option<&Arc<PoaCore>> {
         self.root.get()
     }
@@ -286,20 +295,20 @@ impl PoaTable {
     #[cold]
     pub(crate) fn effective_priority(
         &self,
-        core: &Core,
+        orb: &OrbContext,
         key: &[u8],
         asked: Option<Priority>,
         ceiling: Ceiling,
     ) -> Option<Priority> {
         let of = |id: &[u8]| {
             let poa = self.poa_of(key)?;
-            poa.rt.as_ref()?.effective_priority(core, asked, ceiling, poa.priority_of(id), id)
+            poa.rt.as_ref()?.effective_priority(orb, asked, ceiling, poa.priority_of(id), id)
         };
         match ObjectKey::parse(key) {
             ObjectKey::System { object, .. } => of(&object.to_octets()),
             ObjectKey::User { id, .. } | ObjectKey::Persistent { id, .. } => of(id),
-            ObjectKey::Hinted { key, .. } => self.effective_priority(core, key, asked, ceiling),
-            ObjectKey::Plain => self.through_plain_key(key, |key| self.effective_priority(core, key, asked, ceiling)),
+            ObjectKey::Hinted { key, .. } => self.effective_priority(orb, key, asked, ceiling),
+            ObjectKey::Plain => self.through_plain_key(key, |key| self.effective_priority(orb, key, asked, ceiling)),
         }
     }
 

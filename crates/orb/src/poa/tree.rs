@@ -25,11 +25,10 @@ use super::{
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object_key::{self, MAX_PATH_LEN, ObjectKey};
-use crate::orb::Core;
 use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
-use crate::rt::pool::enable_rt;
 use crate::server::parked_request::ParkedRequest;
+use crate::server_context::ServerContext;
 
 #[derive(Default)]
 pub(super) struct Children {
@@ -115,7 +114,7 @@ impl Poa {
         let orb = core.orb()?;
         let rt = RtPoa::new(&orb, real_time).map_err(PoaError::InvalidPolicy)?;
         if rt.is_some() {
-            enable_rt(&orb);
+            orb.enable_rt();
         }
         let mut family = core.children.lock();
         match core.phase() {
@@ -134,11 +133,11 @@ impl Poa {
                 let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
                 return Err(exception.because("the manager belongs to another ORB").into());
             }
-            None => orb.poa_table().managers.unnamed(&orb),
+            None => PoaTable::of_server(&orb).managers.unnamed(&orb),
         };
         let fresh = if family.pending(name).is_some() { slow_path::ACTIVATING } else { 0 };
         let new = NewPoa { name, path, parent: Some(Arc::downgrade(core)), manager, policies, rt, activating: fresh };
-        let child = new.insert(Arc::downgrade(&orb), orb.poa_table())?;
+        let child = new.insert(Arc::downgrade(&orb), PoaTable::of_server(&orb))?;
         if let Some(sockets) = sockets {
             sockets.commit();
         }
@@ -198,7 +197,7 @@ impl Poa {
     }
 
     /// Creates the root POA of a new ORB.
-    pub(crate) fn root(orb: Weak<Core>, adapters: &PoaTable) -> Self {
+    pub(crate) fn root(orb: Weak<ServerContext>, adapters: &PoaTable) -> Self {
         let manager = adapters.managers.root(orb.clone(), adapters.stamp);
         let policies = PoaPolicies::ROOT;
         let new =
@@ -223,7 +222,7 @@ struct NewPoa<'n> {
 
 impl NewPoa<'_> {
     /// Creates the POA and enters it in the ORB's tables.
-    fn insert(self, orb: Weak<Core>, adapters: &PoaTable) -> Result<Arc<PoaCore>, SystemException> {
+    fn insert(self, orb: Weak<ServerContext>, adapters: &PoaTable) -> Result<Arc<PoaCore>, SystemException> {
         let persistent = self.policies.lifespan == super::Lifespan::Persistent;
         let manager = self.manager.clone();
         let mut made = None;
@@ -243,7 +242,7 @@ impl NewPoa<'_> {
         Ok(core)
     }
 
-    fn create(self, orb: Weak<Core>, stamp: u64, place: SlotId) -> Arc<PoaCore> {
+    fn create(self, orb: Weak<ServerContext>, stamp: u64, place: SlotId) -> Arc<PoaCore> {
         let key_prefix = match (self.policies.lifespan, self.policies.id_assignment) {
             (super::Lifespan::Persistent, _) => ObjectKey::Persistent { path: &self.path, id: &[] }.to_octets(),
             (_, super::IdAssignment::User) => ObjectKey::User { stamp, poa: place, id: &[] }.to_octets(),
@@ -354,7 +353,7 @@ impl PoaCore {
     ) -> Option<Result<bool, SystemException>> {
         // The call counts as a request on this POA.
         let orb = self.orb().ok()?;
-        let Some(_running) = orb.poa_table().poas.get(self.slot_id.slot, self.slot_id.generation) else {
+        let Some(_running) = PoaTable::of_server(&orb).poas.get(self.slot_id.slot, self.slot_id.generation) else {
             return Some(Ok(false));
         };
         let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());

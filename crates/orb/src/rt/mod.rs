@@ -24,6 +24,7 @@ pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
 pub(crate) mod protocol;
+pub(crate) mod registry;
 mod thread_priority;
 
 use std::sync::{Arc, Weak};
@@ -50,9 +51,9 @@ pub(crate) use thread_priority::{CallerPriority, UpcallPriority, caller_priority
 
 use corelane_wire::exception::minor;
 
+use crate::adapter::ObjectAdapter;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 pub use crate::invocation::with_client_policies;
-use crate::orb::Core;
 pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
 /// Checks which real-time guarantees the machine gives to this process, as `corelane doctor` shows
@@ -99,20 +100,20 @@ mod user_page {}
 /// ```
 #[derive(Clone, Debug)]
 pub struct RtOrb {
-    core: Weak<Core>,
+    adapter: Weak<ObjectAdapter>,
 }
 
 impl RtOrb {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
-        RtOrb { core: Arc::downgrade(core) }
+    pub(crate) fn new(adapter: &Arc<ObjectAdapter>) -> Self {
+        RtOrb { adapter: Arc::downgrade(adapter) }
     }
 
-    fn core(&self) -> Result<Arc<Core>, SystemException> {
-        let core = self.core.upgrade().ok_or_else(|| {
+    fn adapter(&self) -> Result<Arc<ObjectAdapter>, SystemException> {
+        let adapter = self.adapter.upgrade().ok_or_else(|| {
             SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
         })?;
-        core.check_usable()?;
-        Ok(core)
+        adapter.check_usable()?;
+        Ok(adapter)
     }
 
     /// Creates a pool without lanes. Its threads wait at the default priority and take each
@@ -123,7 +124,7 @@ impl RtOrb {
     /// DATA_CONVERSION 2 for a priority that cannot be mapped; NO_RESOURCES if the system refuses
     /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown.
     pub fn create_threadpool(&self, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
-        pool::create(&self.core()?, config)
+        pool::create(&self.adapter()?, config)
     }
 
     /// Creates a pool with lanes. Each lane has its own listener, connections and threads, whose
@@ -133,7 +134,7 @@ impl RtOrb {
     /// As for [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM without
     /// lanes and for two lanes of one priority.
     pub fn create_threadpool_with_lanes(&self, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
-        pool::create_with_lanes(&self.core()?, config)
+        pool::create_with_lanes(&self.adapter()?, config)
     }
 
     /// Destroys a pool: refuses new requests, finishes running ones, closes connections in order
@@ -143,7 +144,7 @@ impl RtOrb {
     /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on
     /// one of the pool's own threads, 4 after shutdown.
     pub fn destroy_threadpool(&self, pool: ThreadpoolId) -> Result<(), InvalidThreadpool> {
-        pool::destroy(&self.core()?, pool)
+        pool::destroy(&self.adapter()?, pool)
     }
 
     /// Sets the ORB's default policies. A POA created later inherits the priority model, thread
@@ -152,7 +153,7 @@ impl RtOrb {
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
     pub fn set_policies(&self, policies: RtPolicies) -> Result<(), SystemException> {
-        *self.core()?.rt().policies.lock() = policies;
+        *self.adapter()?.server().rt().policies.lock() = policies;
         Ok(())
     }
 
@@ -161,7 +162,7 @@ impl RtOrb {
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
     pub fn current(&self) -> Result<RtCurrent, SystemException> {
-        Ok(RtCurrent::new(self.core()?.client()))
+        Ok(RtCurrent::new(self.adapter()?.client()))
     }
 
     /// Creates a mutex with priority inheritance: its holder runs at least at each waiter's
@@ -176,8 +177,8 @@ impl RtOrb {
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
     pub fn create_named_mutex(&self, name: &str) -> Result<(RtMutex, bool), SystemException> {
-        let core = self.core()?;
-        let mut mutexes = core.rt().mutexes.lock();
+        let adapter = self.adapter()?;
+        let mut mutexes = adapter.server().rt().mutexes.lock();
         let made = !mutexes.contains_key(name);
         Ok((mutexes.entry(name.to_owned()).or_default().clone(), made))
     }
@@ -187,7 +188,7 @@ impl RtOrb {
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
     pub fn open_named_mutex(&self, name: &str) -> Result<Option<RtMutex>, SystemException> {
-        Ok(self.core()?.rt().mutexes.lock().get(name).cloned())
+        Ok(self.adapter()?.server().rt().mutexes.lock().get(name).cloned())
     }
 
     /// Removes a mutex's name. Existing clones of the mutex stay usable.
@@ -195,7 +196,7 @@ impl RtOrb {
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
     pub fn destroy_mutex(&self, mutex: &RtMutex) -> Result<(), SystemException> {
-        self.core()?.rt().mutexes.lock().retain(|_, named| named != mutex);
+        self.adapter()?.server().rt().mutexes.lock().retain(|_, named| named != mutex);
         Ok(())
     }
 }

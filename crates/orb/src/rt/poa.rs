@@ -11,16 +11,17 @@ use corelane_wire::exception::minor;
 use super::config::{UnmatchedPriority, unmappable};
 use super::object_priorities::{AssignError, ObjectPriorities};
 use super::policies::{RtPolicies, policy_index, violating_policy};
-use super::pool::Threadpool;
 use super::protocol::{Protocol, TcpProperties, UnixProperties};
+use super::registry::Threadpool;
 use crate::address::LaneEndpoint;
 use crate::ceiling::Ceiling;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
-use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::poa::{ClientPriority, Lookup, PoaError, PolicyIndex};
 use crate::server::connection::ConnectionOrigin;
 use crate::server::strategy::Lane;
+use crate::server_context::ServerContext;
 use crate::thread_context;
 
 #[derive(Debug)]
@@ -40,8 +41,8 @@ pub(crate) struct RtPoa {
     place_request: PlaceRequest,
 }
 
-type PlaceRequest = fn(&RtPoa, &Core, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
-type MakeReference = fn(&RtPoa, &Arc<Core>, &str, &[u8], Option<Priority>) -> ObjectRef;
+type PlaceRequest = fn(&RtPoa, &ServerContext, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
+type MakeReference = fn(&RtPoa, &Arc<ServerContext>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
 /// The socket properties that a new POA claims on its lanes. Dropping the claim withdraws it,
 /// unless `commit` was called. No other POA can claim properties until then.
@@ -80,13 +81,13 @@ impl RtPoa {
     ///
     /// # Errors
     /// The policy that conflicts with the others.
-    pub(crate) fn new(core: &Core, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
-        let policies = policies.or(&core.rt().policies.lock());
+    pub(crate) fn new(orb: &ServerContext, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
+        let policies = policies.or(&orb.rt().policies.lock());
         if policies.is_empty() {
             return Ok(None);
         }
         let checked = policies.check()?;
-        let find = |id| core.rt().pool(id).ok_or(policy_index::THREADPOOL);
+        let find = |id| orb.rt().pool(id).ok_or(policy_index::THREADPOOL);
         let pool = policies.threadpool.map(find).transpose()?;
         let rt = RtPoa {
             policies,
@@ -98,7 +99,7 @@ impl RtPoa {
             place_request: Self::compute_placement,
         };
         rt.rules().check().map_err(violating_policy)?;
-        let endpoints = rt.endpoints(core);
+        let endpoints = rt.endpoints(orb);
         let offered = |protocol: &Protocol| endpoints.iter().any(|endpoint| protocol.serves(endpoint));
         if !rt.policies.server_protocols.iter().all(offered) {
             return Err(policy_index::SERVER_PROTOCOL);
@@ -111,10 +112,10 @@ impl RtPoa {
     /// # Errors
     /// The policy that conflicts with another POA's, or that the system refuses.
     #[cold]
-    pub(crate) fn claim_sockets<'c>(&self, core: &'c Core) -> Result<SocketsClaim<'c>, PolicyIndex> {
-        let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: core.rt().socket_claims.lock() };
+    pub(crate) fn claim_sockets<'c>(&self, orb: &'c ServerContext) -> Result<SocketsClaim<'c>, PolicyIndex> {
+        let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: orb.rt().socket_claims.lock() };
         let wanted = &self.policies.server_protocols;
-        for lane in self.lanes(core) {
+        for lane in self.lanes(orb) {
             let new = lane.claim_protocols(wanted).map_err(|_| policy_index::SERVER_PROTOCOL)?;
             claim.lanes.push((Arc::clone(lane), new));
         }
@@ -124,8 +125,8 @@ impl RtPoa {
         Ok(claim)
     }
 
-    fn lanes<'l>(&'l self, core: &'l Core) -> &'l [Arc<Lane>] {
-        self.pool.as_ref().map_or(core.lanes(), |pool| &pool.lanes)
+    fn lanes<'l>(&'l self, orb: &'l ServerContext) -> &'l [Arc<Lane>] {
+        self.pool.as_ref().map_or(orb.lanes(), |pool| &pool.lanes)
     }
 
     fn rules(&self) -> LanePolicies<'_> {
@@ -133,9 +134,9 @@ impl RtPoa {
         LanePolicies { model: self.model, bands: self.bands.as_ref(), lanes }
     }
 
-    fn endpoints(&self, core: &Core) -> Vec<Endpoint> {
+    fn endpoints(&self, orb: &ServerContext) -> Vec<Endpoint> {
         match &self.pool {
-            None => core.listening().to_vec(),
+            None => orb.listening().to_vec(),
             Some(pool) => pool.lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect(),
         }
     }
@@ -195,27 +196,27 @@ impl RtPoa {
     #[inline]
     pub(crate) fn place_request(
         &self,
-        core: &Core,
+        orb: &ServerContext,
         wanted: Lookup<'_>,
         object: Option<Priority>,
         id: &[u8],
     ) -> RequestPlacement {
-        (self.place_request)(self, core, wanted, object, id)
+        (self.place_request)(self, orb, wanted, object, id)
     }
 
     fn compute_placement(
         &self,
-        core: &Core,
+        orb: &ServerContext,
         wanted: Lookup<'_>,
         object: Option<Priority>,
         id: &[u8],
     ) -> RequestPlacement {
         let (priority, is_implied) = match wanted.priority {
             ClientPriority::Propagated(priority) => (priority, false),
-            ClientPriority::CallingThread => super::caller_priority(core).parts(),
+            ClientPriority::CallingThread => super::caller_priority(orb).parts(),
             ClientPriority::WaitingCaller(caller) => caller.parts(),
         };
-        let Ok(asked) = inbound_priority(core, priority, id) else { return RequestPlacement::Refused(unmappable()) };
+        let Ok(asked) = inbound_priority(orb, priority, id) else { return RequestPlacement::Refused(unmappable()) };
         let ceiling = match wanted.origin.map_or(Ceiling::NONE, |origin| origin.ceiling) {
             Ceiling::UpTo(ceiling) => ceiling,
             Ceiling::Unset => match (self.default_priority(object), priority) {
@@ -246,12 +247,12 @@ impl RtPoa {
         {
             return RequestPlacement::Refused(above_ceiling_error(found, ceiling));
         }
-        let station = thread_context::current_lane(core.poa_table().stamp);
+        let station = thread_context::current_lane(orb.stamp());
         let Some(pool) = &self.pool else {
             return if station.serves_default_pool() {
                 RequestPlacement::CurrentThread(priority)
             } else {
-                place_in_default_pool(core, priority)
+                place_in_default_pool(orb, priority)
             };
         };
         let index = lane.unwrap_or(0);
@@ -312,7 +313,7 @@ impl RtPoa {
     #[cold]
     pub(crate) fn effective_priority(
         &self,
-        core: &Core,
+        orb: &OrbContext,
         asked: Option<Priority>,
         ceiling: Ceiling,
         object: Option<Priority>,
@@ -328,22 +329,28 @@ impl RtPoa {
             }
             PriorityModel::ServerDeclared => object.or(Some(declared.server_priority)),
             PriorityModel::ClientPropagated => {
-                inbound_priority(core, asked, id).ok().flatten().or(Some(declared.server_priority))
+                inbound_priority(orb, asked, id).ok().flatten().or(Some(declared.server_priority))
             }
         }
     }
 
     pub(crate) fn make_reference_to(
         &self,
-        core: &Arc<Core>,
+        orb: &Arc<ServerContext>,
         type_id: &str,
         key: &[u8],
         object: Option<Priority>,
     ) -> ObjectRef {
-        (self.make_reference)(self, core, type_id, key, object)
+        (self.make_reference)(self, orb, type_id, key, object)
     }
 
-    fn make_reference(&self, core: &Arc<Core>, type_id: &str, key: &[u8], object: Option<Priority>) -> ObjectRef {
+    fn make_reference(
+        &self,
+        orb: &Arc<ServerContext>,
+        type_id: &str,
+        key: &[u8],
+        object: Option<Priority>,
+    ) -> ObjectRef {
         let mut lanes = Vec::new();
         if let Some(pool) = &self.pool {
             let mut published = self.rules().published(object);
@@ -354,12 +361,12 @@ impl RtPoa {
             for lane in published.iter().filter_map(|&index| pool.lanes.get(index)) {
                 let priority = if says_priority && !pool.priorities.is_empty() { lane.priority().get() } else { -1 };
                 lanes.extend(
-                    lane.endpoints().map(|endpoint| LaneEndpoint { endpoint: core.published(endpoint), priority }),
+                    lane.endpoints().map(|endpoint| LaneEndpoint { endpoint: orb.published(endpoint), priority }),
                 );
             }
         } else {
             lanes.extend(
-                core.published_endpoints()
+                orb.published_endpoints()
                     .iter()
                     .map(|endpoint| LaneEndpoint { endpoint: endpoint.clone(), priority: -1 }),
             );
@@ -378,21 +385,21 @@ impl RtPoa {
         let lanes: Vec<LaneEndpoint> = (0..protocols.len()).flat_map(of_protocol).cloned().collect();
         // Cannot fail: this ORB's own priorities and bands can always be encoded.
         let policies = self.policies.reference_policies(object).unwrap_or_default();
-        core.make_rt_reference(type_id, &lanes, &policies, key)
+        orb.make_rt_reference(type_id, &lanes, &policies, key)
     }
 }
 
 /// Places a request for a POA without its own pool that arrived at a lane of another pool.
-pub(crate) fn place_in_default_pool(core: &Core, priority: Option<Priority>) -> RequestPlacement {
-    match core.lanes().first() {
+pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priority>) -> RequestPlacement {
+    match orb.lanes().first() {
         Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
         None => RequestPlacement::CurrentThread(priority),
     }
 }
 
 /// Applies the ORB's transform, if any, to the priority that a request for object `id` asks for.
-fn inbound_priority(core: &Core, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
-    match (&core.config().rt.transform, asked) {
+fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
+    match (&orb.config().rt.transform, asked) {
         (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
         (_, asked) => Ok(asked),
     }

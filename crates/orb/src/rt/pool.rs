@@ -1,8 +1,7 @@
 //! Thread pools: creation, lookup and destruction.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -11,15 +10,13 @@ use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling};
+use corelane_sys::thread::{CpuSet, Scheduling};
 use corelane_wire::exception::minor;
 
-use super::RtMutex;
 use super::config::{LaneConfig, LanesConfig, ThreadpoolConfig, UnmatchedPriority};
-use super::policies::RtPolicies;
-use crate::event::Event;
+use super::registry::{Threadpool, report_reachable};
+use crate::adapter::ObjectAdapter;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::orb::Core;
 use crate::server;
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::lane_role::LaneRole;
@@ -54,77 +51,6 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-#[derive(Debug)]
-pub(crate) struct Threadpool {
-    pub(crate) id: ThreadpoolId,
-    pub(crate) lanes: Vec<Arc<Lane>>,
-    /// Priorities of the lanes, in their order; empty in a pool without lanes.
-    pub(crate) priorities: Box<[Priority]>,
-    pub(crate) unmatched_priority: UnmatchedPriority,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// The real-time state of an ORB that the request path does not read.
-#[derive(Debug)]
-pub(crate) struct RtRegistry {
-    /// Existing pools in the order of their creation.
-    pools: Mutex<Vec<Arc<Threadpool>>>,
-    /// Number of the pool created last.
-    last_id: AtomicU32,
-    /// Set at the first thread pool or POA with priorities. Threads of different priorities may
-    /// then serve one connection. Written with AcqRel, read with Acquire.
-    is_used: AtomicBool,
-    pub(crate) policies: Mutex<RtPolicies>,
-    /// Held while a POA claims the socket properties of its lanes.
-    pub(crate) socket_claims: Mutex<()>,
-    pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
-}
-
-impl RtRegistry {
-    pub(crate) fn new() -> Self {
-        RtRegistry {
-            pools: Mutex::new("thread pools", Scope::Orb, Vec::new()),
-            last_id: AtomicU32::new(thread_context::DEFAULT_POOL),
-            is_used: AtomicBool::new(false),
-            policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
-            socket_claims: Mutex::new("sockets of lanes", Scope::Orb, ()),
-            mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
-        }
-    }
-
-    /// Records that this ORB has a thread pool or a POA with priorities. Returns true the first
-    /// time.
-    fn mark_used(&self) -> bool {
-        !self.is_used.swap(true, Ordering::AcqRel)
-    }
-
-    /// Returns true if the ORB has had a thread pool or a POA with priorities.
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.is_used.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn pool(&self, id: ThreadpoolId) -> Option<Arc<Threadpool>> {
-        self.pools.lock().iter().find(|pool| pool.id == id).cloned()
-    }
-
-    pub(crate) fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.pools.lock().iter().flat_map(|pool| pool.lanes.iter().cloned()).collect()
-    }
-
-    /// Takes the threads of every pool. None is added later, because the ORB is ending.
-    pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
-        self.pools.lock().iter().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
-    }
-}
-
-/// Records the first use of real-time features. From then on the builder's endpoints lead to every
-/// lane, so the first use reports them.
-pub(crate) fn enable_rt(core: &Core) {
-    if core.rt().mark_used() {
-        report_reachable(core, core.lanes());
-    }
-}
-
 /// Maximum number of threads of a pool or lane. A mistaken number in a configuration is refused
 /// before it exhausts the system's threads.
 const MAX_THREADS: u32 = 4096;
@@ -137,7 +63,7 @@ fn no_resources(why: impl Into<String>) -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
 }
 
-pub(crate) fn create(core: &Arc<Core>, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
+pub(crate) fn create(adapter: &Arc<ObjectAdapter>, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
     let lane = LaneConfig {
         priority: config.default_priority,
         static_threads: config.static_threads,
@@ -157,14 +83,21 @@ pub(crate) fn create(core: &Arc<Core>, config: &ThreadpoolConfig) -> Result<Thre
         .idle_thread_timeout(config.idle_thread_timeout)
         .nested_wait(config.nested_wait)
         .connection_limits(config.connection_limits.clone());
-    create_pool(core, &lanes, false)
+    create_pool(adapter, &lanes, false)
 }
 
-pub(crate) fn create_with_lanes(core: &Arc<Core>, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
-    create_pool(core, config, true)
+pub(crate) fn create_with_lanes(
+    adapter: &Arc<ObjectAdapter>,
+    config: &LanesConfig,
+) -> Result<ThreadpoolId, SystemException> {
+    create_pool(adapter, config, true)
 }
 
-fn create_pool(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Result<ThreadpoolId, SystemException> {
+fn create_pool(
+    adapter: &Arc<ObjectAdapter>,
+    config: &LanesConfig,
+    with_lanes: bool,
+) -> Result<ThreadpoolId, SystemException> {
     if config.lanes.is_empty() {
         return Err(bad_param("a pool has at least one lane"));
     }
@@ -180,19 +113,19 @@ fn create_pool(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Resu
         if lane.static_threads.saturating_add(lane.dynamic_threads) > MAX_THREADS {
             return Err(bad_param(format!("a pool, and each lane, has at most {MAX_THREADS} threads")));
         }
-        if lane.cores.iter().any(|core| *core >= CpuSet::CAPACITY) {
-            return Err(bad_param(format!("a core's number is below {}", CpuSet::CAPACITY)));
+        if lane.cores.iter().any(|cpu| *cpu >= CpuSet::CAPACITY) {
+            return Err(bad_param(format!("a adapter's number is below {}", CpuSet::CAPACITY)));
         }
         priorities.push(priority);
     }
     // This step comes first because its failure leaves nothing behind.
-    core.start_maintenance().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
-    enable_rt(core);
-    let id = ThreadpoolId::from_number(core.rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
+    adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    adapter.server().enable_rt();
+    let id = ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
     let mut lanes = Vec::new();
     for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
-        let role = lane_role(core, config, lane, id.number(), index, *priority, with_lanes)?;
-        lanes.push(open_lane(core, config, lane, role, with_lanes)?);
+        let role = lane_role(adapter, config, lane, id.number(), index, *priority, with_lanes)?;
+        lanes.push(open_lane(adapter, config, lane, role, with_lanes)?);
     }
     let priorities = if with_lanes { priorities.into() } else { Box::default() };
     let unmatched_priority = config.unmatched_priority;
@@ -212,36 +145,24 @@ fn create_pool(core: &Arc<Core>, config: &LanesConfig, with_lanes: bool) -> Resu
         server::delegate(&pool.lanes, lowest)
             .map_err(|error| no_resources(format!("a listener cannot be watched: {error}")))?;
     }
-    report_reachable(core, &pool.lanes);
+    report_reachable(adapter, &pool.lanes);
     for lane in &pool.lanes {
         let mut threads = pool.threads.lock();
-        if let Err(error) = server::start(lane, core, &mut threads) {
+        if let Err(error) = server::start(lane, adapter, &mut threads) {
             drop(threads);
-            close_pool(core, &pool);
+            close_pool(adapter, &pool);
             return Err(no_resources(format!("a thread cannot be started: {error}")));
         }
     }
-    let mut pools = core.rt().pools.lock();
+    let mut pools = adapter.server().rt().pools.lock();
     // Checked under the lock: the shutdown of the ORB looks for pools under the same lock.
-    if let Err(ended) = core.check_usable() {
+    if let Err(ended) = adapter.check_usable() {
         drop(pools);
-        close_pool(core, &pool);
+        close_pool(adapter, &pool);
         return Err(ended);
     }
     pools.push(pool);
     Ok(id)
-}
-
-/// Reports every lane that other machines can reach.
-#[cold]
-fn report_reachable(core: &Core, lanes: &[Arc<Lane>]) {
-    for lane in lanes {
-        let ceiling = lane.ceiling().map(Priority::get);
-        for endpoint in lane.endpoints().filter(|endpoint| !endpoint.is_local()) {
-            let (pool, endpoint) = (lane.config.name.clone(), endpoint.clone());
-            core.events().report(&Event::ReachableLane { pool, endpoint, ceiling });
-        }
-    }
 }
 
 /// Sets the lanes that each lane may borrow threads from, highest first, and the lanes that may
@@ -264,7 +185,7 @@ fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
 }
 
 fn lane_role(
-    core: &Core,
+    adapter: &ObjectAdapter,
     config: &LanesConfig,
     lane: &LaneConfig,
     pool: u32,
@@ -290,7 +211,7 @@ fn lane_role(
         ceiling,
         is_lane,
         is_highest: config.lanes.iter().all(|other| other.priority <= priority.get()),
-        scheduling: lane_scheduling(core, config, lane, priority)?,
+        scheduling: lane_scheduling(adapter, config, lane, priority)?,
         cores: (!cores.is_empty()).then_some(cores),
         static_threads: lane.static_threads,
         rules,
@@ -300,12 +221,12 @@ fn lane_role(
 
 /// Returns the kernel scheduling for the threads of a lane.
 fn lane_scheduling(
-    core: &Core,
+    adapter: &ObjectAdapter,
     config: &LanesConfig,
     lane: &LaneConfig,
     priority: Priority,
 ) -> Result<Option<Scheduling>, SystemException> {
-    let native = core.config().rt.scheduling_for(priority)?;
+    let native = adapter.config().rt.scheduling_for(priority)?;
     let Some(reservation) = lane.reservation else { return Ok(native) };
     if !reservation.is_valid() {
         return Err(bad_param("a reservation's processor time is within its deadline, and that within its period"));
@@ -318,7 +239,7 @@ fn lane_scheduling(
 
 /// Creates a listening lane, still without threads.
 fn open_lane(
-    core: &Arc<Core>,
+    adapter: &Arc<ObjectAdapter>,
     config: &LanesConfig,
     lane: &LaneConfig,
     role: LaneRole,
@@ -332,11 +253,11 @@ fn open_lane(
         );
     }
     if lane.listen.is_empty() {
-        endpoints = core.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &role)).collect();
+        endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &role)).collect();
     }
     let mut listeners = Vec::new();
     for endpoint in endpoints {
-        let listener = core.transports().listen(&endpoint);
+        let listener = adapter.transports().listen(&endpoint);
         listeners.push(listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?);
     }
     let threads = usize::try_from(lane.static_threads).unwrap_or(usize::MAX);
@@ -345,9 +266,12 @@ fn open_lane(
     let pool = PoolConfig::default().name(name).dispatch(dispatch).thread_stack_size(config.thread_stack_size);
     let pool = pool.nested_wait(config.nested_wait).connection_limits(config.connection_limits.clone());
     let failed = |error: io::Error| no_resources(error.to_string());
-    let overload =
-        if role.rules.need_overload_thread() { Some(OverloadThread::new::<Core>().map_err(failed)?) } else { None };
-    Lane::new(pool, listeners, core.config().drain_timeout, Some(role), overload).map_err(failed)
+    let overload = if role.rules.need_overload_thread() {
+        Some(OverloadThread::new::<ObjectAdapter>().map_err(failed)?)
+    } else {
+        None
+    };
+    Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
 /// Returns a free address next to one of the ORB's own.
@@ -366,39 +290,39 @@ fn sibling_path(path: &std::path::Path, role: &LaneRole) -> std::ffi::OsString {
     path
 }
 
-pub(crate) fn destroy(core: &Arc<Core>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
-    let pool = core.rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
-    if thread_context::current_lane(core.poa_table().stamp).pool == id.number() {
+pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
+    let pool = adapter.server().rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
+    if thread_context::current_lane(adapter.stamp()).pool == id.number() {
         return Err(
             SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No).into()
         );
     }
-    if core.poa_table().uses_pool(id) {
+    if adapter.poa_table().uses_pool(id) {
         let exception = SystemException::new(Kind::BadInvOrder, 0, Completion::No);
         return Err(exception.because("a POA uses the thread pool; destroy it first").into());
     }
     {
-        let mut pools = core.rt().pools.lock();
+        let mut pools = adapter.server().rt().pools.lock();
         // Absent if another thread destroyed it first.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }
-    close_pool(core, &pool);
+    close_pool(adapter, &pool);
     Ok(())
 }
 
 /// Closes every lane in order and joins the threads.
-fn close_pool(core: &Arc<Core>, pool: &Threadpool) {
+fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     for lane in &pool.lanes {
-        lane.close(core);
+        lane.close(adapter);
     }
-    let until = Monotonic::now() + core.config().drain_timeout;
-    while pool.lanes.iter().any(|lane| lane.poll_all_draining(core)) && !until.is_past() {
+    let until = Monotonic::now() + adapter.config().drain_timeout;
+    while pool.lanes.iter().any(|lane| lane.poll_all_draining(adapter)) && !until.is_past() {
         std::thread::sleep(Duration::from_millis(2));
     }
     let mut threads = std::mem::take(&mut *pool.threads.lock());
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
-    core.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
+    adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
         // A panic has already been reported; only the end of the thread matters here.
         let _ = thread.join();

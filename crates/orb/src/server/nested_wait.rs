@@ -118,7 +118,7 @@ mod tests {
             let nested_wait = Some(NestedWait::Serve { max_depth: 3 });
             let config = PoolConfig::default().dispatch(dispatch).nested_wait(nested_wait);
             let lane = Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
-            enter(&lane, orb.core());
+            enter(&lane, orb.core().adapter());
             let (reply, canceller) = (EventFd::new().unwrap(), Canceller::new().unwrap());
             let other = canceller.clone();
             let helper = std::thread::spawn(move || other.cancel());
@@ -135,7 +135,7 @@ mod tests {
         let orb = Orb::new().unwrap();
         let config = PoolConfig::default().dispatch(Dispatch::Reactive);
         let lane = Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
-        enter(&lane, orb.core());
+        enter(&lane, orb.core().adapter());
         let done = Arc::new(AtomicUsize::new(0));
         let late = Monotonic::now() + Duration::from_secs(5);
         for count in 1..=4 {

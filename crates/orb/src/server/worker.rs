@@ -495,11 +495,11 @@ mod tests {
         let oneway = message(MessageKind::Request, false, &[[0, 0, 0, 9].as_slice(), &[0; 24]].concat());
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
-            let read = worker.read_now(&mut reading, &connection, orb.core());
+            let read = worker.read_now(&mut reading, &connection, orb.core().adapter());
             match read {
-                ReadResult::InPlace { .. } => worker.dispatch_in_place(orb.core(), &connection, Wait::Now),
+                ReadResult::InPlace { .. } => worker.dispatch_in_place(orb.core().adapter(), &connection, Wait::Now),
                 ReadResult::Message { message, .. } => {
-                    worker.dispatch(orb.core(), &connection, message, Wait::Now, Duration::ZERO)
+                    worker.dispatch(orb.core().adapter(), &connection, message, Wait::Now, Duration::ZERO)
                 }
                 read => panic!("{read:?}"),
             };
@@ -545,14 +545,14 @@ mod tests {
                 }
             };
             match message {
-                None => worker.dispatch_in_place(orb.core(), &connection, Wait::Now),
-                Some(message) => worker.dispatch(orb.core(), &connection, message, Wait::Now, Duration::ZERO),
+                None => worker.dispatch_in_place(orb.core().adapter(), &connection, Wait::Now),
+                Some(message) => worker.dispatch(orb.core().adapter(), &connection, message, Wait::Now, Duration::ZERO),
             };
             assert!(held(&worker) <= MAX_RETAINED_BYTES, "{kind}");
         }
         assert!(worker.buffer.append(&large));
         let mut reading = ReadState { framer: Default::default(), partial: None, drained: false, over: false };
-        let read = worker.read_now(&mut reading, &connection, orb.core());
+        let read = worker.read_now(&mut reading, &connection, orb.core().adapter());
         assert!(matches!(read, ReadResult::Fault(..)) && held(&worker) <= MAX_RETAINED_BYTES);
     }
 }

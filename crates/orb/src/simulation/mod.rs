@@ -250,7 +250,7 @@ impl<'w> World<'w> {
             return;
         }
         run.core.run_maintenance();
-        run.lane.run_maintenance(&run.core);
+        run.lane.run_maintenance(run.core.adapter());
         run.go_on(&self.network);
         if !run.lane.is_closing() || run.is_at_work() {
             let delay = self.tidy_after();
@@ -285,7 +285,7 @@ impl<'w> World<'w> {
             }
         }
         let run = &mut self.runs[number];
-        run.lane.close(&run.core);
+        run.lane.close(run.core.adapter());
         run.go_on(&self.network);
     }
 

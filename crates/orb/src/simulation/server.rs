@@ -163,7 +163,7 @@ impl<'l> ServerRun<'l> {
             }
         }
         let core = core(network, vec![address(server)], Version::GIOP_1_2, fragment_size);
-        Poa::root(Arc::downgrade(&core), core.poa_table());
+        Poa::root(Arc::downgrade(core.server()), core.poa_table());
         core.start(Vec::new()).expect("nothing to start");
         let policies = PoaPolicies {
             lifespan: Lifespan::Persistent,
@@ -201,7 +201,7 @@ impl<'l> ServerRun<'l> {
     }
 
     pub(super) fn accept(&mut self, network: &SimulatedNetwork, link: usize) {
-        self.lane.adopt(&self.core, network.stream(link, super::network::SERVER));
+        self.lane.adopt(self.core.adapter(), network.stream(link, super::network::SERVER));
     }
 
     /// Does all work that is possible now.
@@ -212,7 +212,7 @@ impl<'l> ServerRun<'l> {
         loop {
             while self.lane.has_ready() {
                 let worker = &mut self.worker;
-                self.lane.step(&self.core, worker, Some(Duration::ZERO)).expect("a lane that works");
+                self.lane.step(self.core.adapter(), worker, Some(Duration::ZERO)).expect("a lane that works");
             }
             let idle = self.threads.iter().position(Option::is_none);
             let Some((thread, next)) =
@@ -244,12 +244,12 @@ impl<'l> ServerRun<'l> {
         let goes_on = if network.state().random.percent(self.peculiar) && readdress(network, &connection, &message) {
             true
         } else {
-            self.worker.dispatch(&self.core, &connection, message, Wait::Now, waited)
+            self.worker.dispatch(self.core.adapter(), &connection, message, Wait::Now, waited)
         };
         let handle = connection.handle;
         drop(guard);
         if !goes_on {
-            self.lane.retire_connection(&self.core, handle);
+            self.lane.retire_connection(self.core.adapter(), handle);
         }
     }
 
@@ -261,7 +261,7 @@ impl<'l> ServerRun<'l> {
 
     /// Returns true if a request runs or a connection drains.
     pub(super) fn is_at_work(&self) -> bool {
-        !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.poll_all_draining(&self.core))
+        !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.poll_all_draining(self.core.adapter()))
     }
 }
 

@@ -39,7 +39,7 @@ fn check(rows: &[&[DrainEvent]], requests: usize) -> usize {
         }
         let _told = PrintOnPanic(order);
         let lane = lane();
-        let mut run = DrainHarness::new(&lane, orb.core(), requests);
+        let mut run = DrainHarness::new(&lane, orb.core().adapter(), requests);
         order.iter().for_each(|event| run.happen(*event));
         run.end(requests);
         count += 1;

@@ -11,7 +11,7 @@ use corelane_net::{Peer, ReadinessCallback, ShutdownMode, Stream, Wait};
 use corelane_sys::lock::{Mutex, Scope};
 
 use super::*;
-use crate::orb::Core;
+use crate::adapter::ObjectAdapter;
 use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
 use crate::server::connection::{SendResult, WaitingRequest};
 use crate::server::lane::ConnectionGuard;
@@ -136,7 +136,7 @@ pub(super) fn lane_with(write_timeout: Duration) -> Arc<Lane> {
 /// One connection of a lane, driven by events.
 pub(super) struct DrainHarness<'l> {
     lane: &'l Arc<Lane>,
-    core: &'l Arc<Core>,
+    core: &'l Arc<ObjectAdapter>,
     worker: Worker,
     pub(super) stream: ScriptedStream,
     pub(super) connection: Weak<Connection>,
@@ -149,7 +149,7 @@ pub(super) struct DrainHarness<'l> {
 }
 
 impl<'l> DrainHarness<'l> {
-    pub(super) fn new(lane: &'l Arc<Lane>, core: &'l Arc<Core>, requests: usize) -> Self {
+    pub(super) fn new(lane: &'l Arc<Lane>, core: &'l Arc<ObjectAdapter>, requests: usize) -> Self {
         let stream = ScriptedStream(Arc::new(Mutex::new("line", Scope::Connection, ScriptedLine::default())));
         stream.0.lock().incoming.extend(REQUEST.repeat(requests));
         lane.adopt(core, Box::new(stream.clone()));

@@ -1,0 +1,79 @@
+//! The object adapter of an ORB, which answers the requests that lanes read.
+
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+use corelane_net::Endpoint;
+
+use crate::client::context::{ClientContext, UpperLayers};
+use crate::poa::PoaTable;
+use crate::server_context::ServerContext;
+
+/// The POAs of an ORB, and the contexts that their requests use. Lanes' threads keep it.
+#[derive(Debug)]
+pub(crate) struct ObjectAdapter {
+    /// The server's context has it too. Here it saves each request one load.
+    client: Arc<ClientContext>,
+    server: Arc<ServerContext>,
+    poa_table: Arc<PoaTable>,
+}
+
+impl ObjectAdapter {
+    pub(crate) fn new(server: Arc<ServerContext>, poa_table: Arc<PoaTable>) -> Self {
+        ObjectAdapter { client: Arc::clone(server.client()), server, poa_table }
+    }
+
+    /// Has the maintenance thread maintain lanes and POAs too.
+    pub(crate) fn introduce_to_client(self: &Arc<Self>) {
+        self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
+    }
+
+    /// Returns the context of calls, which references keep.
+    #[inline]
+    pub(crate) fn client(&self) -> &Arc<ClientContext> {
+        &self.client
+    }
+
+    #[inline]
+    pub(crate) fn server(&self) -> &Arc<ServerContext> {
+        &self.server
+    }
+
+    #[inline]
+    pub(crate) fn poa_table(&self) -> &PoaTable {
+        &self.poa_table
+    }
+}
+
+impl Deref for ObjectAdapter {
+    type Target = ClientContext;
+
+    #[inline]
+    fn deref(&self) -> &ClientContext {
+        &self.client
+    }
+}
+
+/// The object adapter, for the client side of its ORB.
+struct AdapterHandle(Weak<ObjectAdapter>);
+
+impl UpperLayers for AdapterHandle {
+    fn run_maintenance(&self) {
+        let Some(adapter) = self.0.upgrade() else { return };
+        adapter.spares().evict_unused();
+        let lanes = adapter.server.all_lanes();
+        adapter.server.trim_memory(&lanes);
+        if !adapter.has_ended() {
+            adapter.poa_table.managers.report_parked(&adapter);
+            for lane in lanes {
+                lane.run_maintenance(&adapter);
+            }
+        }
+    }
+
+    fn lane_endpoints(&self) -> Vec<Endpoint> {
+        let Some(adapter) = self.0.upgrade() else { return Vec::new() };
+        let lanes = adapter.server.rt().lanes();
+        lanes.iter().flat_map(|lane| lane.endpoints()).map(|endpoint| adapter.published(endpoint)).collect()
+    }
+}

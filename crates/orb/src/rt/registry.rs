@@ -1,0 +1,92 @@
+//! The thread pools of an ORB, and its other real-time state.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use corelane_sched::Priority;
+use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::thread::JoinHandle;
+
+use super::config::UnmatchedPriority;
+use super::mutex::RtMutex;
+use super::policies::RtPolicies;
+use crate::event::Event;
+use crate::orb_context::OrbContext;
+use crate::server::strategy::Lane;
+use crate::thread_context::{self, ThreadpoolId};
+
+#[derive(Debug)]
+pub(crate) struct Threadpool {
+    pub(crate) id: ThreadpoolId,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    /// Priorities of the lanes, in their order; empty in a pool without lanes.
+    pub(crate) priorities: Box<[Priority]>,
+    pub(crate) unmatched_priority: UnmatchedPriority,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The real-time state of an ORB that the request path does not read.
+#[derive(Debug)]
+pub(crate) struct RtRegistry {
+    /// Existing pools in the order of their creation.
+    pub(super) pools: Mutex<Vec<Arc<Threadpool>>>,
+    /// Number of the pool created last.
+    pub(super) last_id: AtomicU32,
+    /// Set at the first thread pool or POA with priorities. Threads of different priorities may
+    /// then serve one connection. Written with AcqRel, read with Acquire.
+    is_used: AtomicBool,
+    pub(crate) policies: Mutex<RtPolicies>,
+    /// Held while a POA claims the socket properties of its lanes.
+    pub(crate) socket_claims: Mutex<()>,
+    pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
+}
+
+impl RtRegistry {
+    pub(crate) fn new() -> Self {
+        RtRegistry {
+            pools: Mutex::new("thread pools", Scope::Orb, Vec::new()),
+            last_id: AtomicU32::new(thread_context::DEFAULT_POOL),
+            is_used: AtomicBool::new(false),
+            policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
+            socket_claims: Mutex::new("sockets of lanes", Scope::Orb, ()),
+            mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
+        }
+    }
+
+    /// Records that this ORB has a thread pool or a POA with priorities. Returns true the first
+    /// time.
+    pub(crate) fn mark_used(&self) -> bool {
+        !self.is_used.swap(true, Ordering::AcqRel)
+    }
+
+    /// Returns true if the ORB has had a thread pool or a POA with priorities.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn pool(&self, id: ThreadpoolId) -> Option<Arc<Threadpool>> {
+        self.pools.lock().iter().find(|pool| pool.id == id).cloned()
+    }
+
+    pub(crate) fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.pools.lock().iter().flat_map(|pool| pool.lanes.iter().cloned()).collect()
+    }
+
+    /// Takes the threads of every pool. None is added later, because the ORB is ending.
+    pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        self.pools.lock().iter().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
+    }
+}
+
+/// Reports every lane that other machines can reach.
+#[cold]
+pub(crate) fn report_reachable(orb: &OrbContext, lanes: &[Arc<Lane>]) {
+    for lane in lanes {
+        let ceiling = lane.ceiling().map(Priority::get);
+        for endpoint in lane.endpoints().filter(|endpoint| !endpoint.is_local()) {
+            let (pool, endpoint) = (lane.config.name.clone(), endpoint.clone());
+            orb.events().report(&Event::ReachableLane { pool, endpoint, ceiling });
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The context of an ORB's server side: its lanes, thread pools and the queue of its main thread.
+//!
+//! POAs refer to it. It knows no POA itself: [`PoaTable`](crate::poa::PoaTable) has those.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::event_count::EventCount;
+use corelane_wire::ior::Ior;
+
+use crate::address::LaneEndpoint;
+use crate::client::context::ClientContext;
+use crate::main_thread::MainQueue;
+use crate::object::ObjectRef;
+use crate::rt::registry::{RtRegistry, report_reachable};
+use crate::server::strategy::Lane;
+
+/// The context of an ORB's server side: the context of calls, and what POAs share.
+#[derive(Debug)]
+pub(crate) struct ServerContext {
+    client: Arc<ClientContext>,
+    lanes: OnceLock<Vec<Arc<Lane>>>,
+    main_queue: MainQueue,
+    rt: RtRegistry,
+    /// True if much memory was in use at the last maintenance, which swaps it `Relaxed`.
+    memory_was_high: AtomicBool,
+}
+
+impl ServerContext {
+    pub(crate) fn new(client: Arc<ClientContext>) -> Self {
+        ServerContext {
+            client,
+            lanes: OnceLock::new(),
+            main_queue: MainQueue::new(),
+            rt: RtRegistry::new(),
+            memory_was_high: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the context of calls, which references keep.
+    #[inline]
+    pub(crate) fn client(&self) -> &Arc<ClientContext> {
+        &self.client
+    }
+
+    pub(crate) fn rt(&self) -> &RtRegistry {
+        &self.rt
+    }
+
+    pub(crate) fn main_queue(&self) -> &MainQueue {
+        &self.main_queue
+    }
+
+    /// Sets the lanes of the builder's pools, once.
+    pub(crate) fn set_lanes(&self, lanes: Vec<Arc<Lane>>) {
+        // Set once: an ORB is made once.
+        let _ = self.lanes.set(lanes);
+    }
+
+    /// Returns the lanes of the builder's pools.
+    pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
+        self.lanes.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the lanes of the builder's pools and of all thread pools.
+    pub(crate) fn all_lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
+    }
+
+    /// Records the first use of real-time features. From then on the builder's endpoints lead to
+    /// every lane, so the first use reports them.
+    pub(crate) fn enable_rt(&self) {
+        if self.rt.mark_used() {
+            report_reachable(self, self.lanes());
+        }
+    }
+
+    /// Returns freed memory to the system if large messages came before the last call and none
+    /// since.
+    pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
+        let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
+        if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
+            return;
+        }
+        // Real-time threads must not wait for the allocator's locks.
+        let is_real_time = self.config().locks_memory || lanes.iter().any(|lane| lane.is_real_time());
+        if !is_real_time {
+            corelane_sys::memory::trim();
+        }
+    }
+
+    /// Makes a reference to an object of a real-time POA.
+    pub(crate) fn make_rt_reference(
+        &self,
+        type_id: &str,
+        lanes: &[LaneEndpoint],
+        policies: &[(u32, Vec<u8>)],
+        key: &[u8],
+    ) -> ObjectRef {
+        let (version, native) = (self.config().version, self.config().native_char_set);
+        // The ORB's own type ids and addresses can always be encoded.
+        let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
+        ObjectRef::local(Arc::clone(&self.client), ior, !lanes.is_empty())
+    }
+
+    /// Makes a reference to an object of this ORB.
+    pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
+        let endpoints = self.published_endpoints();
+        // The ORB's own type ids and addresses can always be encoded.
+        let ior =
+            crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
+                .unwrap_or(Ior::NIL);
+        ObjectRef::local(Arc::clone(&self.client), ior, !endpoints.is_empty())
+    }
+}
+
+impl Deref for ServerContext {
+    type Target = ClientContext;
+
+    #[inline]
+    fn deref(&self) -> &ClientContext {
+        &self.client
+    }
+}
+
+/// Waits at `gate` for a [`notify`]. The main thread of `orb` waits at its queue instead, and runs
+/// ends of activations.
+pub(crate) fn wait_for<T>(
+    orb: &Weak<ServerContext>,
+    gate: &EventCount,
+    deadline: Option<Monotonic>,
+    look: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    match orb.upgrade() {
+        Some(orb) if orb.main_queue().is_main_thread() => orb.main_queue().wait(deadline, look),
+        _ => gate.wait(deadline, look),
+    }
+}
+
+/// Wakes the threads that [wait](wait_for) at `gate`, which check their condition again.
+pub(crate) fn notify(orb: &Weak<ServerContext>, gate: &EventCount) {
+    gate.notify_all();
+    if let Some(orb) = orb.upgrade() {
+        orb.main_queue().notify_waiter();
+    }
+}
