@@ -17,7 +17,7 @@ pub(crate) fn run(steps: &mut Steps) {
         steps::findings(found, format!("{files} files"))
     });
     graph(steps);
-    orb_layers(steps);
+    structure(steps);
     let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
     // The code of a program without the default features.
@@ -28,17 +28,12 @@ pub(crate) fn run(steps: &mut Steps) {
     steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
 }
 
-/// Runs the check of the layers inside the ORB, which reads the uses between files.
-fn orb_layers(steps: &mut Steps) {
+/// Runs the checks that read the uses between files: layers, and circles in all crates.
+pub(crate) fn structure(steps: &mut Steps) {
     steps.step("layers inside the ORB", |root| {
         let (found, remark) = modules::orb_layers(root)?;
         steps::findings(found, remark)
     });
-}
-
-/// Runs the checks that read the uses between files: layers, and circles in all crates.
-pub(crate) fn structure(steps: &mut Steps) {
-    orb_layers(steps);
     steps.step("circles of files", |root| {
         let (found, remark) = modules::circles(root)?;
         steps::findings(found, remark)

@@ -35,7 +35,7 @@ const HELP: &str = "\
 cargo xtask <command>
 
   check            formatting, clippy, rustdoc, dependency direction, licences, source rules
-  layers           the layers inside the ORB, and circles of files in all crates (check has the layers)
+  layers           the layers inside the ORB, and circles of files in all crates (part of check)
   test             installs missing system packages (root, apt), then check, all tests, models, interop
   test --quick     like test, without the peers: no system packages, no interop
   interop          the tests with other ORBs alone

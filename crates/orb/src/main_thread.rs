@@ -12,8 +12,9 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
 
-use crate::poa::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, thread_number};
 use crate::server::admission;
+use crate::server::parked_request::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS};
+use crate::thread_context::thread_number;
 
 type Job = Box<dyn FnOnce() + Send>;
 

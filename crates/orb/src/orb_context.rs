@@ -1,5 +1,6 @@
 //! The state of an ORB that all of its layers share.
 
+use std::any::Any;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -15,7 +16,7 @@ use corelane_wire::exception::minor;
 use crate::config::Config;
 use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::listen_address;
+use crate::{listen_address, text};
 
 const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
@@ -229,5 +230,16 @@ impl OrbContext {
     /// Returns true if the ORB has ended: its threads are joined and its connections closed.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Acquire) == ENDED
+    }
+
+    /// Reports a panic in the application's code.
+    #[cold]
+    pub(crate) fn report_panic(&self, interface: &'static str, operation: &[u8], panic: &(dyn Any + Send)) {
+        let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+            (Some(text), _) => (*text).to_owned(),
+            (_, Some(text)) => text.clone(),
+            (None, None) => "something that is no text".to_owned(),
+        };
+        self.events().report(&Event::ServantPanicked { interface, operation: text::shown(operation), message });
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::thread::{self, Scheduling};
 
@@ -296,4 +297,13 @@ pub fn served_by() -> ServedBy {
         connection: (request.connection != 0).then_some(request.connection),
         handed_over: request.connection != 0 && request.handed_over,
     }
+}
+
+/// Returns a number that identifies the calling thread: never 0, never reused.
+pub(crate) fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static OWN: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    OWN.with(|own| *own)
 }

@@ -25,6 +25,7 @@ pub(super) const ORB: &[Layer] = &[
             "adapter/",
             "rt/",
             "servant.rs",
+            "server_context.rs",
             "current.rs",
             "main_thread.rs",
             "operation_table.rs",

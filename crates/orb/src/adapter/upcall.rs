@@ -181,20 +181,9 @@ pub(crate) fn panicked(
     operation: &[u8],
     panic: &(dyn Any + Send),
 ) -> SystemException {
-    report_panic(orb, target.servant.repository_id(), operation, panic);
+    orb.report_panic(target.servant.repository_id(), operation, panic);
     if target.poa.policies().on_panic == OnPanic::Deactivate {
         target.deactivate();
     }
     SystemException::new(Kind::Unknown, 0, Completion::Maybe)
-}
-
-/// Reports a panic in the application's code.
-#[cold]
-pub(crate) fn report_panic(orb: &OrbContext, interface: &'static str, operation: &[u8], panic: &(dyn Any + Send)) {
-    let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).to_owned(),
-        (_, Some(text)) => text.clone(),
-        (None, None) => "something that is no text".to_owned(),
-    };
-    orb.events().report(&Event::ServantPanicked { interface, operation: text::shown(operation), message });
 }

@@ -371,10 +371,13 @@ impl OrbBuilder {
 
 /// Returns the default transports.
 fn transports() -> Transports {
-    #[cfg(feature = "shared-memory")]
-    return Transports::default();
-    #[cfg(not(feature = "shared-memory"))]
-    Transports::new(vec![Arc::new(corelane_net::Tcp::new()), Arc::new(corelane_net::Unix)])
+    Transports::new(vec![
+        Arc::new(corelane_net::Tcp::new()),
+        #[cfg(feature = "unix-sockets")]
+        Arc::new(corelane_net::Unix),
+        #[cfg(feature = "shared-memory")]
+        Arc::new(corelane_net::SharedMemory::default()),
+    ])
 }
 
 /// Makes the connections that the program asked for at start.

@@ -8,7 +8,8 @@ use corelane_sched::Priority;
 use corelane_wire::exception::minor;
 
 use super::error::PoaError;
-use super::map::{DeactivationReason, UniqueActivation};
+use super::map::UniqueActivation;
+use super::map_tables::DeactivationReason;
 use super::servant_manager::ServantManager;
 use super::{
     IdAssignment, IdUniqueness, ImplicitActivation, ObjectId, ObjectKey, Poa, PoaCore, RequestProcessing, SlotId,

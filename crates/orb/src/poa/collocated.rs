@@ -14,9 +14,11 @@ use corelane_wire::cdr::Meter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
-use super::parked::{ParkResult, WaitFor};
+use super::lookup::{ClientPriority, Lookup};
+use super::lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor};
+use super::parked::ParkResult;
 use super::table::is_outside_rt;
-use super::{ClientPriority, LocateResult, Lookup, LookupResult, ObjectKey, PoaCore, PoaTable, SlotId, UpcallTarget};
+use super::{ObjectKey, PoaCore, PoaTable, SlotId};
 use crate::adapter::upcall::{DispatchOutcome, dispatch_to_target, panicked};
 use crate::client::context::ClientContext;
 use crate::current::UpcallScope;

@@ -12,13 +12,11 @@ use std::sync::atomic::Ordering;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::slab::RetireResult;
-use corelane_wire::exception::minor;
 
-use super::error::PoaError;
-use super::map::DeactivationReason;
+use super::error::{PoaError, would_deadlock};
+use super::map_tables::DeactivationReason;
 use super::table::PoaTable;
 use super::{Poa, PoaCore, PoaPhase, RequestProcessing, slow_path};
-use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
 impl Poa {
     /// Destroys the POA and its descendants. From now on `find_poa` does not find it, and new
@@ -47,13 +45,6 @@ impl Poa {
         self.core.begin_destruction(true);
         self.core.wait_for_end(deadline);
     }
-}
-
-/// BAD_INV_ORDER 3.
-#[cold]
-pub(super) fn would_deadlock() -> SystemException {
-    SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No)
-        .because("waiting for requests to complete, inside of a request, would wait for itself")
 }
 
 impl PoaCore {

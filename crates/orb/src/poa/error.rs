@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use corelane_wire::exception::minor;
+
 use super::policies::{PoaPolicies, PolicyIndex};
-use crate::exception::{Completion, SystemException, SystemExceptionKind};
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
 /// The reason why an operation on a POA failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +51,7 @@ impl From<PoaError> for SystemException {
     fn from(error: PoaError) -> Self {
         match error {
             PoaError::System(exception) => exception,
-            other => {
-                SystemException::new(SystemExceptionKind::ObjAdapter, 0, Completion::No).because(other.to_string())
-            }
+            other => SystemException::new(Kind::ObjAdapter, 0, Completion::No).because(other.to_string()),
         }
     }
 }
@@ -82,6 +82,33 @@ impl fmt::Display for PoaError {
 }
 
 impl std::error::Error for PoaError {}
+
+/// BAD_INV_ORDER 3.
+#[cold]
+pub(super) fn would_deadlock() -> SystemException {
+    SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No)
+        .because("waiting for requests to complete, inside of a request, would wait for itself")
+}
+
+/// TRANSIENT 4.
+#[cold]
+pub(super) fn being_destroyed() -> SystemException {
+    SystemException::new(Kind::Transient, minor::transient::POA_DESTROYED, Completion::No)
+        .because("the POA is being destroyed")
+}
+
+/// OBJECT_NOT_EXIST 4.
+#[cold]
+pub(super) fn destroyed_error() -> SystemException {
+    SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::ADAPTER_INACTIVE, Completion::No)
+        .because("the POA has been destroyed")
+}
+
+/// NO_RESOURCES: the maximum number of objects is active.
+#[cold]
+pub(super) fn too_many_objects() -> SystemException {
+    SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
+}
 
 #[cfg(test)]
 mod tests {

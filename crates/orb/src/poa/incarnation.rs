@@ -5,29 +5,12 @@ use std::sync::Arc;
 use corelane_wire::exception::minor;
 
 use super::error::PoaError;
+use super::lookup_result::{IncarnateResult, PreinvokeResult, WaitFor};
 use super::map::ReserveResult;
-use super::parked::WaitFor;
 use super::servant_manager::{LocatorServant, ServantManager, ServantManagerError, run_guarded};
 use super::{ObjectId, Poa, PoaCore};
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::object::ObjectRef;
-use crate::servant::Servant;
-
-pub(super) enum IncarnateResult {
-    /// The object is in the map now. The activator or another thread put it there.
-    Retry,
-    /// The object is entering or leaving the map.
-    MustWait(WaitFor),
-    Forward(ObjectRef),
-    Refused(SystemException),
-}
-
-pub(super) enum PreinvokeResult {
-    Servant(Servant, LocatorServant),
-    Forward(ObjectRef),
-    Refused(SystemException),
-}
 
 impl PoaCore {
     /// Asks the servant activator for a servant for an object that is not in the map.

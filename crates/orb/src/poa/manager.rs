@@ -10,9 +10,8 @@ use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::exception::minor;
 
-use super::destroy::would_deadlock;
-use super::error::PoaError;
-use super::map::DeactivationReason;
+use super::error::{PoaError, would_deadlock};
+use super::map_tables::DeactivationReason;
 use super::parked::{ParkResult, ParkedRequests};
 use super::table::PoaTable;
 use super::{PoaCore, PoaPhase, RequestProcessing, SlotId};

@@ -7,7 +7,6 @@
 //! An id is *busy* while it is inserted, removed, incarnated or etherealized. The thread that made
 //! it busy has the right to change it.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,26 +15,18 @@ use corelane_sched::Priority;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::slab::{RetireResult, SlabGuard};
 
-use super::error::PoaError;
+use super::error::{PoaError, destroyed_error, too_many_objects};
+use super::map_tables::{Activations, ActiveObject, BusyId, DeactivationReason, LeavingServant, MapTables};
 use super::parked::{ParkResult, ParkedRequests};
 use super::servant_manager::{ServantManager, run_guarded};
 use super::table::KeyEntry;
 use super::table::PoaTable;
-use super::{
-    IdUniqueness, ObjectId, Poa, PoaCore, PoaPhase, RequestProcessing, SlotId, Threading, slow_path, thread_number,
-};
+use super::{IdUniqueness, ObjectId, Poa, PoaCore, PoaPhase, RequestProcessing, SlotId, Threading, slow_path};
 use crate::current::UpcallScope;
-use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::exception::SystemException;
 use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
-
-/// An entry of the POA's own part of the map.
-#[derive(Debug)]
-pub(super) struct ActiveObject {
-    pub(super) servant: Servant,
-    /// The object's own priority, if the POA has server-declared priorities.
-    pub(super) priority: Option<Priority>,
-}
+use crate::thread_context::thread_number;
 
 /// A pinned entry of the POA's own part of the map. A request that found it by its slot needs no
 /// other pin. Its drop checks if the POA's destruction waits for it.
@@ -71,28 +62,6 @@ impl Drop for UnpinCheck<'_> {
     }
 }
 
-/// The tables that only changes of the map use.
-#[derive(Debug, Default)]
-pub(super) struct MapTables {
-    pub(super) busy: HashMap<Box<[u8]>, BusyId>,
-    pub(super) by_servant: HashMap<usize, Activations>,
-}
-
-/// The place or number of a servant's activations. Small, because every servant has one: it omits
-/// the slot's generation, so readers check that the servant is still there.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Activations {
-    /// UNIQUE_ID: being inserted.
-    Entering,
-    /// UNIQUE_ID: in this slot of the POA's own table.
-    Own(u32),
-    /// UNIQUE_ID: in this slot of the ORB's table of keys.
-    Keyed(u32),
-    /// MULTIPLE_ID with a servant activator: number of activations, from which
-    /// `remaining_activations` follows.
-    Count(u32),
-}
-
 /// The activation of a servant under UNIQUE_ID.
 pub(super) enum UniqueActivation {
     /// The servant is active under this id.
@@ -109,35 +78,6 @@ enum ObjectLocation {
     Own(SlotId),
     /// A slot of the ORB's table of keys.
     Keyed(SlotId),
-}
-
-/// An id that a thread is changing.
-#[derive(Debug)]
-pub(super) struct BusyId {
-    /// Set while the id is being removed: the leaving servant.
-    leaving: Option<LeavingServant>,
-    /// Number of the thread that changes the id. 0 if no thread works on it yet: a deactivation
-    /// waits for the running requests.
-    thread: u64,
-    held: ParkedRequests,
-}
-
-#[derive(Debug)]
-struct LeavingServant {
-    servant: Servant,
-    why: DeactivationReason,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DeactivationReason {
-    /// The POA is being destroyed, or its manager was deactivated.
-    pub(super) cleanup: bool,
-    /// The servant activator etherealizes the object.
-    pub(super) etherealize: bool,
-}
-
-impl DeactivationReason {
-    pub(super) const DEACTIVATED: DeactivationReason = DeactivationReason { cleanup: false, etherealize: true };
 }
 
 pub(super) enum PinnedEntry<'a> {
@@ -271,7 +211,7 @@ impl PoaCore {
     pub(super) fn try_reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<ReserveResult<'p>, SystemException> {
         let mut tables = self.tables.lock();
         if self.phase() == PoaPhase::Dead {
-            return Err(super::destroyed_error());
+            return Err(destroyed_error());
         }
         match tables.busy.get(id) {
             None => {
@@ -397,7 +337,7 @@ impl PoaCore {
             match self.phase() {
                 PoaPhase::Alive => {}
                 PoaPhase::Destroying if running => {}
-                _ => return Err(super::destroyed_error().into()),
+                _ => return Err(destroyed_error().into()),
             }
             self.claim_servant(&mut tables, servant)?;
         }
@@ -586,12 +526,6 @@ impl PoaCore {
             let _ = self.deactivate(&id, why);
         }
     }
-}
-
-/// NO_RESOURCES: the maximum number of objects is active.
-#[cold]
-pub(super) fn too_many_objects() -> SystemException {
-    SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The Portable Object Adapter: servants, objects and the lookup of the servant for a request
 //! (CORBA 3.0.3, chapter 11).
 //!
-//! * `table` holds the POAs and keys of an ORB and finds the servant of an object key. `parked`
-//!   keeps requests that must wait.
-//! * `tree` creates and finds POAs, `destroy` ends them, `manager` admits their requests.
-//! * `activation` is the application's interface; `map` is the active object map beneath it.
-//!   `incarnation` calls servant managers.
+//! * `table` holds the POAs and keys of an ORB and finds the servant of an object key. `lookup` and
+//!   `lookup_result` are the question and the answer. `parked` keeps requests that must wait.
+//! * `tree` creates and finds POAs, `children` lists them, `destroy` ends them, `manager` admits
+//!   their requests.
+//! * `activation` is the application's interface; `map` is the active object map beneath it, whose
+//!   data are in `map_tables`. `incarnation` calls servant managers.
 //! * `collocated` makes calls that stay in the process.
 //!
 //! # Invariants
@@ -20,12 +21,16 @@
 //!   tables, key index.
 
 mod activation;
+mod children;
 mod collocated;
 mod destroy;
 mod error;
 mod incarnation;
+mod lookup;
+mod lookup_result;
 mod manager;
 mod map;
+mod map_tables;
 mod parked;
 mod policies;
 mod real_time;
@@ -47,17 +52,18 @@ use corelane_wire::exception::minor;
 
 pub(crate) use collocated::{call_local, invoke_local, locate_local, send_local};
 pub use error::PoaError;
+pub(crate) use lookup::{ClientPriority, Lookup};
+pub(crate) use lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor};
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
-pub(crate) use parked::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkResult, WaitFor};
+pub(crate) use parked::ParkResult;
 pub use policies::{
     IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
     RequestProcessing, ServantRetention, Threading,
 };
-pub(crate) use serial::thread_number;
 pub use servant_manager::{
     AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,
 };
-pub(crate) use table::{ClientPriority, LocateResult, Lookup, LookupResult, PoaTable, UpcallTarget};
+pub(crate) use table::PoaTable;
 
 use crate::current::UpcallScope;
 pub(crate) use crate::exception::no_such_object;
@@ -68,10 +74,11 @@ use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
 use crate::server_context::{self, ServerContext};
-use map::{ActiveObject, MapTables};
+use children::Children;
+use error::destroyed_error;
+use map_tables::{ActiveObject, MapTables};
 use serial::SerialLock;
 use servant_manager::run_guarded;
-use tree::Children;
 
 const MAX_OBJECTS: u32 = 1 << 26;
 
@@ -276,12 +283,6 @@ impl PoaCore {
             Some(rt) => rt.make_reference_to(&orb, type_id, &key, self.priority_of(id)),
         })
     }
-}
-
-#[cold]
-fn destroyed_error() -> SystemException {
-    SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::ADAPTER_INACTIVE, Completion::No)
-        .because("the POA has been destroyed")
 }
 
 impl Poa {

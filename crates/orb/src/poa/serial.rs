@@ -1,17 +1,8 @@
 //! A re-entrant lock for the SINGLE_THREAD model (CORBA 3.0.3, section 11.3.7.1).
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use corelane_sys::lock::{PiCondvar, PiMutex, Scope};
 
-/// Returns a number that identifies the calling thread: never 0, never reused.
-pub(crate) fn thread_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static OWN: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    OWN.with(|own| *own)
-}
+use crate::thread_context::thread_number;
 
 /// The lock that serializes the upcalls of a POA.
 #[derive(Debug)]
@@ -67,7 +58,7 @@ impl Drop for SerialGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 

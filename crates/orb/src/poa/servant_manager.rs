@@ -166,7 +166,7 @@ pub(crate) fn run_guarded<T>(
         Ok(result) => Some(result),
         Err(panic) => {
             if let Ok(core) = poa.core().orb() {
-                crate::adapter::upcall::report_panic(&core, interface, operation.as_bytes(), &*panic);
+                core.report_panic(interface, operation.as_bytes(), &*panic);
             }
             None
         }

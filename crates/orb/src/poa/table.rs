@@ -7,18 +7,19 @@
 
 use std::sync::{Arc, OnceLock};
 
-use corelane_sched::{Priority, PriorityBand};
+use corelane_sched::Priority;
 use corelane_sys::hash_index::{HashIndex, HashIndexWriter};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::probe;
 use corelane_sys::slab::{GenerationalSlab, RetireResult, SlabGuard};
 use corelane_wire::exception::minor;
 
-use super::incarnation::{IncarnateResult, PreinvokeResult};
+use super::error::{being_destroyed, too_many_objects};
+use super::lookup::Lookup;
+use super::lookup_result::{
+    ChildResult, IncarnateResult, LocateResult, LookupResult, PreinvokeResult, UpcallTarget, WaitFor,
+};
 use super::manager::{ManagerState, PoaManagers};
-use super::parked::WaitFor;
-use super::servant_manager::LocatorServant;
-use super::tree::ChildResult;
 use super::{PoaCore, PoaPhase, RequestProcessing, Threading, slow_path};
 use crate::ceiling::Ceiling;
 use crate::client::context::ClientContext;
@@ -26,10 +27,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind,
 use crate::object::ObjectRef;
 use crate::object_key::{self, ObjectKey, SlotId};
 use crate::orb_context::OrbContext;
-use crate::rt::CallerPriority;
 use crate::rt::poa::{RequestPlacement, place_in_default_pool};
 use crate::servant::Servant;
-use crate::server::connection::ConnectionOrigin;
 use crate::server_context::ServerContext;
 use crate::thread_context::{self, ThreadpoolId};
 
@@ -84,68 +83,6 @@ pub(crate) struct PlainKey {
     object_key: for<'r> fn(&PoaTable, &'r ObjectRef) -> Option<&'r [u8]>,
 }
 
-/// The description of a request, for the lookup of its servant.
-#[derive(Clone, Copy)]
-pub(crate) struct Lookup<'w> {
-    pub(crate) key: &'w [u8],
-    /// Operation name, for a servant locator.
-    pub(crate) operation: &'w [u8],
-    pub(crate) priority: ClientPriority,
-    /// Band of the request's connection.
-    pub(crate) band: Option<PriorityBand>,
-    /// Connection that the request came by; `None` within the process.
-    pub(crate) origin: Option<&'w ConnectionOrigin>,
-}
-
-/// The source of the priority that the client propagates.
-#[derive(Clone, Copy)]
-pub(crate) enum ClientPriority {
-    Propagated(Option<Priority>),
-    /// The calling thread is the client. Its priority is determined only if needed, which is rare.
-    CallingThread,
-    /// The priority of another thread, which waits for the call.
-    WaitingCaller(CallerPriority),
-}
-
-pub(crate) enum LookupResult<'f> {
-    /// A servant, pinned for the call. Passed by reference: copying the target stalls store
-    /// forwarding (docs/performance.md).
-    Servant(&'f UpcallTarget<'f>),
-    Forward(ObjectRef),
-    /// The request cannot run yet.
-    MustWait(WaitFor),
-    /// The object does not exist, according to its adapter or servant manager: OBJECT_NOT_EXIST, or
-    /// true for `_non_existent`.
-    Missing(SystemException),
-    Refused(SystemException),
-    /// The request is refused at the priority that it asks for.
-    PriorityRefused(SystemException),
-}
-
-impl LookupResult<'_> {
-    /// Converts an exception that a servant manager raised.
-    fn from_manager_exception(exception: SystemException) -> Self {
-        if exception.kind() == Kind::ObjectNotExist {
-            LookupResult::Missing(exception)
-        } else {
-            LookupResult::Refused(exception)
-        }
-    }
-}
-
-/// A servant and the object that it incarnates for a request.
-pub(crate) struct UpcallTarget<'f> {
-    pub(crate) poa: &'f Arc<PoaCore>,
-    pub(crate) servant: &'f Servant,
-    pub(crate) id: &'f [u8],
-    /// True if the active object map has the servant under this id.
-    pub(crate) in_map: bool,
-    /// CORBA priority of the upcall; `None` leaves the thread's priority.
-    pub(crate) priority: Option<Priority>,
-    /// Set if a servant locator lent the servant; `finish` returns it.
-    pub(super) locator: Option<&'f LocatorServant>,
-}
-
 impl KeyEntry {
     /// Returns true for the active object with this key.
     #[inline]
@@ -153,32 +90,6 @@ impl KeyEntry {
         match self {
             KeyEntry::Object { poa, id, .. } => key.strip_prefix(&*poa.key_prefix).is_some_and(|found| *found == **id),
             KeyEntry::Adapter(_) | KeyEntry::Plain(_) => false,
-        }
-    }
-}
-
-impl UpcallTarget<'_> {
-    /// Returns true if a servant locator gave the servant, for this request alone.
-    pub(crate) fn is_from_locator(&self) -> bool {
-        self.locator.is_some()
-    }
-
-    pub(crate) fn deactivate(&self) {
-        if self.in_map {
-            // Another thread may have done it already.
-            let _ = self.poa.deactivate(self.id, super::map::DeactivationReason::DEACTIVATED);
-        }
-    }
-
-    /// Ends the request after the operation, successful or not.
-    ///
-    /// # Errors
-    /// The servant locator's exception, which replaces the operation's result.
-    #[inline]
-    pub(crate) fn finish(&self, operation: &[u8]) -> Result<(), SystemException> {
-        match self.locator {
-            None => Ok(()),
-            Some(lent) => lent.postinvoke(operation, self.servant),
         }
     }
 }
@@ -730,7 +641,7 @@ impl PoaTable {
     /// Inserts a key. The caller has checked that it is new.
     pub(super) fn insert(&self, key: &[u8], entry: KeyEntry) -> Result<SlotId, SystemException> {
         let mut writer = self.writer.lock();
-        let (slot, generation) = self.entries.insert(entry).map_err(|_| super::map::too_many_objects())?;
+        let (slot, generation) = self.entries.insert(entry).map_err(|_| too_many_objects())?;
         writer.insert(key, slot);
         Ok(SlotId { slot, generation })
     }
@@ -802,16 +713,6 @@ pub(super) fn is_outside_rt(poa: &PoaCore) -> bool {
     poa.rt.is_none() && thread_context::is_outside_rt_pools()
 }
 
-/// The location of an object, as LocateRequest asks for it.
-pub(crate) enum LocateResult {
-    ObjectHere,
-    UnknownObject,
-    Forward(ObjectRef),
-    /// The location is not known yet.
-    MustWait(WaitFor),
-    Exception(SystemException),
-}
-
 /// Returns the result of a request whose POA manager is not active.
 #[cold]
 pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'static> {
@@ -828,13 +729,6 @@ pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'s
                 .because("the POA manager is inactive"),
         ),
     }
-}
-
-/// TRANSIENT 4.
-#[cold]
-pub(super) fn being_destroyed() -> SystemException {
-    SystemException::new(Kind::Transient, minor::transient::POA_DESTROYED, Completion::No)
-        .because("the POA is being destroyed")
 }
 
 fn no_default_servant() -> SystemException {

@@ -12,15 +12,17 @@ use corelane_sys::rcu_cell::RcuCell;
 use corelane_sys::slab::GenerationalSlab;
 use corelane_wire::exception::minor;
 
-use super::error::PoaError;
-use super::map::{ActiveObject, MapTables};
-use super::parked::{ParkResult, ParkedRequests, WaitFor};
+use super::children::{Children, PendingChild};
+use super::error::{PoaError, being_destroyed, destroyed_error};
+use super::lookup_result::{ChildResult, LookupResult, WaitFor};
+use super::map_tables::{ActiveObject, MapTables};
+use super::parked::{ParkResult, ParkedRequests};
 use super::serial::SerialLock;
 use super::servant_manager::{AdapterActivator, run_guarded};
 use super::table::{PoaTable, inactive_manager_result};
 use super::{
     MAX_OBJECTS, ManagerState, Poa, PoaCore, PoaManager, PoaManagerFactory, PoaPhase, PoaPolicies, SlotId, Threading,
-    slow_path, thread_number,
+    slow_path,
 };
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -29,51 +31,7 @@ use crate::rt::RtPolicies;
 use crate::rt::poa::RtPoa;
 use crate::server::parked_request::ParkedRequest;
 use crate::server_context::ServerContext;
-
-#[derive(Default)]
-pub(super) struct Children {
-    /// Children in the order of their names.
-    pub(super) list: Vec<Arc<PoaCore>>,
-    /// Children that the adapter activator is creating, one for each of its running calls.
-    pending: Vec<PendingChild>,
-    pub(super) activator: Option<Arc<dyn AdapterActivator>>,
-}
-
-impl Children {
-    /// Returns the position of the child with this name, or the position for its insertion.
-    fn position(&self, name: &str) -> Result<usize, usize> {
-        self.list.binary_search_by(|child| child.name.as_str().cmp(name))
-    }
-
-    fn get(&self, name: &str) -> Option<&Arc<PoaCore>> {
-        self.list.get(self.position(name).ok()?)
-    }
-
-    pub(super) fn remove(&mut self, name: &str) {
-        if let Ok(place) = self.position(name) {
-            self.list.remove(place);
-        }
-    }
-
-    fn pending(&self, name: &str) -> Option<&PendingChild> {
-        self.pending.iter().find(|arriving| arriving.name == name)
-    }
-}
-
-struct PendingChild {
-    name: String,
-    thread: u64,
-    parked: ParkedRequests,
-}
-
-pub(super) enum ChildResult {
-    Found(Arc<PoaCore>),
-    /// Its adapter activator runs.
-    MustWait(WaitFor),
-    Missing,
-    /// The adapter activator raised an exception: OBJ_ADAPTER 1.
-    Raised(SystemException),
-}
+use crate::thread_context::thread_number;
 
 impl Poa {
     /// Creates a child POA. Without a manager it gets its own, which holds requests until it is
@@ -123,7 +81,7 @@ impl Poa {
                 let code = minor::bad_inv_order::POA_BEING_DESTROYED;
                 return Err(SystemException::new(Kind::BadInvOrder, code, Completion::No).into());
             }
-            PoaPhase::Dead => return Err(super::destroyed_error().into()),
+            PoaPhase::Dead => return Err(destroyed_error().into()),
         }
         let Err(place) = family.position(name) else { return Err(PoaError::AdapterAlreadyExists) };
         let sockets = rt.as_ref().map(|rt| rt.claim_sockets(&orb)).transpose().map_err(PoaError::InvalidPolicy)?;
@@ -363,9 +321,9 @@ impl PoaCore {
     }
 
     /// Returns the reason why a request may not ask the adapter activator now, as its result.
-    pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<super::LookupResult<'static>> {
+    pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<LookupResult<'static>> {
         if self.phase() != PoaPhase::Alive {
-            return Some(super::LookupResult::Refused(super::table::being_destroyed()));
+            return Some(LookupResult::Refused(being_destroyed()));
         }
         if self.manager.state() != ManagerState::Active {
             return Some(inactive_manager_result(self));
@@ -375,7 +333,7 @@ impl PoaCore {
             .orb()
             .ok()
             .filter(|orb| self.policies.threading == Threading::MainThread && !orb.main_queue().is_main_thread())?;
-        Some(super::LookupResult::MustWait(WaitFor::MainThread(orb)))
+        Some(LookupResult::MustWait(WaitFor::MainThread(orb)))
     }
 
     /// Returns the wait for the adapter activator that is creating this POA. `None` if it has

@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+/// Maximum number of requests in one list; further ones are answered with TRANSIENT 1.
+pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
+/// Maximum size in bytes of the requests in one list. Stops a peer from filling the memory of a
+/// server that is not active yet.
+pub(crate) const MAX_PARKED_BYTES: usize = 64 << 20;
+
 /// The thread that continues a parked request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResumeOn {

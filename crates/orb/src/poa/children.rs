@@ -1,0 +1,43 @@
+//! The children of a POA.
+
+use std::sync::Arc;
+
+use super::PoaCore;
+use super::parked::ParkedRequests;
+use super::servant_manager::AdapterActivator;
+
+#[derive(Default)]
+pub(super) struct Children {
+    /// Children in the order of their names.
+    pub(super) list: Vec<Arc<PoaCore>>,
+    /// Children that the adapter activator is creating, one for each of its running calls.
+    pub(super) pending: Vec<PendingChild>,
+    pub(super) activator: Option<Arc<dyn AdapterActivator>>,
+}
+
+impl Children {
+    /// Returns the position of the child with this name, or the position for its insertion.
+    pub(super) fn position(&self, name: &str) -> Result<usize, usize> {
+        self.list.binary_search_by(|child| child.name.as_str().cmp(name))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<PoaCore>> {
+        self.list.get(self.position(name).ok()?)
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Ok(place) = self.position(name) {
+            self.list.remove(place);
+        }
+    }
+
+    pub(super) fn pending(&self, name: &str) -> Option<&PendingChild> {
+        self.pending.iter().find(|arriving| arriving.name == name)
+    }
+}
+
+pub(super) struct PendingChild {
+    pub(super) name: String,
+    pub(super) thread: u64,
+    pub(super) parked: ParkedRequests,
+}

@@ -1,0 +1,167 @@
+//! The results of looking up a servant, an object or a POA, and the events that a request may have
+//! to wait for first.
+
+use std::sync::Arc;
+
+use corelane_sched::Priority;
+use corelane_sys::clock::Monotonic;
+
+use super::map_tables::DeactivationReason;
+use super::parked::ParkResult;
+use super::servant_manager::LocatorServant;
+use super::{ObjectId, PoaCore, PoaManager, SlotId};
+use crate::exception::{SystemException, SystemExceptionKind as Kind};
+use crate::object::ObjectRef;
+use crate::servant::Servant;
+use crate::server::lane::Task;
+use crate::server::parked_request::{ParkedRequest, ResumeOn};
+use crate::server::strategy::Lane;
+use crate::server_context::ServerContext;
+
+pub(crate) enum LookupResult<'f> {
+    /// A servant, pinned for the call. Passed by reference: copying the target stalls store
+    /// forwarding (docs/performance.md).
+    Servant(&'f UpcallTarget<'f>),
+    Forward(ObjectRef),
+    /// The request cannot run yet.
+    MustWait(WaitFor),
+    /// The object does not exist, according to its adapter or servant manager: OBJECT_NOT_EXIST, or
+    /// true for `_non_existent`.
+    Missing(SystemException),
+    Refused(SystemException),
+    /// The request is refused at the priority that it asks for.
+    PriorityRefused(SystemException),
+}
+
+impl LookupResult<'_> {
+    /// Converts an exception that a servant manager raised.
+    pub(super) fn from_manager_exception(exception: SystemException) -> Self {
+        if exception.kind() == Kind::ObjectNotExist {
+            LookupResult::Missing(exception)
+        } else {
+            LookupResult::Refused(exception)
+        }
+    }
+}
+
+/// A servant and the object that it incarnates for a request.
+pub(crate) struct UpcallTarget<'f> {
+    pub(crate) poa: &'f Arc<PoaCore>,
+    pub(crate) servant: &'f Servant,
+    pub(crate) id: &'f [u8],
+    /// True if the active object map has the servant under this id.
+    pub(crate) in_map: bool,
+    /// CORBA priority of the upcall; `None` leaves the thread's priority.
+    pub(crate) priority: Option<Priority>,
+    /// Set if a servant locator lent the servant; `finish` returns it.
+    pub(super) locator: Option<&'f LocatorServant>,
+}
+
+impl UpcallTarget<'_> {
+    /// Returns true if a servant locator gave the servant, for this request alone.
+    pub(crate) fn is_from_locator(&self) -> bool {
+        self.locator.is_some()
+    }
+
+    pub(crate) fn deactivate(&self) {
+        if self.in_map {
+            // Another thread may have done it already.
+            let _ = self.poa.deactivate(self.id, DeactivationReason::DEACTIVATED);
+        }
+    }
+
+    /// Ends the request after the operation, successful or not.
+    ///
+    /// # Errors
+    /// The servant locator's exception, which replaces the operation's result.
+    #[inline]
+    pub(crate) fn finish(&self, operation: &[u8]) -> Result<(), SystemException> {
+        match self.locator {
+            None => Ok(()),
+            Some(lent) => lent.postinvoke(operation, self.servant),
+        }
+    }
+}
+
+/// The location of an object, as LocateRequest asks for it.
+pub(crate) enum LocateResult {
+    ObjectHere,
+    UnknownObject,
+    Forward(ObjectRef),
+    /// The location is not known yet.
+    MustWait(WaitFor),
+    Exception(SystemException),
+}
+
+pub(super) enum IncarnateResult {
+    /// The object is in the map now. The activator or another thread put it there.
+    Retry,
+    /// The object is entering or leaving the map.
+    MustWait(WaitFor),
+    Forward(ObjectRef),
+    Refused(SystemException),
+}
+
+pub(super) enum PreinvokeResult {
+    Servant(Servant, LocatorServant),
+    Forward(ObjectRef),
+    Refused(SystemException),
+}
+
+pub(super) enum ChildResult {
+    Found(Arc<PoaCore>),
+    /// Its adapter activator runs.
+    MustWait(WaitFor),
+    Missing,
+    /// The adapter activator raised an exception: OBJ_ADAPTER 1.
+    Raised(SystemException),
+}
+
+/// The event that a request waits for.
+#[derive(Debug)]
+pub(crate) enum WaitFor {
+    /// The manager of this POA leaves the holding state.
+    Manager(PoaManager, SlotId),
+    /// An object finishes entering or leaving the active object map.
+    Object(Arc<PoaCore>, ObjectId),
+    /// The adapter activator of this POA returns, which is creating the child with this name.
+    Adapter(Arc<PoaCore>, String),
+    /// The main thread runs the request.
+    MainThread(Arc<ServerContext>),
+    /// A thread of this lane runs the request.
+    Lane(Arc<Lane>),
+}
+
+impl WaitFor {
+    /// Parks a request until the event.
+    pub(crate) fn park(&self, held: ParkedRequest) -> ParkResult {
+        match self {
+            WaitFor::Manager(manager, place) => manager.park(*place, held),
+            WaitFor::Object(poa, id) => poa.park_for_object(id.as_octets(), held),
+            WaitFor::Adapter(parent, name) => parent.park_for_child(name, held),
+            WaitFor::MainThread(core) => {
+                let ParkedRequest { bytes: octets, resume } = held;
+                let listed = core.main_queue().push_request(Box::new(move || resume(ResumeOn::CurrentThread)), octets);
+                if listed { ParkResult::Parked } else { ParkResult::Full }
+            }
+            WaitFor::Lane(lane) => {
+                if lane.hand_over(Task::RunLocal(held)) {
+                    ParkResult::Parked
+                } else {
+                    ParkResult::Full
+                }
+            }
+        }
+    }
+
+    /// Waits for the event on the calling thread. Returns false past the deadline. Returns at once
+    /// for the main thread or a lane, which are given the work instead.
+    pub(crate) fn wait(&self, deadline: Option<Monotonic>) -> bool {
+        match self {
+            WaitFor::Manager(manager, place) => manager.wait_released(*place, deadline),
+            WaitFor::Object(poa, id) => poa.wait_for_object(id.as_octets(), deadline),
+            WaitFor::Adapter(parent, name) => parent.wait_for_child(name, deadline),
+            WaitFor::MainThread(_) | WaitFor::Lane(_) => true,
+        }
+    }
+}
