@@ -43,6 +43,7 @@ mod fragment;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod interceptor;
 mod invocation;
 mod listen_address;
 mod local;
@@ -69,6 +70,7 @@ pub mod rt;
 mod servant;
 mod server;
 mod server_context;
+mod service_contexts;
 #[cfg(test)]
 mod simulation;
 mod slot_id;
@@ -94,6 +96,7 @@ pub use current::{Current, current};
 pub use event::{Event, EventCounts};
 pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};
 pub use fault::Fault;
+pub use interceptor::{AddedContexts, Interceptor, ReceivedContexts, RequestInfo, RequestOutcome};
 pub use invocation::{Deferred, Operation, Reply};
 pub use local::{Local, Native};
 pub use long_double::LongDouble;

@@ -16,6 +16,7 @@ use corelane_wire::exception::minor;
 use crate::config::Config;
 use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::interceptor::InterceptionPoints;
 use crate::{listen_address, text};
 
 const RUNNING: u8 = 0;
@@ -51,6 +52,7 @@ pub(crate) struct OrbContext {
     /// Lowers threads whose operations exceed their declared time; empty if not configured.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
     fork_generation: u64,
+    interceptors: Option<Box<dyn InterceptionPoints>>,
 }
 
 impl OrbContext {
@@ -70,6 +72,7 @@ impl OrbContext {
             nowhere_reported: AtomicBool::new(false),
             cpu_monitor: OnceLock::new(),
             fork_generation: corelane_sys::process::generation(),
+            interceptors: None,
         }
     }
 
@@ -79,6 +82,17 @@ impl OrbContext {
 
     pub(crate) fn transports(&self) -> &Transports {
         &self.transports
+    }
+
+    /// Sets the interceptors of the ORB, before its first request.
+    pub(crate) fn set_interceptors(&mut self, points: Box<dyn InterceptionPoints>) {
+        self.interceptors = Some(points);
+    }
+
+    /// Returns the points at which interceptors see requests; `None` without interceptors.
+    #[inline]
+    pub(crate) fn interceptors(&self) -> Option<&dyn InterceptionPoints> {
+        self.interceptors.as_deref()
     }
 
     pub(crate) fn events(&self) -> &Events {

@@ -6,14 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_sys::erased::ErasedRef;
-#[cfg(feature = "any")]
-use corelane_wire::CdrError;
-use corelane_wire::giop::{self, ReplyStatus, ServiceContext, context_id};
-use corelane_wire::{Decoder, Encoder, Version, rt};
+use corelane_wire::giop::{self, ReplyStatus, context_id};
+use corelane_wire::{CdrError, Decoder, Encoder, Version, rt};
 
 use crate::client::context::ClientContext;
 use crate::exception::{SystemException, UserException};
 use crate::orb_context::OrbContext;
+use crate::service_contexts::ContextList;
 use crate::trail::unwritable;
 
 /// The dispatcher of an interface: decodes requests, calls the servant and encodes replies. The IDL
@@ -187,19 +186,21 @@ impl<'m> ServerCall<'m> {
     #[inline]
     pub(crate) fn begin(&mut self, status: ReplyStatus) {
         if let Some((version, id)) = self.head {
-            let data;
-            let context;
-            let contexts: &[ServiceContext<'_>] = match self.priority {
-                None => &[],
-                Some(priority) => {
-                    data = rt::priority_context(priority);
-                    context = [ServiceContext { id: context_id::RT_CORBA_PRIORITY, data: &data }];
-                    &context
-                }
+            let begun = match self.priority {
+                None => giop::begin_reply(&mut self.reply, version, id, status, &[]),
+                Some(_) => self.begin_with_contexts(version, id, status),
             };
-            // Cannot fail: one short service context is never too long.
-            let _ = giop::begin_reply(&mut self.reply, version, id, status, contexts);
+            // Short service contexts are never too long.
+            debug_assert!(begun.is_ok());
         }
+    }
+
+    /// Begins a reply with service contexts.
+    fn begin_with_contexts(&mut self, version: Version, id: u32, status: ReplyStatus) -> Result<(), CdrError> {
+        let priority = self.priority.map(rt::priority_context);
+        let mut contexts = ContextList::new();
+        contexts.push(context_id::RT_CORBA_PRIORITY, priority.as_ref());
+        giop::begin_reply(&mut self.reply, version, id, status, contexts.as_slice())
     }
 
     /// Discards the reply and begins it again.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane_sched::Priority;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{Request, context_id};
-use corelane_wire::{WideOrder, rt};
+use corelane_wire::{Limits, WideOrder, rt};
 
 use super::object_adapter::ObjectAdapter;
 use crate::ceiling::Ceiling;
@@ -28,27 +28,82 @@ pub(super) struct RequestContexts {
 }
 
 impl RequestContexts {
-    pub(super) fn parse(connection: &Connection, data: &[u8]) -> Self {
-        let refused = |exception: SystemException| RequestContexts { refused: Some(exception), ..Self::default() };
+    fn refuse(&mut self, why: impl Into<SystemException>) {
+        self.refused = Some(why.into());
+    }
+
+    /// Returns what the priority context of a request says, without its other contexts.
+    pub(super) fn of_priority(connection: &Connection, request: &Request<'_>) -> Self {
+        let mut contexts = RequestContexts::default();
+        if let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) {
+            contexts.set_priority(connection, data);
+        }
+        contexts
+    }
+
+    fn set_priority(&mut self, connection: &Connection, data: &[u8]) {
         let number = match rt::parse_priority_context(data) {
             Ok(number) => number,
-            Err(error) => return refused(error.into()),
+            Err(error) => return self.refuse(error),
         };
-        let priority = match Priority::new(number) {
+        let Some(priority) = Priority::new(number) else {
             // TAO sends this for no priority.
-            None if number == -1 => None,
-            None => {
+            if number == -1 {
+                self.echo = Some(number);
+            } else {
                 let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-                return refused(exception.because(format!("{number} is no priority")));
+                self.refuse(exception.because(format!("{number} is no priority")));
             }
-            Some(priority) if !connection.origin.ceiling.allows(priority) => {
-                let ceiling = connection.origin.ceiling;
-                let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
-                return refused(exception.because(format!("priority {priority} is above the endpoint's {ceiling}")));
-            }
-            Some(priority) => Some(priority),
+            return;
         };
-        RequestContexts { priority, echo: Some(number), ..Self::default() }
+        let ceiling = connection.origin.ceiling;
+        if !ceiling.allows(priority) {
+            let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
+            self.refuse(exception.because(format!("priority {priority} is above the endpoint's {ceiling}")));
+            return;
+        }
+        (self.priority, self.echo) = (Some(priority), Some(number));
+    }
+
+    fn set_remaining(&mut self, data: &[u8]) {
+        match rt::parse_deadline_context(data) {
+            Ok(remaining) => self.shorten(remaining),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn set_round_trip(&mut self, data: &[u8], limits: &Limits) {
+        match rt::parse_round_trip(data, limits) {
+            Ok(Some(whole)) => self.shorten(whole),
+            Ok(None) => {}
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    /// Takes a time that the client waits. Several contexts say it: the shortest time is the safest
+    /// one.
+    fn shorten(&mut self, time: Duration) {
+        self.remaining = Some(self.remaining.map_or(time, |other| other.min(time)));
+    }
+
+    fn set_band(&mut self, data: &[u8]) {
+        match rt::parse_range_context(data) {
+            Ok(band) => self.band = Some(band),
+            Err(error) => self.refuse(error),
+        }
+    }
+}
+
+/// The kinds of contexts that have been read, as bits.
+#[derive(Default)]
+struct SeenContexts(u8);
+
+impl SeenContexts {
+    /// Returns true at the first context of this kind.
+    fn is_first(&mut self, kind: u8) -> bool {
+        let is_first = self.0 & kind == 0;
+        self.0 |= kind;
+        is_first
     }
 }
 
@@ -59,33 +114,20 @@ pub(super) fn read_contexts(
     connection: &Connection,
     request: &Request<'_>,
 ) -> Result<RequestContexts, Fault> {
-    if let Some(data) = request.contexts.find(context_id::CODE_SETS) {
-        record_code_sets(connection, data)?;
-    }
-    let mut contexts = match request.contexts.find(context_id::RT_CORBA_PRIORITY) {
-        Some(data) => RequestContexts::parse(connection, data),
-        None => RequestContexts::default(),
-    };
-    if let Some(data) = request.contexts.find(context_id::REMAINING_DEADLINE) {
-        match rt::parse_deadline_context(data) {
-            Ok(remaining) => contexts.remaining = Some(remaining),
-            Err(error) => contexts.refused = Some(error.into()),
-        }
-    }
-    if let Some(data) = request.contexts.find(context_id::INVOCATION_POLICIES) {
-        match rt::parse_round_trip(data, &adapter.config().limits) {
-            // Both contexts say the same: the shorter time is the safer one.
-            Ok(Some(whole)) => contexts.remaining = Some(contexts.remaining.map_or(whole, |other| other.min(whole))),
-            Ok(None) => {}
-            Err(error) => contexts.refused = Some(error.into()),
-        }
-    }
-    if request.operation == BIND_BAND
-        && let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY_RANGE)
-    {
-        match rt::parse_range_context(data) {
-            Ok(band) => contexts.band = Some(band),
-            Err(error) => contexts.refused = Some(error.into()),
+    let mut contexts = RequestContexts::default();
+    let mut seen = SeenContexts::default();
+    for (id, data) in request.contexts.iter() {
+        match id {
+            context_id::CODE_SETS if seen.is_first(1) => record_code_sets(connection, data)?,
+            context_id::RT_CORBA_PRIORITY if seen.is_first(1 << 1) => contexts.set_priority(connection, data),
+            context_id::REMAINING_DEADLINE if seen.is_first(1 << 2) => contexts.set_remaining(data),
+            context_id::INVOCATION_POLICIES if seen.is_first(1 << 3) => {
+                contexts.set_round_trip(data, &adapter.config().limits);
+            }
+            context_id::RT_CORBA_PRIORITY_RANGE if request.operation == BIND_BAND && seen.is_first(1 << 4) => {
+                contexts.set_band(data);
+            }
+            _ => {}
         }
     }
     if connection.origin.sets_dscp

@@ -12,9 +12,7 @@ use corelane_sys::probe;
 use corelane_wire::cdr::Meter;
 use corelane_wire::cdr::PathRecorder as _;
 use corelane_wire::exception::minor;
-use corelane_wire::giop::{
-    self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected, context_id,
-};
+use corelane_wire::giop::{self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected};
 use corelane_wire::{CdrError, Decoder, Encoder, Limits};
 
 use super::contexts::{BIND_BAND, RequestContexts, read_contexts};
@@ -26,6 +24,7 @@ use crate::clock;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::fault::Fault;
+use crate::interceptor::{InterceptionPoints, ReceivedContexts, RequestInfo, RequestOutcome};
 use crate::memory::explain_refusal;
 use crate::poa::{ClientPriority, Lookup, LookupResult, ParkResult, WaitFor};
 use crate::servant::ServerCall;
@@ -90,7 +89,7 @@ fn handle_request(
     let mut request = Request::unparsed(octets, header);
     request.parse_header(limits)?;
     probe!("request parsed", request.request_id.into());
-    let contexts = if request.contexts.is_empty() {
+    let mut contexts = if request.contexts.is_empty() {
         RequestContexts::default()
     } else {
         read_contexts(adapter, connection, &request)?
@@ -125,7 +124,14 @@ fn handle_request(
         send_slow(adapter, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
-    let mut outcome = match (contexts.refused, contexts.band, object_key(&request.target, limits)) {
+    let key = object_key(&request.target, limits);
+    let intercepted = match adapter.interceptors() {
+        Some(points) if contexts.refused.is_none() && fits => {
+            begin_interception(points, connection, &request, key, &mut contexts)
+        }
+        _ => None,
+    };
+    let mut outcome = match (contexts.refused, contexts.band, key) {
         _ if !fits => DispatchOutcome::Exception(CdrError::MemoryBudgetExceeded.into()),
         (Some(exception), ..) => {
             report_refused(adapter, connection, request.operation, &exception);
@@ -150,6 +156,9 @@ fn handle_request(
     if let DispatchOutcome::Exception(exception) = &mut outcome {
         report_unreadable(adapter, connection, (request.operation, call.arguments()), exception, &meter);
     }
+    if let Some(number) = intercepted {
+        end_interception(adapter, connection, &request, (number, key), &call, &outcome);
+    }
     if let DispatchOutcome::Held(until) = &outcome {
         let message = Message::Assembled(*header, octets.to_vec(), breaks.to_vec());
         match park(adapter, connection, until, message, wanted, waited) {
@@ -168,6 +177,62 @@ fn handle_request(
     }
     memory.reply = call.reply().take_buffer();
     Ok(())
+}
+
+/// Calls the interceptors before a request runs. Returns the request's number for them. An
+/// exception of theirs is put into `contexts`, and refuses the request.
+#[cold]
+fn begin_interception(
+    points: &dyn InterceptionPoints,
+    connection: &Connection,
+    request: &Request<'_>,
+    key: Option<&[u8]>,
+    contexts: &mut RequestContexts,
+) -> Option<u64> {
+    let number = points.next_number();
+    let received = ReceivedContexts(request.contexts);
+    match points.receive_request(&describe(connection, request, (number, key)), &received) {
+        Ok(()) => Some(number),
+        Err(exception) => {
+            contexts.refused = Some(exception);
+            None
+        }
+    }
+}
+
+/// Calls the interceptors when the outcome of a request is known.
+#[cold]
+fn end_interception(
+    adapter: &ObjectAdapter,
+    connection: &Connection,
+    request: &Request<'_>,
+    number_and_key: (u64, Option<&[u8]>),
+    call: &ServerCall<'_>,
+    outcome: &DispatchOutcome,
+) {
+    let Some(points) = adapter.interceptors() else { return };
+    let outcome = match outcome {
+        DispatchOutcome::Done if call.has_raised() => RequestOutcome::UserException,
+        DispatchOutcome::Done => RequestOutcome::Returned,
+        DispatchOutcome::Forward(_) => RequestOutcome::Forwarded,
+        DispatchOutcome::Held(_) => RequestOutcome::Parked,
+        DispatchOutcome::Exception(exception) => RequestOutcome::SystemException(exception),
+    };
+    points.send_reply(&describe(connection, request, number_and_key), &outcome);
+}
+
+fn describe<'r>(
+    connection: &'r Connection,
+    request: &Request<'r>,
+    (number, key): (u64, Option<&'r [u8]>),
+) -> RequestInfo<'r> {
+    RequestInfo {
+        number,
+        operation: request.operation,
+        object_key: key.unwrap_or_default(),
+        peer: connection.stream.peer(),
+        response_expected: request.response != ResponseExpected::None,
+    }
 }
 
 /// Reports a request whose arguments could not be read. If memory was lacking, the exception says
@@ -228,9 +293,7 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
     let limits = &adapter.config().limits;
     let (header, octets) = message.parts();
     let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, limits).ok())??;
-    let contexts =
-        request.contexts.find(context_id::RT_CORBA_PRIORITY).map(|data| RequestContexts::parse(connection, data));
-    let contexts = contexts.unwrap_or_default();
+    let contexts = RequestContexts::of_priority(connection, &request);
     if contexts.refused.is_some() {
         return Some(LAST);
     }

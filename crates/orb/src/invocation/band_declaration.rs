@@ -62,7 +62,7 @@ impl<'r> Invocation<'r, '_, '_> {
     ) -> Result<Checkout<'p>, Box<AttemptError>> {
         let mut call = self.band_invocation(range);
         let nothing_sent = || refuse(SystemException::new(Kind::Internal, 0, Completion::No));
-        let id = call.transmit(route, &mut connection)?.ok_or_else(nothing_sent)?;
+        let id = call.transmit(route, &mut connection, &[])?.ok_or_else(nothing_sent)?;
         let limits = &self.context.config().limits;
         let received = match connection.receive_message(call.due, limits, self.callee.canceller(), true) {
             Ok(received) => received,
@@ -100,7 +100,7 @@ impl<'r> Invocation<'r, '_, '_> {
         connection: &Arc<Multiplexed>,
         range: (i16, i16),
     ) -> Result<(), Box<AttemptError>> {
-        let outcome: AttemptResult<'_> = self.band_invocation(range).attempt_multiplexed(route, connection);
+        let outcome: AttemptResult<'_> = self.band_invocation(range).exchange_multiplexed(route, connection);
         if let Err(error) = outcome {
             match *error {
                 AttemptError::Raised(exception) if refuses_band(&exception) => return Err(refuse(exception)),

@@ -35,6 +35,7 @@ use crate::fault::Fault;
 use crate::memory::over_budget;
 use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
+use crate::service_contexts::ContextList;
 
 /// Writes the arguments. Called again for every attempt, because version, alignment and code sets
 /// may differ.
@@ -219,10 +220,14 @@ pub(super) struct CallRoute<'t> {
 
 impl<'t> CallRoute<'t> {
     /// Returns the profile that answered last and its connections, if calls may begin with it.
+    /// Intercepted calls never do: the driver has their points.
     /// Always inlined, because a returned pair would go through memory.
     #[inline(always)]
     fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
+        if context.interceptors().is_some() {
+            return None;
+        }
         let target = binding.original(context);
         let profile = target.profiles.get(at)?;
         let chosen = profile.select_pool(context).ok()?;
@@ -342,7 +347,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         mut connection: Checkout<'r>,
         results: Option<ResultReader<'_>>,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        let id = match self.transmit(route, &mut connection) {
+        let id = match self.transmit(route, &mut connection, &[]) {
             Ok(Some(id)) => id,
             Ok(None) => {
                 self.callee.binding().record_first_reply(route.profile);
@@ -405,9 +410,23 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }
 
-    /// Writes the request on `connection` and reads its reply.
-    pub(super) fn attempt(&mut self, route: CallRoute<'_>, mut connection: Checkout<'r>) -> AttemptResult<'r> {
-        match self.transmit(route, &mut connection)? {
+    /// Writes the request on `connection` and reads its reply. Interceptors see both.
+    pub(super) fn attempt(&mut self, route: CallRoute<'_>, connection: Checkout<'r>) -> AttemptResult<'r> {
+        let Some(begun) = self.begin_interception(route, connection.peer())? else {
+            return self.exchange_once(route, connection, &[]);
+        };
+        let outcome = self.exchange_once(route, connection, begun.contexts());
+        self.end_interception(route, &begun, &outcome);
+        outcome
+    }
+
+    fn exchange_once(
+        &mut self,
+        route: CallRoute<'_>,
+        mut connection: Checkout<'r>,
+        added: &[(u32, Vec<u8>)],
+    ) -> AttemptResult<'r> {
+        match self.transmit(route, &mut connection, added)? {
             Some(id) => self.await_reply(route, connection, id, true),
             None => Ok(None),
         }
@@ -419,6 +438,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         &mut self,
         route: CallRoute<'_>,
         connection: &mut Checkout<'_>,
+        added: &[(u32, Vec<u8>)],
     ) -> Result<Option<u32>, Box<AttemptError>> {
         // Checked again: the pool may have chosen this connection for lack of another.
         if !self.wants_reply() && !connection.ensure_monitored() {
@@ -432,7 +452,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         let announced = own.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut own.request_memory));
         encoder.set_code_sets(announced.unwrap_or(route.profile.default_code_sets));
-        if let Err(error) = self.write(&mut encoder, route, id, announce) {
+        if let Err(error) = self.write(&mut encoder, route, id, announce, added) {
             let exception = crate::trail::unwritable(error, "argument ", &encoder);
             own.request_memory = encoder.take_buffer();
             return Err(refuse(exception));
@@ -494,7 +514,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         !matches!(&self.request, RequestSpec::Call { response: ResponseExpected::None, .. })
     }
 
-    /// Writes the whole message.
+    /// Writes the whole message. `added` are the interceptors' service contexts.
     #[inline]
     pub(super) fn write(
         &self,
@@ -502,13 +522,14 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         route: CallRoute<'_>,
         id: u32,
         announce: Option<CodeSets>,
+        added: &[(u32, Vec<u8>)],
     ) -> Result<(), CdrError> {
         let RequestSpec::Call { operation, response, arguments } = &self.request else {
-            return self.write_extended(encoder, route, id, announce);
+            return self.write_extended(encoder, route, id, announce, added);
         };
         let says_more = announce.is_some() || self.priority.is_some() || self.range.is_some() || self.sends_deadline;
-        if says_more || route.addressing != AddressingMode::Key {
-            return self.write_extended(encoder, route, id, announce);
+        if says_more || !added.is_empty() || route.addressing != AddressingMode::Key {
+            return self.write_extended(encoder, route, id, announce, added);
         }
         let head = RequestHead {
             version: route.profile.version,
@@ -531,6 +552,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         route: CallRoute<'_>,
         id: u32,
         announce: Option<CodeSets>,
+        added: &[(u32, Vec<u8>)],
     ) -> Result<(), CdrError> {
         let alternate;
         let target = match route.addressing {
@@ -544,8 +566,9 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             return giop::write_locate_request(encoder, route.profile.version, id, &target);
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
-        let priority = self.priority.map(wire_rt::priority_context);
         let range = self.range.map(|(low, high)| wire_rt::range_context(low, high));
+        // A request that declares the band of its connection has no priority of its own.
+        let priority = self.priority.map(wire_rt::priority_context);
         let remaining = match self.due {
             CallDeadline::At(moment) if self.sends_deadline && route.profile.is_ours => {
                 Some(moment.since(clock::now()))
@@ -553,28 +576,18 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             _ => None,
         };
         let deadline = remaining.map(wire_rt::deadline_context);
-        let several;
-        let one;
-        let code_sets = code_sets.as_ref().map(|data| ServiceContext { id: context_id::CODE_SETS, data });
-        let priority = priority.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY, data });
-        let range = || range.as_ref().map(|data| ServiceContext { id: context_id::RT_CORBA_PRIORITY_RANGE, data });
-        // A request that declares the band of its connection has no priority of its own.
-        let priority = priority.or_else(range);
-        let deadline = deadline.as_ref().map(|data| ServiceContext { id: context_id::REMAINING_DEADLINE, data });
-        let contexts: &[ServiceContext<'_>] = match (code_sets, priority, deadline) {
-            (None, None, None) => &[],
-            (Some(context), None, None) | (None, Some(context), None) | (None, None, Some(context)) => {
-                one = [context];
-                &one
-            }
-            (first, second, third) => {
-                let none = ServiceContext { id: 0, data: &[] };
-                let given = [first, second, third];
-                let mut list = [none; 3];
-                let count = list.iter_mut().zip(given.into_iter().flatten()).map(|(slot, given)| *slot = given).count();
-                several = (list, count);
-                &several.0[..several.1]
-            }
+        let mut contexts = ContextList::new();
+        contexts.push(context_id::CODE_SETS, code_sets.as_ref());
+        contexts.push(context_id::RT_CORBA_PRIORITY, priority.as_ref());
+        contexts.push(context_id::RT_CORBA_PRIORITY_RANGE, range.as_ref());
+        contexts.push(context_id::REMAINING_DEADLINE, deadline.as_ref());
+        let all: Vec<_>;
+        let contexts = if added.is_empty() {
+            contexts.as_slice()
+        } else {
+            let added = added.iter().map(|(id, data)| ServiceContext { id: *id, data });
+            all = contexts.as_slice().iter().copied().chain(added).collect();
+            &all
         };
         let head = RequestHead {
             version: route.profile.version,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use corelane_wire::Encoder;
 
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead, refuse};
+use super::interception::InterceptedAttempt;
 use super::machine::LastMessage;
 use super::reply::ReplyBody;
 use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
@@ -22,10 +23,12 @@ pub(super) struct SentRequest {
     announced: Option<corelane_wire::CodeSets>,
     /// The part of it that was sent.
     bytes_sent: BytesSent,
+    /// Set if interceptors have seen the request.
+    intercepted: Option<Box<InterceptedAttempt>>,
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Writes the request and waits for its reply.
+    /// Writes the request and waits for its reply. Interceptors see both.
     #[cold]
     pub(super) fn attempt_multiplexed(
         &mut self,
@@ -38,12 +41,48 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Writes the request; returns `None` if no reply is wanted.
+    /// Writes the request and waits for its reply, without interceptors.
+    #[cold]
+    pub(super) fn exchange_multiplexed(
+        &mut self,
+        route: CallRoute<'_>,
+        connection: &Arc<Multiplexed>,
+    ) -> AttemptResult<'r> {
+        match self.send_once(route, connection, &[])? {
+            Some(sent) => self.await_multiplexed(route, &sent),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes the request; returns `None` if no reply is wanted. Interceptors see it.
     #[cold]
     pub(super) fn send_multiplexed(
         &mut self,
         route: CallRoute<'_>,
         connection: &Arc<Multiplexed>,
+    ) -> Result<Option<SentRequest>, Box<AttemptError>> {
+        let Some(begun) = self.begin_interception(route, connection.stream().peer())? else {
+            return self.send_once(route, connection, &[]);
+        };
+        match self.send_once(route, connection, begun.contexts()) {
+            Ok(Some(sent)) => Ok(Some(SentRequest { intercepted: Some(Box::new(begun)), ..sent })),
+            Ok(None) => {
+                self.end_interception(route, &begun, &Ok(None));
+                Ok(None)
+            }
+            Err(error) => {
+                let outcome = Err(error);
+                self.end_interception(route, &begun, &outcome);
+                outcome.map(|_| None)
+            }
+        }
+    }
+
+    fn send_once(
+        &mut self,
+        route: CallRoute<'_>,
+        connection: &Arc<Multiplexed>,
+        added: &[(u32, Vec<u8>)],
     ) -> Result<Option<SentRequest>, Box<AttemptError>> {
         self.due = self.due.to_absolute();
         let deadline = self.due.latest();
@@ -68,7 +107,7 @@ impl<'r> Invocation<'r, '_, '_> {
         let announced = sender.announced.or(announce);
         let mut encoder = Encoder::with_buffer(std::mem::take(&mut sender.memory));
         encoder.set_code_sets(announced.unwrap_or(route.profile.default_code_sets));
-        if let Err(error) = self.write(&mut encoder, route, id, announce) {
+        if let Err(error) = self.write(&mut encoder, route, id, announce, added) {
             connection.unregister(id);
             let exception = crate::trail::unwritable(error, "argument ", &encoder);
             sender.memory = encoder.into_buffer();
@@ -104,11 +143,21 @@ impl<'r> Invocation<'r, '_, '_> {
             connection.unregister(id);
             return Ok(None);
         }
-        Ok(Some(SentRequest { connection: Arc::clone(connection), id, pending, announced, bytes_sent }))
+        let connection = Arc::clone(connection);
+        Ok(Some(SentRequest { connection, id, pending, announced, bytes_sent, intercepted: None }))
     }
 
+    /// Waits for the reply. Interceptors that have seen the request see its outcome.
     #[cold]
     pub(super) fn await_multiplexed(&mut self, route: CallRoute<'_>, sent: &SentRequest) -> AttemptResult<'r> {
+        let outcome = self.receive_multiplexed(route, sent);
+        if let Some(begun) = &sent.intercepted {
+            self.end_interception(route, begun, &outcome);
+        }
+        outcome
+    }
+
+    fn receive_multiplexed(&mut self, route: CallRoute<'_>, sent: &SentRequest) -> AttemptResult<'r> {
         let endpoint = sent.connection.endpoint();
         let arrived = match sent.pending.wait(self.due.latest(), self.callee.canceller()) {
             Ok(arrived) => arrived,

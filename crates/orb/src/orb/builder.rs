@@ -16,6 +16,7 @@ use super::core::Core;
 use super::error::OrbError;
 use crate::config::{Config, OnewayBatch};
 use crate::event::{Callback, Event, Events, Log};
+use crate::interceptor::{InterceptionPoints, Interceptor, InterceptorChain};
 use crate::listen_address;
 use crate::orb_context::OrbContext;
 use crate::poa::Poa;
@@ -67,6 +68,8 @@ pub struct OrbBuilder {
     /// without it.
     start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
+    /// Set only by programs that have interceptors: others link without their code.
+    interceptors: Option<Box<dyn InterceptionPoints>>,
 }
 
 /// Connections to make at start: the reference, the priorities, and the number at each priority.
@@ -105,6 +108,7 @@ impl OrbBuilder {
             preconnect: None,
             start_cpu_monitor: None,
             on_event: None,
+            interceptors: None,
         }
     }
 
@@ -303,6 +307,14 @@ impl OrbBuilder {
         self
     }
 
+    /// Adds an interceptor, which sees every request before and after it. May be called several
+    /// times. By default there is none.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        let points = self.interceptors.get_or_insert_with(|| Box::new(InterceptorChain::default()));
+        points.push(Box::new(interceptor));
+        self
+    }
+
     /// Makes the ORB, which listens and serves when this returns.
     ///
     /// # Errors
@@ -335,7 +347,11 @@ impl OrbBuilder {
             locks_memory: self.locks_memory,
         };
         let stamp = random_stamp();
-        let core = Core::new(config, self.transports, Events::new(self.on_event), stamp).map_err(OrbError::System)?;
+        let mut context = OrbContext::new(config, self.transports, Events::new(self.on_event), stamp);
+        if let Some(interceptors) = self.interceptors {
+            context.set_interceptors(interceptors);
+        }
+        let core = Core::new(context).map_err(OrbError::System)?;
         if let Some(start) = self.start_cpu_monitor {
             start(&core).map_err(OrbError::Thread)?;
         }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Peer, Transports};
+use corelane_net::{Endpoint, Peer};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{Mutex, Scope};
@@ -16,9 +16,7 @@ use corelane_wire::exception::minor;
 use super::error::OrbError;
 use crate::adapter::ObjectAdapter;
 use crate::client::context::ClientContext;
-use crate::config::Config;
 use crate::current::UpcallScope;
-use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
@@ -49,8 +47,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> io::Result<Arc<Self>> {
-        let orb = OrbContext::new(config, transports, events, stamp);
+    pub(crate) fn new(orb: OrbContext) -> io::Result<Arc<Self>> {
+        let stamp = orb.stamp();
         #[cfg_attr(not(all(feature = "any", feature = "valuetype")), expect(unused_mut))]
         let mut context = ClientContext::new(orb)?;
         #[cfg(all(feature = "any", feature = "valuetype"))]

@@ -15,6 +15,7 @@ use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb::Core;
+use crate::orb_context::OrbContext;
 use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
     ServantManager, ServantManagerError, ServantResult,
@@ -83,7 +84,7 @@ pub(super) fn core(
     };
     let stamp = network.state().random.next();
     let transports = Transports::new(vec![Arc::new(network.clone())]);
-    Core::new(config, transports, Events::new(None), stamp).expect("an ORB")
+    Core::new(OrbContext::new(config, transports, Events::new(None), stamp)).expect("an ORB")
 }
 
 pub(super) fn address(server: usize) -> Endpoint {

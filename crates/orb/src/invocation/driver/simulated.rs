@@ -120,7 +120,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
             return self.step(MachineInput::ConnectFailed);
         };
         let route = CallRoute { target: &target, profile, addressing: self.driver.addressing };
-        match self.driver.call.transmit(route, &mut connection) {
+        match self.driver.call.transmit(route, &mut connection, &[]) {
             Ok(Some(id)) => {
                 self.waiting = Some((connection, id));
                 BlockedOn::Reply

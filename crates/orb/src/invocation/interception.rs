@@ -1,0 +1,81 @@
+//! The points at which interceptors see a client's request.
+
+use corelane_net::Peer;
+use corelane_wire::giop::ResponseExpected;
+
+use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, RequestSpec, refuse};
+use crate::interceptor::{AddedContexts, RequestInfo, RequestOutcome};
+
+/// An attempt that the interceptors have seen begin.
+#[derive(Debug)]
+pub(super) struct InterceptedAttempt {
+    number: u64,
+    peer: Peer,
+    contexts: AddedContexts,
+}
+
+impl InterceptedAttempt {
+    /// Returns the service contexts that the interceptors add to the request.
+    pub(super) fn contexts(&self) -> &[(u32, Vec<u8>)] {
+        self.contexts.as_slice()
+    }
+}
+
+impl Invocation<'_, '_, '_> {
+    /// Calls the interceptors before an attempt; `None` if there are none, and for LocateRequests.
+    ///
+    /// # Errors
+    /// The exception of an interceptor.
+    pub(super) fn begin_interception(
+        &self,
+        route: CallRoute<'_>,
+        peer: &Peer,
+    ) -> Result<Option<InterceptedAttempt>, Box<AttemptError>> {
+        let Some(points) = self.context.interceptors() else { return Ok(None) };
+        let mut begun =
+            InterceptedAttempt { number: points.next_number(), peer: peer.clone(), contexts: AddedContexts::default() };
+        let mut contexts = AddedContexts::default();
+        let Some(request) = self.describe(route, &begun) else { return Ok(None) };
+        points.send_request(&request, &mut contexts).map_err(refuse)?;
+        begun.contexts = contexts;
+        Ok(Some(begun))
+    }
+
+    /// Calls the interceptors after an attempt.
+    #[cold]
+    pub(super) fn end_interception(
+        &self,
+        route: CallRoute<'_>,
+        begun: &InterceptedAttempt,
+        outcome: &AttemptResult<'_>,
+    ) {
+        let (Some(points), Some(request)) = (self.context.interceptors(), self.describe(route, begun)) else { return };
+        let outcome = match outcome {
+            Ok(None) => RequestOutcome::Sent,
+            Ok(Some(reply)) if reply.exception().is_some() => RequestOutcome::UserException,
+            Ok(Some(_)) => RequestOutcome::Returned,
+            Err(error) => match &**error {
+                AttemptError::Forward(_) => RequestOutcome::Forwarded,
+                AttemptError::Raised(exception) | AttemptError::Refused(exception) => {
+                    RequestOutcome::SystemException(exception)
+                }
+                AttemptError::NeedsAddressing(_) | AttemptError::Failed(..) => RequestOutcome::Failed,
+            },
+        };
+        points.receive_reply(&request, &outcome);
+    }
+
+    fn describe<'i>(&self, route: CallRoute<'i>, begun: &'i InterceptedAttempt) -> Option<RequestInfo<'i>>
+    where
+        Self: 'i,
+    {
+        let RequestSpec::Call { operation, response, .. } = self.request else { return None };
+        Some(RequestInfo {
+            number: begun.number,
+            operation: operation.name().as_bytes(),
+            object_key: &route.profile.object_key,
+            peer: &begun.peer,
+            response_expected: response != ResponseExpected::None,
+        })
+    }
+}
