@@ -59,9 +59,8 @@ fn parse_profile(
 ) -> ParsedProfile {
     let version = profile.version.min(highest);
     let info = profile.components.find(component_tag::CODE_SETS).and_then(|data| CodeSetInfo::parse(data).ok());
-    let code_sets =
-        if version == Version::GIOP_1_0 { None } else { info.as_ref().and_then(|info| choose_code_sets(native, info)) };
-    let default_code_sets = if version == Version::GIOP_1_0 { CodeSets::DEFAULT } else { CodeSets::LATIN1_UTF16 };
+    let code_sets = info.as_ref().filter(|_| version.has_code_sets()).and_then(|info| choose_code_sets(native, info));
+    let default_code_sets = if version.has_code_sets() { CodeSets::LATIN1_UTF16 } else { CodeSets::DEFAULT };
     let endpoints = profile.endpoints().into_iter().filter_map(to_net_endpoint).collect();
     let (policies, lanes) = (profile_policies(profile, limits), lane_endpoints(profile, limits));
     ParsedProfile {

@@ -191,12 +191,12 @@ impl Examination {
                 ),
             }));
         }
-        self.add(at(if profile.version < Version::GIOP_1_2 {
+        self.add(at(if profile.version < Version::HIGHEST {
             let remedy = "in a corbaloc write the version, as in corbaloc::1.2@HOST:PORT/KEY; else raise the server's";
             let found = format!("{}: no wide text, and other limits of old versions", profile.version);
             Finding::unsure("GIOP version", found, remedy)
         } else {
-            Finding::good("GIOP version", profile.version.min(Version::GIOP_1_2).to_string())
+            Finding::good("GIOP version", profile.version.min(Version::HIGHEST).to_string())
         }));
         self.add(at(code_sets(profile)));
         let (key, limit) = (profile.object_key.len(), Limits::DEFAULT.max_message_size);

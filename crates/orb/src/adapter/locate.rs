@@ -41,9 +41,7 @@ pub(super) fn locate(
     let status = match &located {
         LocateResult::ObjectHere | LocateResult::MustWait(_) => LocateStatus::ObjectHere,
         LocateResult::Forward(_) => LocateStatus::ObjectForward,
-        LocateResult::Exception(_) if header.version == corelane_wire::Version::GIOP_1_2 => {
-            LocateStatus::SystemException
-        }
+        LocateResult::Exception(_) if header.version.has_locate_exceptions() => LocateStatus::SystemException,
         // Earlier versions cannot give the reason.
         LocateResult::UnknownObject | LocateResult::Exception(_) => LocateStatus::UnknownObject,
     };

@@ -317,7 +317,7 @@ pub(super) fn reject_overloaded(
     if header.kind == MessageKind::LocateRequest {
         let Ok(request) = giop::LocateRequest::parse(octets, header, &adapter.config().limits) else { return };
         let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
-        if header.version == corelane_wire::Version::GIOP_1_2 {
+        if header.version.has_locate_exceptions() {
             let status = LocateStatus::SystemException;
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
             exception.encode(&mut reply);

@@ -13,7 +13,7 @@ use corelane_sys::lock::CheckoutCell;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{self, Header, MessageKind};
-use corelane_wire::{CodeSets, Decoder, Encoder, Limits, Version};
+use corelane_wire::{CodeSets, Decoder, Encoder, Limits};
 
 use super::hangup_monitor::MonitoredStream;
 use crate::cancel::Canceller;
@@ -688,7 +688,7 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
 /// yet.
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
-    let names_id_first = header.kind == MessageKind::LocateReply || header.version == Version::GIOP_1_2;
+    let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_id_first();
     let named = Decoder::new(unread, header.endian).at(Header::LEN).read_u32().ok().filter(|_| names_id_first);
     matches!(header.kind, MessageKind::Reply | MessageKind::LocateReply) && named.is_none_or(|named| named == id)
 }

@@ -98,7 +98,7 @@ impl OrbBuilder {
             locks_memory: false,
             on_pool_exhausted: PoolExhausted::Wait,
             idle_connection_timeout: Duration::from_secs(180),
-            version: Version::GIOP_1_2,
+            version: Version::HIGHEST,
             native_char_set: CharSet::Utf8,
             fragment_size: None,
             rt: RtConfig::default(),
@@ -223,7 +223,7 @@ impl OrbBuilder {
 
     /// Sets the highest GIOP version to use and publish; 1.2 by default.
     pub fn giop_version(mut self, version: Version) -> Self {
-        self.version = version.min(Version::GIOP_1_2);
+        self.version = version.min(Version::HIGHEST);
         self
     }
 

@@ -333,7 +333,7 @@ pub(crate) fn invoke_local<'r, 'a>(
         }
         match answer {
             (DispatchOutcome::Done, reply, raised) => {
-                let codec = (Endian::NATIVE, Version::GIOP_1_2, CodeSets::UTF8_UTF16);
+                let codec = (Endian::NATIVE, Version::HIGHEST, CodeSets::UTF8_UTF16);
                 let body = ReplyBody::owned(Octets::from(reply), Vec::new());
                 let reply = Reply::new(body, client, 0, codec);
                 return if raised { reply.into_exception() } else { Ok(reply) };

@@ -43,6 +43,6 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
 /// Returns a MessageError of the highest version: the fault may well be the version.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
-    giop::write_message_error(&mut message, corelane_wire::Version::GIOP_1_2);
+    giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);
     message.into_buffer()
 }

@@ -1,7 +1,7 @@
 //! A whole message, and the memory for running it.
 
+use corelane_wire::Scratch;
 use corelane_wire::giop::{Header, MessageKind};
-use corelane_wire::{Scratch, Version};
 
 use crate::receive::ReceiveBuffer;
 
@@ -57,6 +57,6 @@ fn is_oneway(header: &Header, octets: &[u8]) -> bool {
     // flag behind the contexts: their requests count as two-way.
     const RESPONSE_FLAGS: usize = 16;
     header.kind == MessageKind::Request
-        && header.version == Version::GIOP_1_2
+        && header.version.has_id_first()
         && octets.get(RESPONSE_FLAGS).is_some_and(|flags| flags & 1 == 0)
 }

@@ -65,7 +65,7 @@ impl Worker {
         Worker {
             buffer: ReceiveBuffer::new(),
             in_place_header: Header {
-                version: Version::GIOP_1_2,
+                version: Version::HIGHEST,
                 endian: Endian::NATIVE,
                 more_fragments: false,
                 kind: MessageKind::MessageError,

@@ -8,7 +8,7 @@ use bumpalo::collections::String as BumpString;
 
 use super::{CdrError, Decoder, Encoder, Endian};
 use crate::codeset::{CharSet, WideOrder, WideSet};
-use crate::giop::Version;
+use crate::giop::WideForm;
 
 impl Encoder<'_> {
     /// Writes a char: one octet of the code set for char.
@@ -96,9 +96,9 @@ impl Encoder<'_> {
 
     /// Checks that wide data may be written.
     fn check_wide(&self) -> Result<(), CdrError> {
-        match (self.version(), self.code_sets().wchar, self.from_server()) {
-            (Version::GIOP_1_0, _, false) => Err(CdrError::WideInGiop10Request),
-            (Version::GIOP_1_0, _, true) => Err(CdrError::WideInGiop10Reply),
+        match (self.version().wide_form(), self.code_sets().wchar, self.from_server()) {
+            (WideForm::Absent, _, false) => Err(CdrError::WideInGiop10Request),
+            (WideForm::Absent, _, true) => Err(CdrError::WideInGiop10Reply),
             (_, WideSet::None, false) => Err(CdrError::NoWideCodeSetInReference),
             (_, WideSet::None, true) => Err(CdrError::NoWideCodeSet),
             (_, WideSet::Utf16, _) => Ok(()),
@@ -123,7 +123,7 @@ impl Encoder<'_> {
     pub fn write_wchar(&mut self, value: char) -> Result<(), CdrError> {
         self.check_wide()?;
         let unit = u16::try_from(u32::from(value)).map_err(|_| CdrError::NotInCodeSet)?;
-        if self.version() == Version::GIOP_1_1 {
+        if self.version().wide_form() == WideForm::Units {
             self.write_u16(unit);
         } else {
             self.write_u8(2);
@@ -153,7 +153,7 @@ impl Encoder<'_> {
         if value.as_bytes().contains(&0) {
             return Err(CdrError::NulInString);
         }
-        let old = self.version() == Version::GIOP_1_1;
+        let old = self.version().wide_form() == WideForm::Units;
         let order = if old { self.endian() } else { self.wide_order() };
         self.write_u32(0);
         let start = self.buffer_mut().len();
@@ -186,7 +186,7 @@ impl Encoder<'_> {
         let (own, other) = (self.code_sets(), d.code_sets());
         let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
         self.version() == d.version()
-            && self.version() > Version::GIOP_1_1
+            && self.version().wide_form() == WideForm::Octets
             && (own.wchar, own.wide_order) == (other.wchar, other.wide_order)
             && order
     }
@@ -352,9 +352,9 @@ impl<'m> Decoder<'m> {
     }
 
     fn check_wide(&self) -> Result<(), CdrError> {
-        match (self.version(), self.code_sets().wchar, self.from_server()) {
-            (Version::GIOP_1_0, _, false) => Err(CdrError::WideInGiop10Request),
-            (Version::GIOP_1_0, _, true) => Err(CdrError::WideInGiop10Reply),
+        match (self.version().wide_form(), self.code_sets().wchar, self.from_server()) {
+            (WideForm::Absent, _, false) => Err(CdrError::WideInGiop10Request),
+            (WideForm::Absent, _, true) => Err(CdrError::WideInGiop10Reply),
             (_, WideSet::None, _) => Err(CdrError::NoWideCodeSet),
             (_, WideSet::Utf16, _) => Ok(()),
         }
@@ -369,7 +369,7 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::Truncated`].
     pub fn read_wchar(&mut self) -> Result<char, CdrError> {
         self.check_wide()?;
-        let unit = if self.version() == Version::GIOP_1_1 {
+        let unit = if self.version().wide_form() == WideForm::Units {
             self.read_u16()?
         } else {
             let len = self.read_u8()?;
@@ -408,7 +408,7 @@ impl<'m> Decoder<'m> {
         if len > self.limits().max_string_length {
             return Err(CdrError::LimitExceeded);
         }
-        let (octets, order) = if self.version() == Version::GIOP_1_1 {
+        let (octets, order) = if self.version().wide_form() == WideForm::Units {
             let octets = self.read_raw(len as usize * 2)?;
             match octets {
                 [] => (octets, self.endian()),
@@ -495,6 +495,7 @@ pub(crate) fn text(octets: &[u8], set: CharSet) -> Result<Cow<'_, str>, CdrError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::giop::Version;
     use crate::{CodeSets, Limits, Scratch};
 
     fn encoder(version: Version, code_sets: CodeSets, endian: Endian) -> Encoder<'static> {

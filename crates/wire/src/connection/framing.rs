@@ -11,7 +11,7 @@
 
 use super::ProtocolFault;
 use crate::cdr::{Decoder, Endian};
-use crate::giop::{Header, MessageKind, Version};
+use crate::giop::{Header, MessageKind};
 use crate::limits::Limits;
 
 /// The meaning of the unread bytes of a connection.
@@ -105,7 +105,7 @@ impl Framer {
         if header.kind != MessageKind::Fragment {
             return unread;
         }
-        let id = if header.version == Version::GIOP_1_2 { request_id(&header, unread).ok() } else { None };
+        let id = if header.version.has_fragment_ids() { request_id(&header, unread).ok() } else { None };
         self.find_partial(id)
             .and_then(|index| self.partial_messages.get(index))
             .map_or(unread, |partial| &partial.message)
@@ -154,16 +154,16 @@ impl Framer {
     /// Buffers the first fragment of a message.
     fn start_message(&mut self, header: Header, message: &[u8], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};
-        let v1_2 = header.version == Version::GIOP_1_2;
+        let has_id = header.version.has_fragment_ids();
         let fragmentable = match header.kind {
             Request | Reply => true,
-            LocateRequest | LocateReply => v1_2,
+            LocateRequest | LocateReply => has_id,
             _ => false,
         };
         if !fragmentable {
             return Err(ProtocolFault::NotFragmentable { kind: header.kind });
         }
-        let request_id = if v1_2 { Some(request_id(&header, message)?) } else { None };
+        let request_id = if has_id { Some(request_id(&header, message)?) } else { None };
         if self.find_partial(request_id).is_some() {
             return Err(ProtocolFault::Interleaved);
         }
@@ -191,10 +191,10 @@ impl Framer {
         message: &[u8],
         limits: &Limits,
     ) -> Result<FramingStep, ProtocolFault> {
-        let v1_2 = header.version == Version::GIOP_1_2;
-        let request_id = if v1_2 { Some(request_id(&header, message)?) } else { None };
+        let has_id = header.version.has_fragment_ids();
+        let request_id = if has_id { Some(request_id(&header, message)?) } else { None };
         let index = self.find_partial(request_id).ok_or(ProtocolFault::UnexpectedFragment { request_id })?;
-        let data = message.get(Header::LEN + if v1_2 { 4 } else { 0 }..).unwrap_or_default();
+        let data = message.get(Header::LEN + if has_id { 4 } else { 0 }..).unwrap_or_default();
         self.reserve_bytes(data.len(), limits)?;
         let Some(partial) = self.partial_messages.get_mut(index) else {
             return Err(ProtocolFault::UnexpectedFragment { request_id });
@@ -214,7 +214,7 @@ impl Framer {
                 return Err(ProtocolFault::TooLarge { size, limit: limits.max_message_size });
             }
         }
-        if !v1_2 {
+        if !has_id {
             partial.fragment_starts.push(partial.message.len());
         }
         partial.message.extend_from_slice(data);
@@ -276,6 +276,7 @@ fn check_short_header(unread: &[u8]) -> Result<FramingStep, ProtocolFault> {
 mod tests {
     use super::*;
     use crate::giop::HeaderError;
+    use crate::giop::Version;
 
     fn message(minor: u8, kind: MessageKind, more: bool, body: &[u8]) -> Vec<u8> {
         let version = Version { major: 1, minor };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::giop::{Header, MessageKind, Version};
+use crate::giop::{Header, MessageKind};
 
 /// An iterator over the fragments of a message: the header and the byte range of each.
 ///
@@ -53,7 +53,7 @@ impl FragmentPlan {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};
         let may_be_cut = matches!(header.kind, Request | Reply | LocateRequest | LocateReply);
         let threshold = threshold.max(Self::MIN_THRESHOLD) & !7;
-        let cut = may_be_cut && header.version == Version::GIOP_1_2 && header.total_len() > threshold;
+        let cut = may_be_cut && header.version.has_fragment_ids() && header.total_len() > threshold;
         FragmentPlan { header: *header, request_id, max_data: if cut { threshold } else { 0 }, planned: 0 }
     }
 
@@ -102,6 +102,7 @@ impl Iterator for FragmentPlan {
 mod tests {
     use super::*;
     use crate::connection::{Framer, FramingStep};
+    use crate::giop::Version;
     use crate::{Endian, Limits};
 
     fn whole(version: Version, kind: MessageKind, body: usize) -> (Header, Vec<u8>) {

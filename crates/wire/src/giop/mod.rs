@@ -23,6 +23,7 @@ mod header;
 mod locate;
 mod reply;
 mod request;
+mod version;
 
 pub use contexts::{Contexts, ServiceContext, context_id};
 pub use control::{CancelRequest, write_cancel_request, write_close_connection, write_message_error};
@@ -30,44 +31,8 @@ pub use header::{Header, HeaderError, MessageKind, finish};
 pub use locate::{LocateReply, LocateRequest, LocateStatus, begin_locate_reply, write_locate_request};
 pub use reply::{Reply, ReplyStatus, begin_reply};
 pub use request::{AddressingMode, Request, RequestHead, ResponseExpected, Target, write_request_header};
-
-/// A version of GIOP, or of an IIOP profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
-    /// The major version, always 1 so far.
-    pub major: u8,
-    /// The minor version, 0 to 2 in supported messages.
-    pub minor: u8,
-}
-
-impl Version {
-    /// GIOP 1.0.
-    pub const GIOP_1_0: Version = Version { major: 1, minor: 0 };
-    /// GIOP 1.1.
-    pub const GIOP_1_1: Version = Version { major: 1, minor: 1 };
-    /// GIOP 1.2, the highest supported version. (1.3 differs by the component model only, and no
-    /// known ORB sends it.)
-    pub const GIOP_1_2: Version = Version { major: 1, minor: 2 };
-
-    /// Returns true if messages of this version are supported.
-    #[inline]
-    #[must_use]
-    pub const fn is_supported(self) -> bool {
-        self.major == 1 && self.minor <= 2
-    }
-
-    /// Returns true for 1.2, where request ids come first and bodies are aligned to 8.
-    #[inline]
-    pub(crate) const fn is_1_2(self) -> bool {
-        self.minor >= 2
-    }
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
+pub use version::Version;
+pub(crate) use version::WideForm;
 
 #[cfg(test)]
 mod tests;

@@ -239,7 +239,7 @@ impl<'m> Request<'m> {
     /// The errors of [`parse`](Self::parse).
     #[inline]
     pub fn parse_header(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
-        if self.version.is_1_2() && self.parse_header_fast(limits).is_some() {
+        if self.version.has_id_first() && self.parse_header_fast(limits).is_some() {
             return Ok(());
         }
         self.parse_header_general(limits)
@@ -281,7 +281,7 @@ impl<'m> Request<'m> {
     #[inline(never)]
     fn parse_header_general(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
         let mut d = Decoder::new(self.message, self.endian).at(Header::LEN).with_limits(limits);
-        if self.version.is_1_2() {
+        if self.version.has_id_first() {
             self.request_id = d.read_u32()?;
             self.response = ResponseExpected::from_flags(d.read_u8()?);
             d.skip(3)?;
@@ -292,7 +292,7 @@ impl<'m> Request<'m> {
             self.contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
             self.request_id = d.read_u32()?;
             self.response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
-            if self.version.minor == 1 {
+            if self.version > Version::GIOP_1_0 {
                 d.skip(3)?;
             }
             self.target = Target::Key(d.read_octets()?);
@@ -314,7 +314,7 @@ impl<'m> Request<'m> {
 /// Returns the offset of the body, given a decoder that has read the header.
 #[inline]
 pub(super) fn body_at(d: &Decoder<'_>, version: Version) -> usize {
-    if !version.is_1_2() {
+    if !version.has_id_first() {
         return d.position();
     }
     (d.position().next_multiple_of(8)).min(d.bytes().len())
@@ -347,7 +347,7 @@ pub struct RequestHead<'h> {
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     match head.target {
-        Target::Key(key) if head.version.is_1_2() && head.contexts.is_empty() => write_header_fast(e, head, key),
+        Target::Key(key) if head.version.has_id_first() && head.contexts.is_empty() => write_header_fast(e, head, key),
         _ => write_header_general(e, head),
     }
 }
@@ -392,7 +392,7 @@ fn fill(place: &mut [u8], octets: &[u8]) {
 
 fn write_header_general(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     begin(e, head.version, MessageKind::Request);
-    if head.version.is_1_2() {
+    if head.version.has_id_first() {
         e.write_u32(head.request_id);
         e.write_raw(&[head.response.flags(), 0, 0, 0]);
         head.target.write(e)?;

@@ -183,7 +183,7 @@ impl Connection {
     #[inline]
     pub(crate) fn code_sets(&self, version: Version) -> CodeSets {
         match self.code_sets.load(Ordering::Relaxed) {
-            0 if version == Version::GIOP_1_0 => CodeSets::DEFAULT,
+            0 if !version.has_code_sets() => CodeSets::DEFAULT,
             0 => CodeSets::LATIN1_UTF16,
             announced => CodeSets {
                 char: if announced & 2 == 0 { CharSet::Latin1 } else { CharSet::Utf8 },
