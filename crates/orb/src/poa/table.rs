@@ -147,6 +147,9 @@ impl PoaTable {
     }
 
     /// Looks up the servant and passes the result to `act`, which runs while the servant is pinned.
+    ///
+    /// The result borrows from the guards that pin POA and object, and the object's guard borrows
+    /// from the POA's. A value with both would borrow from itself, or cost a reference count.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
