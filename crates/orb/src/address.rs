@@ -5,16 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use corelane_net::Endpoint;
 use corelane_sched::PriorityModel;
 use corelane_wire::codeset::{CodeSetInfo, negotiate};
-use corelane_wire::exception::minor;
 use corelane_wire::giop;
 use corelane_wire::ior::{
-    self, Corbaloc, Ior, ObjectUrl, Profile, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, UrlError,
-    component_tag, profile_tag,
+    self, Ior, Profile, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag, profile_tag,
 };
 use corelane_wire::rt::{PriorityModelValue, parse_bands, parse_protocols, policy_type};
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 
-use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::rt::Protocol;
 use crate::rt::client_policies::ProfilePolicies;
 
@@ -279,29 +276,6 @@ pub(crate) fn make_ior(
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
-/// Parses the text of a reference. The inner error is the name of an initial reference, which only
-/// the ORB can resolve.
-pub(crate) fn parse_reference(text: &str, limits: &Limits) -> Result<Result<Ior, String>, SystemException> {
-    match ObjectUrl::parse(text, limits).map_err(|error| invalid_text(text, error))? {
-        ObjectUrl::Ior(ior) => Ok(Ok(ior)),
-        ObjectUrl::Corbaloc(corbaloc) => ior_from_corbaloc(&corbaloc),
-        _ => Err(SystemException::new(Kind::BadParam, minor::bad_param::URL_OTHER, Completion::No)
-            .because("corbaname: needs a naming service; resolve the name with one and use the reference")),
-    }
-}
-
-fn ior_from_corbaloc(corbaloc: &Corbaloc) -> Result<Result<Ior, String>, SystemException> {
-    match corbaloc.initial_reference() {
-        Some(name) => Ok(Err(String::from_utf8_lossy(name).into_owned())),
-        None => Ok(Ok(corbaloc.to_ior()?)),
-    }
-}
-
-fn invalid_text(text: &str, error: UrlError) -> SystemException {
-    let shown: String = text.chars().take(60).collect();
-    SystemException::new(error.kind(), error.minor(), Completion::No).because(format!("\"{shown}\": {error}"))
-}
-
 /// Returns the object key from a request's target: a key, a profile or a whole reference.
 #[cold]
 pub(crate) fn key_in_profile<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
@@ -384,13 +358,5 @@ mod tests {
         assert_eq!(of(CharSet::Latin1, CharSet::Utf8), Some(CodeSets::UTF8_UTF16));
         assert_eq!(of(CharSet::Utf8, CharSet::Latin1), Some(CodeSets::LATIN1_UTF16));
         assert_eq!(of(CharSet::Latin1, CharSet::Latin1), Some(CodeSets::LATIN1_UTF16));
-    }
-
-    #[test]
-    fn invalid_reference_text_is_reported() {
-        let refused = |text: &str| parse_reference(text, &Limits::DEFAULT).unwrap_err();
-        assert_eq!(refused("nonsense").kind(), Kind::BadParam);
-        assert!(refused("nonsense").to_string().contains("nonsense"));
-        assert_eq!(parse_reference("corbaloc:rir:/NameService", &Limits::DEFAULT).unwrap().unwrap_err(), "NameService");
     }
 }

@@ -3,6 +3,7 @@
 mod builder;
 mod core;
 mod error;
+mod initial_references;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,8 @@ pub use builder::OrbBuilder;
 pub(crate) use core::Core;
 use core::ShutdownWait;
 pub use error::OrbError;
+#[cfg(test)]
+pub(crate) use initial_references::InitialReferences;
 
 use std::sync::Arc;
 
@@ -77,12 +80,14 @@ impl Orb {
         self.core.listening()
     }
 
-    /// Converts text to a reference. The text is `IOR:`, `corbaloc:`, or a nil reference, for which
-    /// it returns `None`.
+    /// Converts text to a reference. The text is `IOR:`, `corbaloc:` or `corbaname:`. Returns `None`
+    /// for a nil reference. For `corbaname:` it calls the name service, within the time-out of any
+    /// call ([`with_call_policies`](crate::with_call_policies), [`OrbBuilder::call_timeout`]).
     ///
     /// # Errors
-    /// BAD_PARAM 7 to 10 for any other text, INV_OBJREF or MARSHAL for an IOR that does not decode;
-    /// BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM 7 to 10 for any other text; INV_OBJREF or MARSHAL for an IOR that does not decode;
+    /// BAD_PARAM 10 for a name that is not resolved, and the errors of a call; BAD_INV_ORDER 4 after
+    /// shutdown.
     pub fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.core.check_usable()?;
         self.core.string_to_object(text)
@@ -129,13 +134,24 @@ impl Orb {
             .because(format!("\"{name}\" is empty or registered already")))
     }
 
-    /// Returns the reference that was registered as `name`.
+    /// Returns the initial reference `name`: an object that was registered, or a text that
+    /// [`OrbBuilder::initial_reference`] or `-ORBInitRef` gave, else one made from
+    /// [`OrbBuilder::default_initial_reference`]. A text is resolved anew each time, so that a name
+    /// leads to the object that the name service knows now.
     ///
     /// # Errors
-    /// BAD_PARAM 10 if there is none; BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM 10 if there is none; for a text the errors of
+    /// [`string_to_object`](Self::string_to_object); BAD_INV_ORDER 4 after shutdown.
     pub fn resolve_initial_references(&self, name: &str) -> Result<ObjectRef, SystemException> {
         self.core.check_usable()?;
         self.core.initial_reference(name)
+    }
+
+    /// Returns the names of the initial references in alphabetical order
+    /// (`list_initial_services`).
+    #[must_use]
+    pub fn initial_reference_names(&self) -> Vec<String> {
+        self.core.initial_references().lock().names()
     }
 
     /// Returns the Real-time CORBA interface: thread pools, thread priorities and mutexes.

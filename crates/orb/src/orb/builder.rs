@@ -14,8 +14,10 @@ use corelane_wire::{CharSet, Limits, Version};
 use super::Orb;
 use super::core::Core;
 use super::error::OrbError;
+use super::initial_references::{InitialReferences, take_options};
 use crate::config::{Config, OnewayBatch};
 use crate::event::{Callback, Event, Events, Log};
+use crate::exception::SystemException;
 use crate::interceptor::{InterceptionPoints, Interceptor, InterceptorChain};
 use crate::listen_address;
 use crate::orb_context::OrbContext;
@@ -70,6 +72,9 @@ pub struct OrbBuilder {
     on_event: Option<Callback>,
     /// Set only by programs that have interceptors: others link without their code.
     interceptors: Option<Box<dyn InterceptionPoints>>,
+    initial_references: InitialReferences,
+    /// The first error of a setter, which `build` returns.
+    refused: Option<SystemException>,
 }
 
 /// Connections to make at start: the reference, the priorities, and the number at each priority.
@@ -109,6 +114,8 @@ impl OrbBuilder {
             start_cpu_monitor: None,
             on_event: None,
             interceptors: None,
+            initial_references: InitialReferences::default(),
+            refused: None,
         }
     }
 
@@ -307,6 +314,50 @@ impl OrbBuilder {
         self
     }
 
+    /// Sets the text of an initial reference: `IOR:`, `corbaloc:` or `corbaname:`. It is resolved when
+    /// [`Orb::resolve_initial_references`] or `corbaloc:rir:` wants it. By default there are none.
+    /// [`build`](Self::build) fails for a text of another form.
+    pub fn initial_reference(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        let set = self.initial_references.set_text(name.into(), text.into());
+        self.refused = self.refused.or(set.err());
+        self
+    }
+
+    /// Sets the beginning of the text of initial references that have none of their own: `/` and the
+    /// name are appended. For example `corbaloc::host:2809` leads to that host's `NameService`. By
+    /// default there is none. [`build`](Self::build) fails for a text that does not become a
+    /// reference.
+    pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
+        let set = self.initial_references.set_default(text.into());
+        self.refused = self.refused.or(set.err());
+        self
+    }
+
+    /// Takes the ORB's options from a program's arguments, and returns the others: `-ORBInitRef
+    /// NAME=TEXT`, `-ORBDefaultInitRef TEXT`, `-ORBid NAME`, which has no effect. By default the ORB
+    /// reads no arguments.
+    ///
+    /// # Errors
+    /// [`OrbError::Client`] for an option without its value, a text that is no reference, and an
+    /// unknown option that begins with `-ORB`.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelane::Orb;
+    /// let words = ["-ORBInitRef", "Clock=corbaloc::127.0.0.1:4000/Clock", "--verbose"];
+    /// let (builder, rest) = Orb::builder().take_arguments(words.map(String::from))?;
+    /// assert_eq!(rest, ["--verbose"]);
+    /// assert_eq!(builder.build()?.initial_reference_names(), ["Clock"]);
+    /// # Ok::<(), corelane::OrbError>(())
+    /// ```
+    pub fn take_arguments(
+        mut self,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<(Self, Vec<String>), OrbError> {
+        let rest = take_options(arguments, &mut self.initial_references)?;
+        Ok((self, rest))
+    }
+
     /// Adds an interceptor, which sees every request before and after it. May be called several
     /// times. By default there is none.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
@@ -323,6 +374,9 @@ impl OrbBuilder {
     pub fn build(self) -> Result<Orb, OrbError> {
         if let Some(check) = self.check_guarantees {
             check(&self.required)?;
+        }
+        if let Some(refused) = self.refused {
+            return Err(OrbError::Client(refused));
         }
         if self.locks_memory {
             memory::lock_all().map_err(OrbError::Memory)?;
@@ -351,7 +405,7 @@ impl OrbBuilder {
         if let Some(interceptors) = self.interceptors {
             context.set_interceptors(interceptors);
         }
-        let core = Core::new(context).map_err(OrbError::System)?;
+        let core = Core::new(context, self.initial_references).map_err(OrbError::System)?;
         if let Some(start) = self.start_cpu_monitor {
             start(&core).map_err(OrbError::Thread)?;
         }

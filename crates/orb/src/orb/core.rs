@@ -1,6 +1,5 @@
 //! The state that references, POAs and threads of one ORB share.
 
-use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,13 +10,13 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
-use corelane_wire::exception::minor;
 
 use super::error::OrbError;
+use super::initial_references::InitialReferences;
 use crate::adapter::ObjectAdapter;
 use crate::client::context::ClientContext;
 use crate::current::UpcallScope;
-use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::exception::SystemException;
 use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
 use crate::poa::{Poa, PoaTable};
@@ -41,13 +40,13 @@ pub(crate) enum ShutdownWait {
 pub(crate) struct Core {
     adapter: Arc<ObjectAdapter>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    initial_references: Mutex<HashMap<String, ObjectRef>>,
+    initial_references: Mutex<InitialReferences>,
     #[cfg(feature = "valuetype")]
     value_factories: Arc<crate::value::ValueFactories>,
 }
 
 impl Core {
-    pub(crate) fn new(orb: OrbContext) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(orb: OrbContext, initial_references: InitialReferences) -> io::Result<Arc<Self>> {
         let stamp = orb.stamp();
         #[cfg_attr(not(all(feature = "any", feature = "valuetype")), expect(unused_mut))]
         let mut context = ClientContext::new(orb)?;
@@ -59,7 +58,7 @@ impl Core {
         let core = Arc::new(Core {
             adapter: Arc::new(ObjectAdapter::new(server, poa_table)),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
-            initial_references: Mutex::new("initial references", Scope::Orb, HashMap::new()),
+            initial_references: Mutex::new("initial references", Scope::Orb, initial_references),
             #[cfg(feature = "valuetype")]
             value_factories: Arc::default(),
         });
@@ -112,18 +111,8 @@ impl Core {
         if self.server().lanes().is_empty() { pools } else { LANES.min(pools) }
     }
 
-    pub(crate) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
-        match crate::address::parse_reference(text, &self.config().limits)? {
-            Ok(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(self.client()), ior))),
-            Err(name) => self.initial_reference(&name).map(Some),
-        }
-    }
-
-    pub(crate) fn initial_reference(&self, name: &str) -> Result<ObjectRef, SystemException> {
-        self.initial_references.lock().get(name).cloned().ok_or_else(|| {
-            SystemException::new(Kind::BadParam, minor::bad_param::URL_OTHER, Completion::No)
-                .because(format!("no initial reference \"{name}\" is registered with this ORB"))
-        })
+    pub(super) fn initial_references(&self) -> &Mutex<InitialReferences> {
+        &self.initial_references
     }
 
     /// Registers a reference under a name. Returns false if the name is taken or empty.
@@ -136,11 +125,7 @@ impl Core {
         // Checked under the lock: the shutdown empties the table, and nothing may be added after
         // that.
         self.check_usable()?;
-        let free = !name.is_empty() && !initial.contains_key(name);
-        if free {
-            initial.insert(name.to_owned(), reference.clone());
-        }
-        Ok(free)
+        Ok(initial.register(name, reference))
     }
 
     /// Shuts down on behalf of a thread of this ORB. A new thread does the waiting, as this one
@@ -185,8 +170,8 @@ impl Core {
             let _frame = UpcallScope::enter_callback(root.core());
             // No other thread runs these callbacks any more, and the shutdown waits for them.
             self.server().main_queue().stop().for_each(|end| end());
-            let initial = std::mem::take(&mut *self.initial_references.lock());
-            for reference in initial.into_values() {
+            let initial = self.initial_references.lock().take_objects();
+            for reference in initial {
                 // A reference with direct calls keeps its servant.
                 root.core().drop_guarded("Servant", || drop(reference));
             }

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
-use crate::orb::Core;
+use crate::orb::{Core, InitialReferences};
 use crate::orb_context::OrbContext;
 use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
@@ -84,7 +84,8 @@ pub(super) fn core(
     };
     let stamp = network.state().random.next();
     let transports = Transports::new(vec![Arc::new(network.clone())]);
-    Core::new(OrbContext::new(config, transports, Events::new(None), stamp)).expect("an ORB")
+    Core::new(OrbContext::new(config, transports, Events::new(None), stamp), InitialReferences::default())
+        .expect("an ORB")
 }
 
 pub(super) fn address(server: usize) -> Endpoint {

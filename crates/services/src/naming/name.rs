@@ -8,8 +8,8 @@
 //! [`to_string`] produces, so both are inverses of each other. In particular it refuses needless
 //! dots.
 
-use corelane_wire::ior::{Corbaloc, escape_key};
-use corelane_wire::{Limits, ior::UrlError};
+use corelane_wire::Limits;
+use corelane_wire::ior::{Corbaloc, UrlError, escape_key, parse_object_name};
 
 use super::cos_naming::NameComponent;
 
@@ -82,35 +82,8 @@ fn is_special(character: char) -> bool {
 /// assert_eq!((name[0].id.as_str(), name[1].id.as_str(), name[1].kind.as_str()), ("shop", "orders", "obj"));
 /// ```
 pub fn to_name(text: &str) -> Result<Vec<NameComponent>, InvalidName> {
-    let mut name = Vec::new();
-    let mut id = String::new();
-    let mut kind: Option<String> = None;
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '/' => name.push(component(std::mem::take(&mut id), kind.take())?),
-            '.' if kind.is_some() => return Err(InvalidName),
-            '.' => kind = Some(String::new()),
-            character => {
-                let literal = match character {
-                    '\\' => characters.next().filter(|next| is_special(*next)).ok_or(InvalidName)?,
-                    other => other,
-                };
-                kind.as_mut().unwrap_or(&mut id).push(literal);
-            }
-        }
-    }
-    name.push(component(id, kind)?);
-    Ok(name)
-}
-
-/// Builds a component; `kind` is `None` if there was no dot.
-fn component(id: String, kind: Option<String>) -> Result<NameComponent, InvalidName> {
-    let has_needless_dot = kind.as_ref().is_some_and(String::is_empty) && !id.is_empty();
-    if has_needless_dot || (kind.is_none() && id.is_empty()) {
-        return Err(InvalidName);
-    }
-    Ok(NameComponent { id, kind: kind.unwrap_or_default() })
+    let components = parse_object_name(text).ok_or(InvalidName)?;
+    Ok(components.into_iter().map(|(id, kind)| NameComponent { id, kind }).collect())
 }
 
 /// Returns the corbaname URL of the name `text` in the context at `address`, such as `:host:2809`

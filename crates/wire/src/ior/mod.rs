@@ -7,6 +7,7 @@
 mod component;
 mod corbaloc;
 mod equivalence;
+mod object_name;
 mod profile;
 mod text;
 mod url;
@@ -15,6 +16,7 @@ pub use component::{
     TaggedComponent, TaoEndpoint, alternate_address, component_tag, orb_type, policies, unix_transport,
 };
 pub use corbaloc::{Corbaloc, CorbalocAddress, Corbaname, DEFAULT_PORT, NAME_SERVICE, escape_key, unescape_key};
+pub use object_name::parse_object_name;
 pub use profile::{Profile, ProfileAddress, ProfileEndpoint, TaggedProfile, profile_tag};
 pub use text::UrlError;
 pub use url::ObjectUrl;

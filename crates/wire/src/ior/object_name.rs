@@ -1,0 +1,45 @@
+//! Names of objects in a naming service as text (OMG Naming Service 1.3, section 2.4).
+//!
+//! `/` separates components, `.` separates id and kind. `\` before one of `/`, `.` and `\` makes
+//! that character part of the field; it may precede nothing else.
+
+/// Returns the components of a name, each an id and a kind. `None` for an empty text, an empty
+/// component, a second dot in a component, a dot after an id without a kind, and a backslash before
+/// any character that needs none.
+///
+/// # Examples
+/// ```
+/// use corelane_wire::ior::parse_object_name;
+/// let name = parse_object_name("shop/orders.obj").unwrap();
+/// assert_eq!(name, [("shop".to_owned(), String::new()), ("orders".to_owned(), "obj".to_owned())]);
+/// ```
+#[must_use]
+pub fn parse_object_name(text: &str) -> Option<Vec<(String, String)>> {
+    let mut name = Vec::new();
+    let mut id = String::new();
+    let mut kind: Option<String> = None;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '/' => name.push(component(std::mem::take(&mut id), kind.take())?),
+            '.' if kind.is_some() => return None,
+            '.' => kind = Some(String::new()),
+            character => {
+                let literal = match character {
+                    '\\' => characters.next().filter(|next| matches!(next, '/' | '.' | '\\'))?,
+                    other => other,
+                };
+                kind.as_mut().unwrap_or(&mut id).push(literal);
+            }
+        }
+    }
+    name.push(component(id, kind)?);
+    Some(name)
+}
+
+/// Builds a component; `kind` is `None` if there was no dot.
+fn component(id: String, kind: Option<String>) -> Option<(String, String)> {
+    let has_needless_dot = kind.as_ref().is_some_and(String::is_empty) && !id.is_empty();
+    let is_empty = kind.is_none() && id.is_empty();
+    (!has_needless_dot && !is_empty).then(|| (id, kind.unwrap_or_default()))
+}
