@@ -1,5 +1,6 @@
 //! The transports that the kernel carries: TCP and Unix sockets.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -191,12 +192,17 @@ pub(crate) fn credentials(fd: BorrowedFd<'_>) -> Peer {
     }
 }
 
-#[derive(Debug)]
 struct SocketStream {
     fd: FilteredSocket,
     peer: Peer,
     /// Polling for bytes to read.
     spin: AdaptiveSpin,
+}
+
+impl fmt::Debug for SocketStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SocketStream({})", self.peer)
+    }
 }
 
 impl SocketStream {
@@ -407,7 +413,6 @@ fn time_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
-#[derive(Debug)]
 struct SocketListener {
     /// Dropped first: while the socket exists, no other file can have its file's inode.
     _file: Option<SocketFile>,
@@ -415,6 +420,12 @@ struct SocketListener {
     local: Endpoint,
     /// Properties of connections accepted from now on.
     properties: Mutex<ConnectionProperties>,
+}
+
+impl fmt::Debug for SocketListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SocketListener({})", self.local)
+    }
 }
 
 impl SocketListener {

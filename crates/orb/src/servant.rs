@@ -12,7 +12,7 @@ use corelane_wire::{CdrError, Decoder, Encoder, Version, rt};
 use crate::client::context::ClientContext;
 use crate::exception::{SystemException, UserException};
 use crate::orb_context::OrbContext;
-use crate::service_contexts::ContextList;
+use crate::service_contexts::{ContextList, context};
 use crate::trail::unwritable;
 
 /// The dispatcher of an interface: decodes requests, calls the servant and encodes replies. The IDL
@@ -198,8 +198,7 @@ impl<'m> ServerCall<'m> {
     /// Begins a reply with service contexts.
     fn begin_with_contexts(&mut self, version: Version, id: u32, status: ReplyStatus) -> Result<(), CdrError> {
         let priority = self.priority.map(rt::priority_context);
-        let mut contexts = ContextList::new();
-        contexts.push(context_id::RT_CORBA_PRIORITY, priority.as_ref());
+        let contexts = ContextList::new([context(context_id::RT_CORBA_PRIORITY, &priority)]);
         giop::begin_reply(&mut self.reply, version, id, status, contexts.as_slice())
     }
 

@@ -2,35 +2,48 @@
 
 use corelane_wire::giop::ServiceContext;
 
-/// Maximum number of contexts that the ORB itself sends with one message.
-const MAX_CONTEXTS: usize = 4;
-
-/// The service contexts that the ORB itself sends with one message, in their order. Each feature
-/// pushes its own; one that the message does not need is `None`.
-pub(crate) struct ContextList<'d> {
-    list: [ServiceContext<'d>; MAX_CONTEXTS],
+/// The service contexts that the ORB itself sends with one message, in their order.
+pub(crate) struct ContextList<'d, const N: usize> {
+    list: [ServiceContext<'d>; N],
     count: usize,
 }
 
-impl<'d> ContextList<'d> {
+impl<'d, const N: usize> ContextList<'d, N> {
+    /// Makes a list of what the features of the ORB have to say, each in its place: `None` where a
+    /// message does not need the context.
     #[inline]
-    pub(crate) fn new() -> Self {
-        ContextList { list: [ServiceContext { id: 0, data: &[] }; MAX_CONTEXTS], count: 0 }
-    }
-
-    /// Appends a context if there is data for it.
-    #[inline]
-    pub(crate) fn push<const N: usize>(&mut self, id: u32, data: Option<&'d [u8; N]>) {
-        let Some(data) = data else { return };
-        debug_assert!(self.count < MAX_CONTEXTS, "MAX_CONTEXTS is too small");
-        if let Some(slot) = self.list.get_mut(self.count) {
-            *slot = ServiceContext { id, data };
-            self.count += 1;
+    pub(crate) fn new(contexts: [Option<ServiceContext<'d>>; N]) -> Self {
+        let mut list = [ServiceContext { id: 0, data: &[] }; N];
+        let mut count = 0;
+        for (slot, context) in list.iter_mut().zip(contexts.into_iter().flatten()) {
+            *slot = context;
+            count += 1;
         }
+        ContextList { list, count }
     }
 
     #[inline]
     pub(crate) fn as_slice(&self) -> &[ServiceContext<'d>] {
         self.list.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// Returns the context with this id if there is data for it.
+#[inline]
+pub(crate) fn context<const LEN: usize>(id: u32, data: &Option<[u8; LEN]>) -> Option<ServiceContext<'_>> {
+    data.as_ref().map(|data| ServiceContext { id, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_has_the_contexts_with_data_in_their_order() {
+        let (none, one, two) = (None::<[u8; 4]>, Some([1; 2]), Some([2; 6]));
+        let list = ContextList::new([context(1, &none), context(2, &one), context(3, &none), context(4, &two)]);
+        let found: Vec<_> = list.as_slice().iter().map(|context| (context.id, context.data.len())).collect();
+        assert_eq!(found, [(2, 2), (4, 6)]);
+        assert!(ContextList::new([context(1, &none)]).as_slice().is_empty());
     }
 }

@@ -35,7 +35,7 @@ use crate::fault::Fault;
 use crate::memory::over_budget;
 use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
-use crate::service_contexts::ContextList;
+use crate::service_contexts::{ContextList, context};
 
 /// Writes the arguments. Called again for every attempt, because version, alignment and code sets
 /// may differ.
@@ -576,11 +576,12 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             _ => None,
         };
         let deadline = remaining.map(wire_rt::deadline_context);
-        let mut contexts = ContextList::new();
-        contexts.push(context_id::CODE_SETS, code_sets.as_ref());
-        contexts.push(context_id::RT_CORBA_PRIORITY, priority.as_ref());
-        contexts.push(context_id::RT_CORBA_PRIORITY_RANGE, range.as_ref());
-        contexts.push(context_id::REMAINING_DEADLINE, deadline.as_ref());
+        let contexts = ContextList::new([
+            context(context_id::CODE_SETS, &code_sets),
+            context(context_id::RT_CORBA_PRIORITY, &priority),
+            context(context_id::RT_CORBA_PRIORITY_RANGE, &range),
+            context(context_id::REMAINING_DEADLINE, &deadline),
+        ]);
         let all: Vec<_>;
         let contexts = if added.is_empty() {
             contexts.as_slice()
