@@ -1,4 +1,4 @@
-//! Permitted dependencies between crates: the layer picture of ARCHITECTURE.md as a table.
+//! Permitted dependencies between crates: the table of layers in ARCHITECTURE.md.
 //!
 //! Packages under `crates/` are the layers. Packages outside it (examples, interop, fuzz) are
 //! users: they may depend on every layer, and no layer may depend on them.
@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
     },
 ];
 
-/// Returns every edge between the workspace's packages that the picture does not have.
+/// Returns every edge between the workspace's packages that the table does not have.
 pub(crate) fn check(metadata: &Metadata, root: &Path) -> Vec<String> {
     let members: Vec<&Package> = metadata.members().collect();
     let mut found = Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn check(metadata: &Metadata, root: &Path) -> Vec<String> {
         };
         let Some(layer) = LAYERS.iter().find(|layer| layer.folder == from) else {
             found.push(format!(
-                "crates/{from} is not in the layer picture: add it to ARCHITECTURE.md and to xtask/src/layers.rs"
+                "crates/{from} is not in the table of layers: add it to ARCHITECTURE.md and to xtask/src/layers.rs"
             ));
             continue;
         };
@@ -53,7 +53,7 @@ pub(crate) fn check(metadata: &Metadata, root: &Path) -> Vec<String> {
             let to = layer_folder(target, root);
             if !allowed(layer, to, dependency.kind) {
                 found.push(format!(
-                    "crates/{from}/Cargo.toml: [{}] has `{}`, an edge that the layer picture does not allow{}",
+                    "crates/{from}/Cargo.toml: [{}] has `{}`, an edge that the table of layers does not allow{}",
                     dependency.kind.section(),
                     dependency.name,
                     permitted(layer),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_itself_passes() {
+    fn the_workspace_passes() {
         let packages = vec![
             member("corelane-sys", "/w/crates/sys", &[("libc", Kind::Normal, true)]),
             member("corelane-wire", "/w/crates/wire", &[]),
@@ -150,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_the_picture_lacks_is_named() {
+    fn crate_that_the_table_lacks_is_named() {
         let found = findings(vec![member("corelane-extra", "/w/crates/extra", &[])]);
-        assert!(found[0].contains("crates/extra is not in the layer picture"), "{found:?}");
+        assert!(found[0].contains("crates/extra is not in the table of layers"), "{found:?}");
     }
 }

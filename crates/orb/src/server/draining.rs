@@ -349,6 +349,10 @@ impl<S: Architecture<S>> Lane<S> {
 
 #[cfg(test)]
 mod tests {
+    mod event_orders;
+    mod eviction;
+    mod harness;
+
     use super::*;
 
     #[test]
@@ -379,9 +383,3 @@ mod tests {
         assert_eq!((list.first, list.last, list.all.len()), (None, None, 0));
     }
 }
-#[cfg(test)]
-mod event_orders;
-#[cfg(test)]
-mod eviction;
-#[cfg(test)]
-mod harness;
