@@ -45,7 +45,7 @@ impl Version {
     pub const GIOP_1_0: Version = Version { major: 1, minor: 0 };
     /// GIOP 1.1.
     pub const GIOP_1_1: Version = Version { major: 1, minor: 1 };
-    /// GIOP 1.2, the highest supported version. (1.3 differs by the component model only, and no
+    /// GIOP 1.2, the highest supported version. (GIOP 1.3 only adds the component model, and no
     /// known ORB sends it.)
     pub const GIOP_1_2: Version = Version { major: 1, minor: 2 };
 
