@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::Samples;
 
-/// One client of a group. It moves from thread to thread.
+/// A client of a group. It moves from thread to thread.
 pub(crate) trait GroupClient: Send + 'static {
     /// Makes `count` calls and adds the time of each to `into`.
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
@@ -19,8 +19,8 @@ pub(crate) trait GroupClient: Send + 'static {
 /// A group of clients as a subject of the harness.
 ///
 /// The samples are those of all clients. The total time is from the first client's begin to the
-/// last client's end, by their own clocks. An outside observer might be scheduled long after they
-/// began.
+/// last client's end, by the clients' own clocks. A thread that only observes them might be
+/// scheduled long after they began.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
     server: u32,

@@ -1,4 +1,4 @@
-//! Many client threads against each dispatch architecture, beside the same number of bare sockets.
+//! Many client threads against each dispatch architecture, beside as many clients of bare sockets.
 
 use crate::Failure;
 use crate::address::LOOPBACK;

@@ -63,7 +63,7 @@ pub const FAILED: u8 = 1;
 /// Exit status: wrong usage.
 pub const WRONG_USAGE: u8 = 2;
 
-/// The only benchmark that decides itself whether the cores may enter idle states.
+/// The only benchmark that itself decides whether the cores may enter idle states.
 const OS: &str = "os";
 
 type Run = fn(&Options, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
@@ -273,7 +273,7 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
-    // JSON lines on the standard output exclude all other text there.
+    // JSON lines on the standard output permit no other text there.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;

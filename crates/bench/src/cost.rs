@@ -16,7 +16,7 @@ pub(crate) struct Cost {
     pub(crate) server_us: f64,
     /// Context switches of both processes because they waited.
     pub(crate) voluntary: u64,
-    /// Context switches of both processes because another thread was to run.
+    /// Context switches of both processes because the kernel ran another thread instead.
     pub(crate) involuntary: u64,
     /// Time that the hypervisor gave to other machines, over all cores, in milliseconds. The kernel
     /// counts it in steps of 10.
@@ -138,7 +138,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
             (Cost::so_far(None, None).since(inside), Cost::so_far(Some(own), Some(own)).since(outside))
         };
-        // A thread of another test that ends takes its switches out of the sum.
+        // If a thread of another test ends, its switches are missing from the sum.
         let undisturbed = (0..100).map(|_| work()).find(|(_, outside)| outside.voluntary >= 2);
         let (inside, outside) = undisturbed.expect("threads of other tests do not end all the time");
         assert!(inside.client_us > 1000.0 && inside.server_us == 0.0, "{inside:?}");

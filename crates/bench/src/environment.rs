@@ -23,15 +23,15 @@ pub(crate) struct Environment {
     pub(crate) processor: String,
     /// True if a hypervisor runs the machine.
     pub(crate) virtual_machine: bool,
-    /// CoreChoice that the process may use.
+    /// The cores that the process may use.
     pub(crate) cores: Vec<usize>,
     /// The kernel's clock source.
     pub(crate) clock: String,
-    /// Idle states of the cores, and whether the cores are kept out of them.
+    /// The idle states of the cores, and whether the cores are kept out of them.
     pub(crate) idle_states: String,
     /// Scheduling class of clients and servers.
     pub(crate) scheduling: String,
-    /// CoreChoice to which clients and servers are bound.
+    /// The cores to which clients and servers are bound.
     pub(crate) pinning: String,
     /// Real-time threads of other programs.
     pub(crate) realtime_threads: Vec<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Environment {
     pub(crate) load: f64,
 }
 
-/// Load average above which the figures are in doubt.
+/// Load average above which the figures are doubtful.
 const QUIET: f64 = 0.3;
 
 impl Environment {
@@ -218,7 +218,7 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
 fn field(lines: &str, name: &str) -> Option<String> {
     let mut pairs = lines.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim_end().to_owned()).map(|value| {
-        // The flags are searched for words with a blank in front.
+        // Later code searches the flags for words with a blank in front, so the blank is kept.
         if name == "flags" { value } else { value.trim_start().to_owned() }
     })
 }

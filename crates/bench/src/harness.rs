@@ -1,4 +1,4 @@
-//! Runs variants against each other: interleaved, warmed up and repeated.
+//! Runs variants in comparison with each other: interleaved, warmed up and repeated.
 //!
 //! All variants of a group exist at once and take turns (A B C A B C ...). A change of the machine
 //! therefore affects all of them. Only the calls are timed. Between the first and the last call of
@@ -16,7 +16,7 @@ use crate::sample::{Samples, Summary, cdf_us, median_us};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Label {
     pub(crate) bench: &'static str,
-    /// The program's owner: Corelane, omniORB, or floor for bare sockets.
+    /// The measured ORB: Corelane or another ORB; `floor` for bare sockets.
     pub(crate) peer: &'static str,
     /// Transport of the messages: tcp, unix, shm, or none within one process.
     pub(crate) transport: &'static str,
@@ -58,7 +58,7 @@ pub(crate) trait Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compare {
     Median,
-    /// Total time per call, where the time of a single call says little (oneways).
+    /// Total time per call, for oneways, where the time of a single call has little meaning.
     Rate,
 }
 
@@ -120,8 +120,8 @@ pub(crate) struct Figure {
     pub(crate) calls: usize,
 }
 
-/// Divisor of a turn's calls: at most a fiftieth of them are made just before it. Their cost is
-/// included.
+/// Divisor for the calls that are made just before a turn to warm the caches: at most a fiftieth of
+/// the turn's calls. The cost includes them.
 const RE_WARM: usize = 50;
 
 /// The samples of one variant.
@@ -190,7 +190,7 @@ pub(crate) fn measure(
     Ok(Measured { figures: compared(group, all), failed })
 }
 
-/// Returns true for Corelane and bare sockets, without which there is nothing to compare.
+/// Returns true for Corelane and bare sockets. Without them there is no comparison.
 pub(crate) fn is_ours(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }
@@ -267,8 +267,8 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     figures
 }
 
-/// Shows the progress on the standard error: one overwritten line on a terminal, else a line for
-/// each group.
+/// Shows the progress on the standard error: on a terminal one line that is overwritten, else a
+/// line for each group.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Answers once, then fails.
+    /// Answers one time, then fails.
     struct Failing(usize);
 
     impl Subject for Failing {

@@ -1,9 +1,9 @@
 //! Means to keep cores out of idle states.
 //!
 //! While /dev/cpu_dma_latency is held open at 0, no core enters an idle state that takes time to
-//! leave ([`IdleStateLock`]). In a virtual machine that is not enough: the hypervisor takes back an
-//! idle core, and 20 us or more pass until it returns. Benchmarks whose clients rest between calls
-//! therefore keep the cores [busy](BusyCores).
+//! leave ([`IdleStateLock`]). In a virtual machine this is not enough: the hypervisor takes an idle
+//! core away, and 20 us or more pass until the core is back. So benchmarks whose clients rest
+//! between calls keep the cores [busy](BusyCores).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

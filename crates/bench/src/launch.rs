@@ -1,5 +1,5 @@
-//! Starts the processes of benchmarks: servers, and a client. Each is this program again, in a
-//! mode that no help text mentions ([`MODE`]).
+//! Starts the processes of benchmarks: servers, and a client. Each process runs this program again
+//! in a hidden mode ([`MODE`]).
 
 use std::process::Command;
 
@@ -95,7 +95,7 @@ pub(crate) fn start_pool(
 /// Starts a Corelane server with an object in a POA that is `depth` levels below the root. Returns
 /// its reference.
 pub(crate) fn start_nested(depth: usize, keys: Keys, placement: &Placement) -> Result<(Service, String), Failure> {
-    // The argument counts the root POA, since numbers in arguments begin with 1.
+    // The argument counts the root POA too, because numbers in arguments begin with 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }

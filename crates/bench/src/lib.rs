@@ -1,4 +1,4 @@
-//! The benchmarks: Corelane, its peers and bare sockets, measured against each other in one run.
+//! The benchmarks: Corelane, its peers and bare sockets, compared with each other in one run.
 //!
 //! [`command::run`] is `corelane bench`. `papers` repeats the experiments of the papers; `guards`
 //! watches single costs of Corelane. A benchmark puts variants into groups. The `harness` lets

@@ -71,8 +71,8 @@ impl Operation {
             ("take_octets", Some(count)) => Some(Operation::TakeOctets(count)),
             _ => None,
         };
-        // Check the number before computing the size of the body, which is a few bytes for each
-        // element.
+        // The number is checked before the size of the body is computed, which is a few bytes for
+        // each element.
         let bounded = found.filter(|_| number.unwrap_or(0) <= MOST_OCTETS);
         bounded.filter(|operation| operation.body() <= MOST_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
@@ -119,11 +119,11 @@ impl Operation {
             Operation::Octet | Operation::Oneway => 1,
             Operation::Short => 2,
             Operation::Long => 4,
-            // Octet, gap of 3, long, short.
+            // Octet, padding of 3, long, short.
             Operation::Struct => 10,
             Operation::Longs(count) | Operation::TakeLongs(count) => 4 + 4 * count,
-            // The first begins at 4 and takes 10, as above. Each further one begins 2 after a
-            // multiple of 4: octet, gap of 1, long, short.
+            // The first element begins at 4 and takes 10 bytes. Each further one begins 2 after a
+            // multiple of 4: octet, padding of 1, long, short.
             Operation::Structs(0) => 4,
             Operation::Structs(count) => 4 + 10 + 8 * (count - 1),
             Operation::Octets(count) | Operation::TakeOctets(count) => 4 + count,
@@ -138,8 +138,8 @@ impl Operation {
         !matches!(self, Operation::Oneway | Operation::TakeLongs(_) | Operation::TakeOctets(_))
     }
 
-    /// Returns an operation with an octet sequence and messages of the same size. `None` for a
-    /// oneway and for arguments smaller than an empty sequence.
+    /// Returns an operation with an octet sequence whose messages have the same size. `None` for a
+    /// oneway, and for arguments smaller than an empty sequence.
     #[must_use]
     pub fn as_octets(self) -> Option<Operation> {
         let length = self.body().checked_sub(4)?;

@@ -22,16 +22,16 @@ pub(crate) struct Options {
     pub(crate) name: Option<String>,
     /// The program through which a plan reaches other hosts.
     pub(crate) via: PathBuf,
-    /// The page that `report` writes.
+    /// The file of the page that `report` writes.
     pub(crate) out: PathBuf,
-    /// The picture that `report` writes beside the page.
+    /// The file of the picture that `report` writes beside the page.
     pub(crate) picture: Option<PathBuf>,
     /// Number of calls and repetitions.
     pub(crate) extent: Extent,
-    /// Depth of benchmarks that have a form of their own.
+    /// Depth of the benchmarks that define their own extent.
     pub(crate) depth: Depth,
-    /// Calls and repetitions that are given by number, for benchmarks that have a form of their
-    /// own.
+    /// Calls and repetitions that the user gives as numbers, for benchmarks that define their own
+    /// extent.
     pub(crate) asked: RequestedExtent,
     pub(crate) placement: Placement,
     /// Number of threads of a pool, in a baseline server or an ORB.
@@ -48,7 +48,8 @@ pub(crate) struct Options {
     pub(crate) minimal: Option<PathBuf>,
     /// Omits the peers; the report lists them as missing.
     pub(crate) without_peers: bool,
-    /// Lets `os` switch the kernel's preemption mode, for the whole machine, while it measures.
+    /// Permits `os` to switch the kernel's preemption mode, for the whole machine, while it
+    /// measures.
     pub(crate) preemption: bool,
     /// Treats missing measurements as a failure.
     pub(crate) strict: bool,
@@ -65,17 +66,17 @@ pub(crate) struct RequestedExtent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// A first look: seconds.
+    /// A first look, which takes seconds.
     Quick,
-    /// The usual depth: minutes.
+    /// The usual depth, which takes minutes.
     Usual,
-    /// The depth of the papers: hours.
+    /// The depth of the papers, which takes hours.
     Full,
 }
 
 const QUICK: Extent = Extent { warm_up: 200, count: 2000, repetitions: 3 };
 const USUAL: Extent = Extent { warm_up: 1000, count: 10_000, repetitions: 5 };
-/// Extent for published figures.
+/// Extent of published figures.
 const FULL: Extent = Extent { warm_up: 2000, count: 50_000, repetitions: 10 };
 
 /// Maximum number of calls. It bounds the memory for call times to a few gigabytes.
@@ -103,7 +104,7 @@ impl Options {
             threads: 4,
             operations: Vec::new(),
             carriers: Vec::new(),
-            // The path of the sources when this program was built.
+            // The path of the sources at the time when this program was built.
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello: None,
             minimal: None,
@@ -165,7 +166,7 @@ impl Options {
     /// Returns the program of another ORB, and builds it if necessary.
     ///
     /// # Errors
-    /// The peer is left out, or a requirement is missing; the text says what to do.
+    /// The peer is left out, or a requirement is missing. The text tells the user what to do.
     pub(crate) fn peer(&self, kind: PeerKind) -> Result<Peer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -226,7 +227,7 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         }
     }
 
-    /// Refuses a value that is not used, as in `--quick=yes`.
+    /// Refuses a value that the option does not use, as in `--quick=yes`.
     fn unused(self) -> Result<(), Failure> {
         match self.joined {
             Some(_) => Err(Failure::new(format!("`{}` takes no value", self.name))),

@@ -1,4 +1,4 @@
-//! Placement of clients and servers: cores and scheduling class.
+//! Placement of clients and servers: their cores and scheduling class.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
 
 use crate::orb::levels::LEVELS;
 
-/// CoreChoice to which the two sides are bound.
+/// The cores to which the two sides are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CoreChoice {
     /// Any core that the kernel chooses.
@@ -39,7 +39,7 @@ pub enum Side {
     Server,
 }
 
-/// CoreChoice and scheduling class of both sides.
+/// The cores and the scheduling class of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The cores.
@@ -49,8 +49,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Places both sides on the highest core that the process may use: the lower ones have most of
-    /// the interrupts.
+    /// Places both sides on the highest core that the process may use, because the lower ones have
+    /// most of the interrupts.
     ///
     /// # Errors
     /// The kernel does not report the cores.
@@ -59,7 +59,7 @@ impl Placement {
         Ok(Placement { cores: last.map_or(CoreChoice::Any, CoreChoice::One), scheduling: None })
     }
 
-    /// Puts the calling thread on a side until the guard is dropped.
+    /// Places the calling thread on a side until the guard is dropped.
     ///
     /// # Errors
     /// The kernel refuses the cores or the class.
@@ -122,8 +122,8 @@ pub struct EnteredPlacement {
 
 impl Drop for EnteredPlacement {
     fn drop(&mut self) {
-        // Ignore errors: restoring previous values needs no permission, and nothing can be done if
-        // a core has disappeared.
+        // Errors are ignored: restoring previous values needs no permission, and the guard can do
+        // nothing if a core has disappeared.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }

@@ -1,9 +1,9 @@
 //! `corelane bench plan`: runs benchmarks on several machines or kernels, into one file of JSON
 //! lines.
 //!
-//! A plan is a JSON file (docs/benchmarks.md). Runs with a host go through ssh, or another program
-//! that takes a host and a command line as ssh does. JSON lines come back on its standard output,
-//! and text for users passes through its standard error.
+//! A plan is a JSON file (docs/benchmarks.md). Runs with a host go through ssh, or through another
+//! program that takes a host and a command line like ssh. JSON lines come back on its standard
+//! output, and text for users on its standard error.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -21,8 +21,8 @@ struct Step {
     name: String,
     /// Host of the run; `None` means this machine.
     host: Option<String>,
-    /// Path of the program on the host. `None`: the program that is sent, in a temporary file that
-    /// is removed afterwards.
+    /// Path of the program on the host. `None` means the program that is sent; it is in a temporary
+    /// file that is removed afterwards.
     program: Option<String>,
     /// True if this program is sent to the host first.
     send: bool,
@@ -30,16 +30,16 @@ struct Step {
     arguments: Vec<String>,
 }
 
-/// Mark in front of the path of the sent program. It is needed since login scripts may print text
-/// too.
+/// Mark in front of the path of the sent program. It is necessary because login scripts may print
+/// text too.
 const SENT: &str = "corelane-bench-sent ";
 
 /// Runs the plan in `file`, writes all JSON lines to `json`, and returns the number of runs. `via`
 /// is ssh or its replacement.
 ///
 /// # Errors
-/// The plan is invalid, the file cannot be written, or a run failed. The other runs are made
-/// nevertheless.
+/// The plan is invalid, the file cannot be written, or a run failed. After a failed run the other
+/// runs are still made.
 pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(quoted(""), "''");
     }
 
-    /// Uses a replacement for ssh that ignores the host and runs the command line in a shell, as a
-    /// login on the other machine would.
+    /// Uses a replacement for ssh. It ignores the host and runs the command line in a shell, as a
+    /// login on the other machine would do.
     #[test]
     fn results_come_back_from_another_host() {
         let folder = std::env::temp_dir().join(format!("corelane-plan-{}", std::process::id()));
@@ -266,7 +266,7 @@ mod tests {
             path
         };
         let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
-        // Prints what the benchmark on the host would print, with its arguments.
+        // A script that prints what the benchmark on the host would print, with its arguments.
         let there = script(
             "corelane",
             "#!/bin/sh\n[ \"$3\" = broken ] && exit 3\necho \"{\\\"schema\\\":\\\"corelane-bench\\\",\\\"version\\\":1,\\\"run\\\":\\\"r\\\",\\\"record\\\":\\\"run\\\",\
@@ -284,14 +284,14 @@ mod tests {
         assert_eq!(carry_out(&file, &json, &ssh, &mut said).unwrap(), 1);
         let line: Json = serde_json::from_str(fs::read_to_string(&json).unwrap().trim()).unwrap();
         assert_eq!((&line["name"], &line["words"]), (&"my host".into(), &"bench run call --quick".into()));
-        // A run that fails does not prevent the other.
+        // A run that fails does not prevent the other run.
         fs::write(&file, plan(&(run("bad", "broken") + "," + &run("good", "call")))).unwrap();
         let failure = carry_out(&file, &json, &ssh, &mut said).unwrap_err().to_string();
         assert!(failure.contains("1 of 2") && failure.contains("bad"), "{failure}");
         assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
         assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
         assert!(carry_out(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
-        // Send this program, the test, to a temporary file and to a given path.
+        // Sends this program, the test, to a temporary file and to a given path.
         let step = |program: Option<&str>| Step {
             name: "sent".to_owned(),
             host: Some("rt1".to_owned()),

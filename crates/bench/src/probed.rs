@@ -114,10 +114,10 @@ fn start_probed(kind: ServerKind, placement: &Placement) -> Result<(Service, Str
     launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
-/// Threads that run requests.
+/// The threads that run requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
-    /// The ORB's pool.
+    /// The threads of the ORB's pool.
     Pool(Architecture),
     /// The highest of this number of lanes. The client knows only the ORB's own address, from which
     /// requests are handed over to the lane.
@@ -192,7 +192,7 @@ pub(crate) fn serve(kind: ServerKind) -> Result<(), Failure> {
     .map_err(|error| failed(&error))
 }
 
-/// Returns the minimum of several rounds, since other activity of the machine only adds time.
+/// Returns the minimum of several rounds, because other activity of the machine only adds time.
 fn cost(on: bool) -> f64 {
     const ROUNDS: usize = 50;
     const PROBES: u32 = 1000;
@@ -248,7 +248,7 @@ pub const SERVER_ENDS: &str = "reply sent";
 
 /// Returns the durations of the stages of requests, in nanoseconds. Each probe after `from` up to
 /// `to` ends a stage, which begins at the thread's previous probe. Stages are in the order of the
-/// probes; a request with missing probes counts up to its last one.
+/// probes. A request with missing probes counts up to its last probe.
 #[must_use]
 pub fn stages(points: &[Point], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();

@@ -28,7 +28,8 @@ pub(crate) struct Report<'o> {
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures without a [verdict](Self::verdict) yet; `bounded` holds such numbers with a bound.
+    /// Figures without a [verdict](Self::verdict) yet; `bounded` holds such numbers that have a
+    /// bound.
     figures: Vec<Figure>,
     bounded: Vec<Value>,
     /// Number of goals in the run; `met` is the number of goals that are met.
@@ -52,7 +53,7 @@ impl<'o> Report<'o> {
                 Some(Box::new(BufWriter::new(file)))
             }
         };
-        // Distinguishes the runs in one file or report.
+        // The time distinguishes the runs in one file or report.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = format!("{}-{}", now.as_secs(), std::process::id());
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
@@ -140,7 +141,7 @@ impl<'o> Report<'o> {
         self.records(title, values)
     }
 
-    /// Writes single numbers as JSON only: the caller has written their text.
+    /// Writes single numbers as JSON only, because the caller has written their text.
     pub(crate) fn records(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").text("group", title), &value.label)
@@ -156,9 +157,9 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets. These are the goals of the hot path, to
-    /// which its figures are compared here, and all numbers with a bound. Writes nothing without
-    /// goals.
+    /// Reports which goals a finished benchmark meets. These are the goals of the hot path, with
+    /// which its figures are compared here, and all numbers with a bound. Without goals, writes
+    /// nothing.
     pub(crate) fn verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::of(&std::mem::take(&mut self.figures), cores);
         self.records(&format!("{bench}: goals"), &compared)?;
@@ -182,8 +183,8 @@ impl<'o> Report<'o> {
         self.text(&text)
     }
 
-    /// Writes values that are known only at the end: the duration of the run, and the machine's use
-    /// by others.
+    /// Writes values that are known only at the end: the duration of the run, and the use of the
+    /// machine by other programs.
     pub(crate) fn end(&mut self, ending: &RunEnd) -> Result<(), Failure> {
         if self.goals > 0 {
             self.text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
@@ -201,8 +202,8 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Returns a result that may be [missing](Self::missing), such as another ORB's. Reports it if
-    /// it is.
+    /// Returns a result that may be [missing](Self::missing), for example another ORB's. If it is
+    /// missing, reports this.
     pub(crate) fn found<T>(&mut self, bench: &str, peer: &str, what: Result<T, Failure>) -> Result<Option<T>, Failure> {
         match what {
             Ok(found) => Ok(Some(found)),
@@ -237,7 +238,7 @@ impl<'o> Report<'o> {
     }
 }
 
-/// Maximum number of goals whose verdict also lists the met ones.
+/// Maximum number of goals up to which a verdict also lists the goals that are met.
 const MOST_LISTED: usize = 100;
 
 /// Rounds a value to the digits of records and tables, so that readers of these reach the same
@@ -374,7 +375,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     text
 }
 
-/// Formats the number, followed by its bound if that does not hold.
+/// Formats the number. If it violates its bound, the bound follows.
 pub(crate) fn bounded(value: &Value) -> String {
     match value.bound {
         Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
@@ -440,10 +441,10 @@ mod tests {
         let value = |value| Value { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.values("counts", &[value(2.0), value(2.5)]).unwrap();
         report.records("counts", &[Value { bound: None, ..value(9.0) }]).unwrap();
-        // A difference below the last written digit does not miss a goal.
+        // A difference that is too small to be written does not miss a goal.
         report.records("counts", &[value(2.000_4)]).unwrap();
         report.verdict("counts", CoreChoice::One(0)).unwrap();
-        // A benchmark with a verdict is not judged again.
+        // A benchmark that has a verdict is not judged again.
         report.verdict("switch", CoreChoice::One(0)).unwrap();
         assert!(!report.is_incomplete());
         report.missing("call", "omniORB", "not installed").unwrap();

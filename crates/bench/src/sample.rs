@@ -45,8 +45,7 @@ impl Samples {
 /// Makes `count` calls and records the time of each. Returns the time from the first call to the
 /// end of the last.
 ///
-/// The clock is read once per call, so a time includes one reading (about 25 ns), for every
-/// variant.
+/// The clock is read once per call. So in every variant a time includes one reading (about 25 ns).
 ///
 /// # Errors
 /// The error of the first call that fails; no further call is made.

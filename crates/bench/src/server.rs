@@ -1,4 +1,5 @@
-//! The servers that benchmarks start, and a client, as `launch` runs this program.
+//! The servers that benchmarks start, and a client, in the form in which `launch` runs this
+//! program.
 //!
 //! A server prints `ready ...` when it can be called, and ends at the end of its standard input.
 

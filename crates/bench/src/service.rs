@@ -1,9 +1,9 @@
 //! Programs that run during a benchmark: servers of this program, and the peers' servers and
 //! clients.
 //!
-//! A program that is started here ends at the end of its standard input, so it cannot outlive this
-//! process, even if that is killed. A program that does not end is killed through its handle. Every
-//! wait has a time-out.
+//! A program that is started here ends at the end of its standard input. So it cannot outlive this
+//! process, even if this process is killed. A program that does not end is killed through its
+//! handle. Every wait has a time-out.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use corelane_sys::poll;
 use crate::Failure;
 use crate::placement::{Placement, Side};
 
-/// Maximum time for a program to be ready; a million servants take a while to activate.
+/// Maximum time for a program to be ready. A million servants take a while to activate.
 const START: Duration = Duration::from_secs(60);
 
 /// Maximum time for a program to end after the end of its standard input.
@@ -94,7 +94,7 @@ impl Service {
         self.child.id()
     }
 
-    /// Kills the program, as `kill -9` does, and waits for its end.
+    /// Kills the program, like `kill -9`, and waits for its end.
     pub(crate) fn kill(&mut self) {
         // Ignore errors: both fail only if the program has just ended.
         let _ = self.child.kill();
@@ -109,7 +109,7 @@ impl Service {
         let Some(input) = &mut self.input else {
             return Err(Failure::new(format!("{} is being ended", self.name)));
         };
-        // Written at once, since the program reads once.
+        // Written in one call, because the program reads once.
         let told = input.write_all(format!("{line}\n").as_bytes()).and_then(|()| input.flush());
         told.map_err(|error| Failure::new(format!("cannot write to {}: {error}", self.name)))
     }
@@ -170,7 +170,7 @@ impl Drop for Service {
     }
 }
 
-/// Returns a hint for a kernel's refusal to start a program in its placement.
+/// Returns a hint about a kernel's refusal to start a program in its placement.
 fn refusal(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

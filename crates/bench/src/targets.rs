@@ -1,13 +1,13 @@
 //! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the
 //! same run.
 //!
-//! This is a table over figures; it measures nothing, and a missed goal is not a failure.
+//! The module only judges figures; it measures nothing, and a missed goal is not a failure.
 
 use crate::harness::{Figure, Label, Ratio};
 use crate::placement::CoreChoice;
 use crate::value::Value;
 
-/// CoreChoice of client and server for a goal.
+/// The cores of client and server to which a goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoreArrangement {
     OneCore,
@@ -20,7 +20,7 @@ impl CoreArrangement {
             CoreChoice::One(_) => Some(CoreArrangement::OneCore),
             CoreChoice::Two(client, server) if client == server => Some(CoreArrangement::OneCore),
             CoreChoice::Two(..) => Some(CoreArrangement::BothCores),
-            // The kernel decides, and may change it from call to call.
+            // The kernel chooses the cores, and may change them from call to call.
             CoreChoice::Any => None,
         }
     }
@@ -41,11 +41,12 @@ enum OperationSet {
 
 impl OperationSet {
     fn contains(self, label: &Label) -> bool {
-        // If a group has several transports, the configuration begins with its own.
+        // If a group has several transports, the configuration begins with the name of its
+        // transport.
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
         let config = config.unwrap_or(&label.config);
         let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
-        // Nothing may follow, such as dynamic invocation or batches.
+        // The configuration must end here: dynamic invocation and batches have longer names.
         let per_connection = |config: &str| config == "thread per connection";
         let followers = |config: &str| {
             config.strip_prefix("leader/followers, ").is_some_and(|threads| threads.parse::<u32>().is_ok())
@@ -67,28 +68,28 @@ impl OperationSet {
 /// The compared quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TargetBound {
-    /// Maximum multiple of a baseline call's time. The baseline is blocking or a futex for a thread
-    /// per connection, epoll for leader/followers.
+    /// Maximum multiple of a baseline call's time. For a thread per connection the baseline blocks,
+    /// or waits for a futex; for leader/followers it is epoll.
     Floor(f64),
     /// Minimum multiple of the baseline's calls per second.
     FloorRate(f64),
     /// Maximum multiple of an omniORB call's time.
     OmniOrb(f64),
-    /// Maximum multiple of the time of the same server's baseline.
+    /// Maximum multiple of the time of the same server's baseline variant.
     Baseline(f64),
     /// Maximum median in microseconds.
     Median(f64),
 }
 
 impl TargetBound {
-    /// Returns the number, its unit, its name and its maximum, or `None` if there is nothing to
-    /// compare with.
+    /// Returns the number, its unit, its name and its maximum. `None` if the figure with which to
+    /// compare is missing.
     fn value(self, figure: &Figure) -> Option<(f64, &'static str, String, f64)> {
         let against = |found: Option<&Ratio>, at_most| {
             let Ratio { with, ratio, .. } = found?;
             Some((*ratio, "x", format!("against {} {}", with.peer, with.config), at_most))
         };
-        // The first ratio is to the baseline; the ratio to a spinning one follows it.
+        // The first ratio is the one to the baseline; the ratio to a spinning baseline follows it.
         let floor = figure
             .ratios
             .first()
@@ -135,7 +136,7 @@ const GOALS: &[Goal] = &[
         ..goal(CALLS, &["oneway"], "tcp", TargetBound::FloorRate(3.0))
     },
     goal(CALLS, SMALL, "shm", TargetBound::Floor(1.2)),
-    // For connections whose reader spins before it sleeps; the threads of a pool wait in
+    // Applies to connections whose reader spins before it sleeps. The threads of a pool wait in
     // `epoll_wait`.
     Goal {
         calls: OperationSet::PerConnection,
@@ -159,14 +160,14 @@ pub(crate) mod naming {
     pub(crate) const RESOLVE_TO_CALL: f64 = 1.25;
     /// Minimum rate of resolving, as a multiple of omniNames' rate.
     pub(crate) const RESOLVE_TO_OMNINAMES: f64 = 1.15;
-    /// Maximum median of resolving among more bindings, as a multiple of that among 10.
+    /// Maximum median of resolving among more bindings, as a multiple of the median among 10.
     pub(crate) const FLAT_MEDIAN: f64 = 1.05;
-    /// Maximum 99th percentile of the same.
+    /// Maximum 99th percentile of resolving among more bindings, as a multiple of that among 10.
     pub(crate) const FLAT_P99: f64 = 1.5;
     /// Maximum time in microseconds that a further component of a name adds to the median.
     pub(crate) const COMPONENT_US: f64 = 0.3;
-    /// Maximum 99th percentile of resolving beside clients that bind, as a multiple of that without
-    /// them.
+    /// Maximum 99th percentile of resolving beside clients that bind, as a multiple of the
+    /// percentile without them.
     pub(crate) const BESIDE_P99: f64 = 1.5;
     /// Minimum rate of durable changes of one client, as a multiple of the disk's rate of syncs.
     pub(crate) const DURABLE_ONE: f64 = 0.35;
@@ -176,7 +177,7 @@ pub(crate) mod naming {
     pub(crate) const RELAXED_TO_OMNINAMES: f64 = 1.0;
     /// Maximum time in seconds from the start with a million bindings to the first answer.
     pub(crate) const START_S: f64 = 1.0;
-    /// Maximum memory in octets that listing a million bindings takes in the server: some batches.
+    /// Maximum memory in bytes that listing a million bindings takes in the server, a few batches.
     pub(crate) const LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
 }
 
@@ -190,8 +191,9 @@ const fn goal(
     Goal { benches, operations, transport, calls: OperationSet::Plain, bound, place: CoreArrangement::OneCore }
 }
 
-/// Returns every comparison of Corelane's figures that a goal covers and the figures permit. It has
-/// the goal's bound if the goal is for these cores; otherwise it is only reported.
+/// Returns every comparison of Corelane's figures that a goal covers and for which there are
+/// figures. If the goal is for these cores, the comparison has the goal's bound; otherwise it is only
+/// reported.
 pub(crate) fn of(figures: &[Figure], cores: CoreChoice) -> Vec<Value> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
@@ -262,7 +264,8 @@ mod tests {
             let floor = label("floor", "tcp", "octet", floor);
             let figure = figure(label("Corelane", "tcp", "octet", config), &[(floor, 1.10), (omniorb.clone(), 0.80)]);
             assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88))]);
-            // Reported without a verdict on two cores, and where the kernel chooses.
+            // On two cores, and where the kernel chooses the cores, the comparison is reported
+            // without a verdict.
             assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None)]);
             assert_eq!(judged(figure, CoreChoice::Any), [(1.10, None), (0.80, None)]);
         }

@@ -1,4 +1,4 @@
-//! Everything that is called over one transport, with its comparisons: bare sockets or memory,
+//! The servers that are called over one transport, with their comparisons: bare sockets or memory,
 //! other ORBs, Corelane.
 
 use corelane::{CallPolicies, Orb, SyncScope};
@@ -79,7 +79,8 @@ impl Baseline {
     }
 }
 
-/// Starts the baselines of a transport. The first is the baseline of variants that have no other.
+/// Starts the baselines of a transport. The first one is the baseline of all variants that have no
+/// other.
 pub(crate) fn baselines(carrier: Transport, options: &Options) -> Result<Vec<Baseline>, Failure> {
     let mut ways = match carrier {
         Transport::Tcp | Transport::Unix => {
@@ -87,14 +88,15 @@ pub(crate) fn baselines(carrier: Transport, options: &Options) -> Result<Vec<Bas
         }
         Transport::SharedMemory => vec![(carrier, Spinning::Blocking)],
     };
-    // With one core, a spinning side would keep the other from running.
+    // On one core, a spinning side would keep the other side from running.
     if carrier == Transport::SharedMemory && several_cores(&options.placement) {
         ways.push((carrier, Spinning::Looking));
     }
     ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
 }
 
-/// Starts the baselines of a transport, its streams without an ORB, and pairs that spin.
+/// Starts the baselines of a transport, its streams without an ORB, and pairs of processes that
+/// spin.
 pub(crate) fn baselines_and_streams(carrier: Transport, options: &Options) -> Result<Vec<Baseline>, Failure> {
     let mut all = baselines(carrier, options)?;
     let spinning = if carrier == Transport::SharedMemory { Spinning::Parts } else { Spinning::Looking };
@@ -105,7 +107,7 @@ pub(crate) fn baselines_and_streams(carrier: Transport, options: &Options) -> Re
     Ok(all)
 }
 
-/// Reports that spinning is not measured if both sides share a core.
+/// Reports that spinning is not measured, if both sides share a core.
 pub(crate) fn no_spin(
     bench: &str,
     carrier: Transport,
@@ -118,8 +120,8 @@ pub(crate) fn no_spin(
     report.missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
 }
 
-/// Returns whether fixed priorities are permitted; if not, reports a benchmark that requires them
-/// as missing.
+/// Returns true if fixed priorities are permitted. Otherwise reports that the benchmark, which
+/// requires them, is missing.
 pub(crate) fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
     if !permits_fixed_priorities() {
         report.missing(bench, "Corelane", "fixed priorities are not permitted here, so there is no high priority")?;
@@ -186,7 +188,7 @@ impl PeerServer {
     }
 }
 
-/// Returns the transport of other ORBs that corresponds to a transport of Corelane.
+/// Returns the transport of other ORBs that corresponds to one of Corelane's transports.
 pub(crate) fn carrier_of_others(carrier: Transport) -> Transport {
     match carrier {
         Transport::Tcp => Transport::Tcp,
@@ -194,8 +196,8 @@ pub(crate) fn carrier_of_others(carrier: Transport) -> Transport {
     }
 }
 
-/// Everything that is called over one transport. Shared memory is compared with Unix sockets: bare
-/// ones, Corelane's, and other ORBs'.
+/// The servers that are called over one transport. Shared memory is compared with Unix sockets:
+/// bare ones, Corelane's and those of other ORBs.
 pub(crate) struct Testbed {
     bench: &'static str,
     carrier: Transport,
@@ -228,7 +230,7 @@ impl Testbed {
     }
 
     /// Returns one group: baselines, other ORBs, then Corelane. Corelane's servers are new ones,
-    /// since a flood of oneways moves its connection to other threads for good.
+    /// because a flood of oneways moves its connection to other threads permanently.
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,
@@ -294,8 +296,8 @@ impl Testbed {
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         if operation.is_oneway() {
-            // Each server takes part once more with batches: requests wait on their connection and
-            // are sent together.
+            // Each server takes part a second time with batches: requests wait on their connection
+            // and are sent together.
             for (server, plain) in servers.iter().zip(first..) {
                 let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
                 let target = target(orb, &server.reference)?.with_policies(policies);
@@ -310,7 +312,7 @@ impl Testbed {
             }
         }
         if self.carrier == Transport::SharedMemory {
-            // Two transports are in one group, so the table's text must name them.
+            // One group has two transports, so the table's text must name them.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| name_transport(&mut variant.label));
         }
@@ -339,7 +341,7 @@ mod tests {
     use corelane_sys::thread::Scheduling;
     use std::ffi::OsString;
 
-    /// The peer's program does not exist.
+    /// A peer whose program is missing is reported.
     #[test]
     fn a_peer_that_does_not_start_is_missing_with_its_reason() {
         let options = Options::parse(std::iter::empty::<OsString>()).unwrap();

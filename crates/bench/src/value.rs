@@ -2,7 +2,7 @@
 
 use crate::harness::Label;
 
-/// Unit of numbers that a page draws in one picture, with a row for each operation.
+/// Unit of numbers that a page draws in one picture, with one row for each operation.
 pub(crate) const PER_CALL: &str = "us per call";
 
 /// A single number that is not a call time: a count per request, a size.

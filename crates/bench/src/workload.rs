@@ -1,5 +1,5 @@
 //! Parts that the benchmarks of calls share: the comparison of an operation, the sizes of its
-//! messages, the number of its calls, and idle connections beside it.
+//! messages, the number of its calls, and idle connections beside them.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ const FEWEST: usize = 5;
 /// Maximum time for a server to accept ten thousand connections.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns how figures of an operation compare: by median, or by rate for oneways.
+/// Returns how figures of an operation are compared: by median, or by rate for oneways.
 pub(crate) fn compare(operation: Operation) -> Compare {
     if operation.is_oneway() { Compare::Rate } else { Compare::Median }
 }

@@ -2,7 +2,7 @@
 //!
 //! It covers CORBA 3 IDL without components, and the matching building blocks of IDL 4.2, so that
 //! checks and back ends share one tree. The parser recognises and refuses components, homes, event
-//! types, ports and template modules; they leave no node.
+//! types, ports and template modules, so the tree has no nodes for them.
 
 use crate::binary128::Binary128;
 use crate::lex::token::Token;
@@ -102,12 +102,12 @@ pub enum DeclarationKind {
 /// The text of a pragma.
 #[derive(Clone, Debug)]
 pub struct Pragma {
-    /// Where the pragma begins.
+    /// The location at which the pragma begins.
     pub span: Span,
     pub(crate) tokens: Vec<Token>,
 }
 
-/// A string literal as evaluated.
+/// A string literal after evaluation.
 #[derive(Clone, Debug)]
 pub struct Text {
     /// The characters after evaluation.
@@ -128,7 +128,7 @@ pub struct Annotation {
 /// `abstract`, `local` or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavor {
-    /// An interface whose objects may be remote.
+    /// Neither `abstract` nor `local`: the objects may be remote.
     Remote,
     /// `local`.
     Local,
@@ -154,7 +154,7 @@ pub struct Interface {
 /// `abstract`, `custom` or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueFlavor {
-    /// Neither.
+    /// Neither `abstract` nor `custom`.
     Plain,
     /// `custom`.
     Custom,
@@ -201,7 +201,7 @@ pub struct Struct {
     pub base: Option<ScopedName>,
     /// Its members.
     pub members: Vec<Member>,
-    /// True if further parts of it were refused.
+    /// True if some of its members were refused.
     pub faulty: bool,
     /// Its closing brace.
     pub end: Span,

@@ -10,18 +10,18 @@ use std::fmt;
 pub struct Binary128(Quad);
 
 impl Binary128 {
-    /// Digits that decide how a literal is rounded: a midpoint between neighbours has at most
-    /// 11,563.
+    /// Number of digits that suffice to round every literal correctly: a midpoint between two
+    /// neighbours has at most 11,563.
     const DIGITS: usize = 12_000;
-    /// Decimal digits that distinguish every number from all others.
+    /// Number of decimal digits that suffice to tell all numbers apart.
     const ENOUGH: usize = 36;
-    /// Powers of ten beyond the range: above `MOST` every literal overflows, below `LEAST` it is
-    /// zero.
+    /// Powers of ten at the ends of the range: above `MOST` every literal overflows, below `LEAST`
+    /// it is zero.
     const MOST: i64 = 5_000;
     const LEAST: i64 = -5_000;
 
-    /// Returns the number nearest to a literal: digits, perhaps a point, perhaps an exponent.
-    /// `None` if the literal is too large.
+    /// Returns the number nearest to a literal, which has digits and may have a point and an
+    /// exponent. `None` if the literal is too large.
     pub(crate) fn of_literal(text: &str) -> Option<Self> {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -135,8 +135,8 @@ mod tests {
         }
         assert!(Binary128::of_literal("1.2e4932").is_none());
         assert!(Binary128::of_literal("1e99999999999999999999").is_none());
-        // Just above the midpoint between 1 and its neighbour; only a digit far to the right
-        // decides.
+        // The literal is just above the midpoint between 1 and its neighbour. Only a digit far to
+        // the right decides.
         let half = "1.00000000000000000000000000000000009629649721936179265279889712924636592690508241076940976199693977832794189453125";
         assert_eq!(bits(half), 0x3fff << 112);
         assert_eq!(bits(&format!("{half}{}1", "0".repeat(20_000))), (0x3fff << 112) + 1);

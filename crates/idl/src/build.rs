@@ -61,9 +61,9 @@ impl Builder {
     /// Lets generated structures, unions, enumerations, exceptions and values derive another trait:
     /// `serde::Serialize`. The including crate must depend on the crate in the path.
     ///
-    /// A type derives it if all its parts are numbers, texts, maps, arrays of up to 32 elements,
-    /// sequences other than of octets, or such types. Other parts prevent it: octets, references,
-    /// `any`, fixed-point numbers and the like.
+    /// A type derives the trait if all its parts are numbers, texts, maps, arrays of up to 32
+    /// elements, sequences (except of octets), or other types that derive it. Octets, references,
+    /// `any`, fixed-point numbers and the like prevent it.
     #[must_use]
     pub fn derive(mut self, path: &str) -> Self {
         self.options.derives.push(path.to_owned());
@@ -81,7 +81,7 @@ impl Builder {
     /// corelane_idl::Builder::new().external("Shared", "shapes::idl::shared").compile("idl/drawing.idl");
     /// ```
     ///
-    /// One version of the compiler must generate both this code and that code, from the same IDL.
+    /// The same version of the compiler must generate both codes, from the same IDL.
     #[must_use]
     pub fn external(mut self, idl: &str, rust: &str) -> Self {
         self.options.externals.push((idl.to_owned(), rust.to_owned()));
@@ -112,8 +112,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The file cannot be read or is refused. Or the output cannot be written, or would overwrite
-    /// the output of another file compiled in this thread. The text is a readable message of
+    /// An error if the file cannot be read or is refused, or if the output cannot be written or
+    /// would overwrite that of another file compiled in this thread. The text is a message of
     /// several lines.
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
         let mut compilation = Compilation::of_file(file, &self.options)
@@ -142,7 +142,7 @@ impl Builder {
 }
 
 thread_local! {
-    /// Output files and their source files: all builders of a build script write to one `OUT_DIR`.
+    /// Output files and their source files. All builders of a build script write to one `OUT_DIR`.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 
@@ -173,7 +173,7 @@ pub(crate) enum Written {
     Same,
 }
 
-/// Writes a file unless it already has this content, so that it is not compiled again.
+/// Writes a file unless it already has this content, because cargo compiles a rewritten file again.
 pub(crate) fn write_if_changed(path: &Path, text: &str) -> std::io::Result<Written> {
     if std::fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(Written::Same);

@@ -108,7 +108,7 @@ fn for_make(path: &Path) -> String {
     path.display().to_string().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ")
 }
 
-/// The file was refused, and the reason has been reported.
+/// An error whose reason has been reported: the file was refused.
 struct Refused;
 
 /// Compiles one file. Returns its line of the dependency file.
@@ -125,7 +125,8 @@ fn one_file(
     })?;
     let result = finish(&mut compilation, file, arguments, styled, out);
     if last {
-        // The process exits soon; freeing a large tree would take a tenth of the run time.
+        // The process exits soon, so the tree is not freed: this would take a tenth of the run time
+        // for a large tree.
         std::mem::forget((compilation, tree));
     }
     result

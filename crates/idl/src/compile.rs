@@ -26,11 +26,11 @@ pub struct Options {
     /// Keeps names that differ only in case distinct, with a warning. IDL treats them as one name,
     /// which is an error. Default: `false`.
     pub case_sensitive: bool,
-    /// Further traits that generated types derive if all their parts are types of Rust's standard
-    /// library: `serde::Serialize`. Default: empty.
+    /// Further traits, such as `serde::Serialize`. A generated type derives them if all its parts
+    /// are types of Rust's standard library. Default: empty.
     pub derives: Vec<String>,
     /// IDL modules and files whose Rust code exists elsewhere, each with its Rust path. A module is
-    /// written `A::B`, a file as the end of its path. Default: empty.
+    /// written `A::B`; a file is named by the end of its path. Default: empty.
     pub externals: Vec<(String, String)>,
     /// Bounds on the source. Default: [`CompilerLimits::default`].
     pub limits: CompilerLimits,
@@ -55,8 +55,8 @@ pub struct Compilation {
 
 impl Options {
     /// Takes a command-line argument if it is a compilation option: `-I DIR`, `-D NAME[=VALUE]`,
-    /// both also in one word, `--idl-4` or `--case-sensitive`. A separate value is taken from
-    /// `rest`. Returns true if the argument was one of these.
+    /// `--idl-4` or `--case-sensitive`. The value of the first two may be part of the word;
+    /// otherwise it is taken from `rest`. Returns true if the argument was one of these.
     ///
     /// # Errors
     ///
@@ -93,7 +93,8 @@ impl Compilation {
         Ok(Self::of_file_with_tree(path, options)?.0)
     }
 
-    /// Like `of_file`, but also returns the syntax tree, so that the caller can skip freeing it.
+    /// Does what `of_file` does, and also returns the syntax tree, so that the caller can skip
+    /// freeing it.
     pub(crate) fn of_file_with_tree(path: &Path, options: &Options) -> std::io::Result<(Self, Vec<Declaration>)> {
         Ok(Self::with_tree(path, read_bounded(path)?, options, &DiskFiles))
     }

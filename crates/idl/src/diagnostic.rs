@@ -1,6 +1,6 @@
 //! Diagnostics and their presentation in the style of rustc.
 //!
-//! A message shows source lines, labels at every location concerned, and help if the correction is
+//! A message shows source lines, labels at every relevant location, and help if the correction is
 //! obvious.
 
 use crate::source::{SourceMap, Span};
@@ -27,13 +27,13 @@ pub struct Diagnostic {
     pub span: Span,
     /// A label for the text at [`span`](Self::span); may be empty.
     pub label: String,
-    /// Other locations concerned, each with its label.
+    /// Other relevant locations, each with its label.
     pub related: Vec<(Span, String)>,
     /// Facts that explain the message.
     pub notes: Vec<String>,
     /// A suggested correction.
     pub help: Option<String>,
-    /// True if a following error about the same name replaces this one.
+    /// True if a later error about the same name replaces this one.
     pub(crate) gives_way: bool,
 }
 
@@ -89,8 +89,8 @@ impl Diagnostic {
         self
     }
 
-    /// Lets a following error about the same name replace this one. The spelling of a name is
-    /// irrelevant if it names the wrong thing.
+    /// Lets a later error about the same name replace this one. A misspelt name does not matter if
+    /// it names the wrong thing.
     #[must_use]
     pub(crate) fn giving_way(mut self) -> Self {
         self.gives_way = true;
@@ -128,7 +128,7 @@ impl Diagnostic {
             let file = sources.file(sources.file_of(span));
             let start = (span.start - file.start()) as usize;
             let end = (span.end.saturating_sub(file.start()) as usize).min(file.text.len());
-            // The parser points at the last byte of the previous token, which may be inside a
+            // The parser may point at the last byte of the previous token, which may be inside a
             // character.
             let start = file.text.floor_char_boundary(start.min(end));
             let mut end = file.text.ceil_char_boundary(end);
@@ -290,7 +290,7 @@ impl Diagnostics {
         self.list.sort_by_cached_key(|diagnostic| sources.reading_order(diagnostic.span));
     }
 
-    /// Returns true if the list accepts no more; the stage should stop.
+    /// Returns true if the list accepts no more messages; the stage should stop.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: functions over bytes that must return soon, without a panic, for every
-//! input.
+//! Entry points for fuzzing: functions over bytes that must return soon and without a panic for
+//! every input.
 
 mod words;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 /// messages.
 ///
 /// A leading comment chooses settings: `//4` IDL 4, `//f` files to include, one of which is the
-/// second half of the text, `//4f` both.
+/// second half of the text; `//4f` both.
 pub fn source(bytes: &[u8]) {
     drop(of_source(bytes, MESSAGES));
 }
@@ -46,8 +46,8 @@ fn of_tokens(bytes: &[u8], messages: usize) {
     compile(messages, text_of(words).into_bytes(), settings & 1 == 1, &files);
 }
 
-/// Files that include each other, reachable by several spellings of a path. One is the second half
-/// of the words.
+/// Files that include each other, reachable by several spellings of a path. The second half of the
+/// words is one of the files.
 struct Included(Option<String>);
 
 impl Files for Included {
@@ -106,8 +106,8 @@ fn laid_out(input: &[u8]) -> usize {
 mod tests {
     use super::{MESSAGES, of_source, source, text_of, tokens, words::WORDS};
 
-    /// Compiles all corpus files, cut, doubled and with changed bytes, in a fixed pseudo-random
-    /// sequence.
+    /// Compiles all corpus files in a fixed pseudo-random sequence: cut, doubled, and with changed
+    /// bytes.
     #[test]
     fn mutated_texts_are_answered() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");

@@ -13,7 +13,7 @@
 //! | back end | `rust` | the code |
 //!
 //! No stage fails: an error becomes a [`diagnostic`], and compilation continues with the rest. No
-//! input causes a panic or an endless run: see [`limits`].
+//! input causes a panic or an endless run (see [`limits`]).
 #![forbid(unsafe_code)]
 
 pub mod ast;

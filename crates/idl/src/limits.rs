@@ -17,8 +17,8 @@ pub struct CompilerLimits {
     pub nesting: usize,
     /// Size of one file in bytes, the main file included. Default: 64 MiB.
     pub file_size: usize,
-    /// Total number of bases of one interface, value type, structure or bit set. Its output repeats
-    /// what it inherits. Default: 200.
+    /// Total number of bases of one interface, value type, structure or bit set. The generated code
+    /// repeats inherited parts. Default: 200.
     pub bases: usize,
     /// Operations of one interface, including inherited ones. Default: 10,000.
     pub operations: usize,

@@ -42,9 +42,9 @@ pub struct Definition {
     /// True if values of it cannot leave the process: a local interface, or a type that contains
     /// one.
     pub local: bool,
-    /// For a typedef of another typedef: the last typedef before the actual type.
+    /// The last typedef before the actual type, for a typedef of another typedef.
     pub(crate) last_alias: Option<DefinitionId>,
-    /// Number of elements that every value has, with arrays and members multiplied out.
+    /// Number of elements that every value has. The sizes of arrays and members are multiplied.
     pub(crate) elements: u64,
     /// The annotations in front of it.
     pub annotations: Vec<Annotation>,

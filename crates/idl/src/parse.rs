@@ -71,7 +71,7 @@ struct Parser<'p> {
     limits: &'p CompilerLimits,
     symbols: &'p mut Symbols,
     diagnostics: &'p mut Diagnostics,
-    /// Words of IDL 4 that the source declares as names, and that are therefore not types.
+    /// Words of IDL 4 that the source declares as names. They are therefore not types.
     redefined: HashSet<Symbol>,
 }
 
@@ -183,8 +183,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the `;` that ends a declaration. If it is missing, reports that, and continues as if
-    /// it were present if the next token can begin something else.
+    /// Parses the `;` that ends a declaration. Reports a missing `;`. If the next token can begin
+    /// another declaration, continues as if the `;` were there.
     fn end_of(&mut self, what: &str) -> Parsed<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -204,16 +204,16 @@ impl Parser<'_> {
         if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End { Ok(()) } else { Err(Failed) }
     }
 
-    /// Parses the `;` like `end_of`. On failure, skips to the next `;`, so that the parsed part is
-    /// kept.
+    /// Parses the `;` like `end_of`. After a failure, skips to the next `;`, so that the parsed
+    /// part is kept.
     fn end_or_skip(&mut self, what: &str) {
         if self.end_of(what).is_err() {
             self.recover();
         }
     }
 
-    /// Parses the `{` of a body. If it is missing but the `}` follows on the same line, the body
-    /// counts as empty, so that the `}` closes no outer body.
+    /// Parses the `{` of a body. If it is missing but a `}` follows on the same line, the body
+    /// counts as empty, so that this `}` does not close an outer body.
     fn open_body(&mut self) -> Parsed<Span> {
         match self.expect(P::OpenBrace, "{") {
             Err(Failed) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),
@@ -229,8 +229,8 @@ impl Parser<'_> {
 
     // ---- recovery ----------------------------------------------------------------------------------
 
-    /// Skips to after the next `;`, or to the `}` of the enclosing body. Braces on the way are
-    /// skipped with their content.
+    /// Skips to the position after the next `;`, or to the `}` of the enclosing body. Nested braces
+    /// are skipped with their content.
     fn recover(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -291,7 +291,7 @@ impl Parser<'_> {
     }
 
     /// Parses an identifier. A name that differs from a keyword only in case cannot be declared. It
-    /// can be used, because its declaration may have an underscore.
+    /// can be used, because its declaration may have an escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> Parsed<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {
@@ -400,7 +400,7 @@ impl Parser<'_> {
             let name = self.annotation_name()?;
             let mut arguments = Vec::new();
             if self.take(P::OpenParenthesis).is_some() {
-                // Inside parentheses, no outer angle bracket is closed.
+                // Inside parentheses, `>` does not close an outer angle bracket.
                 let outer = std::mem::take(&mut self.angles);
                 let read = self.annotation_arguments(&mut arguments);
                 self.angles = outer;
@@ -441,7 +441,7 @@ impl Parser<'_> {
         Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
     }
 
-    /// Parses a word of an annotation, which may be a keyword: `@default`, `@oneway`.
+    /// Parses a word of an annotation, which may be a keyword, as in `@default` and `@oneway`.
     fn annotation_word(&mut self) -> Parsed<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

@@ -1,7 +1,8 @@
 //! Turns the syntax tree into the [`Model`]: scopes, names, constants, repository ids and rules.
 //!
-//! Definitions are resolved in source order, as IDL demands: a name means a declaration above it. A
-//! refused part becomes a faulty type or value, about which no further message is made.
+//! Definitions are resolved in source order, as IDL demands: a name refers to an earlier
+//! declaration. A refused part becomes a faulty type or value, about which no further message is
+//! made.
 
 mod annotation;
 mod bits;
@@ -100,7 +101,8 @@ enum What {
     Definition(DefinitionId),
     /// A member or parameter: occupies the name, but cannot be referred to.
     Member,
-    /// A name declared outside and used here, which fixes its meaning (CORBA 3.20.2).
+    /// A name that is declared outside and used in this scope, which fixes its meaning (CORBA
+    /// 3.20.2).
     Introduced(DefinitionId),
 }
 
@@ -117,8 +119,8 @@ struct Failed;
 
 type Resolved<T> = Result<T, Failed>;
 
-/// An inherited operation or attribute, or a value type with the name of its state member; and its
-/// location.
+/// An inherited member: the operation, attribute or value type, for a value type also the name of
+/// its state member, and the location.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct Resolver<'r> {
@@ -133,8 +135,8 @@ struct Resolver<'r> {
     diagnostics: &'r mut Diagnostics,
     /// The `#pragma prefix` in force.
     prefix: Arc<str>,
-    /// Number of the current file inclusion. `files` holds the numbers of the enclosing ones,
-    /// `last_file` the latest number given.
+    /// Number of the current file inclusion. `files` holds the numbers of the enclosing inclusions,
+    /// `last_file` the latest number.
     file: u32,
     files: Vec<u32>,
     last_file: u32,
@@ -146,13 +148,13 @@ struct Resolver<'r> {
     unknown: Vec<(ScopedName, ScopeId)>,
     /// Repeated file inclusions that were already reported.
     read_again: HashSet<u32>,
-    /// The interface or value type at hand, and what it inherits from or supports.
+    /// The current interface or value type, and its bases and supported interfaces.
     ancestors: Option<(DefinitionId, Vec<DefinitionId>)>,
-    /// The interface or value type at hand, and its inherited members by folded name.
+    /// The current interface or value type, and its inherited members by folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     /// The parameters of the annotations that the source declares.
     annotations: HashMap<DefinitionId, Vec<annotation::Parameter>>,
-    /// True if a definition was added, which makes an import too late.
+    /// True if a definition was added; after it an import is too late.
     defined_anything: bool,
 }
 
@@ -269,8 +271,8 @@ impl Resolver<'_> {
             let message = format!("`{text}` has the name of the {kind} it is declared in");
             let exact = self.model.get(owner).name == name.symbol;
             let data = matches!(self.model.get(owner).kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_));
-            // A member cannot be referred to, so nothing is ambiguous; the OMG's own Security.idl
-            // does this.
+            // A member cannot be referred to, so its name is never ambiguous. The OMG's own
+            // Security.idl has such names.
             let lenient = data && !exact && what == What::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -323,8 +325,8 @@ impl Resolver<'_> {
         self.report(diagnostic);
     }
 
-    /// Finds a definition in a scope or, for interfaces and value types, in its bases. Introduced
-    /// names count only if `from_within`; from outside, only declared or inherited names do.
+    /// Finds a definition in a scope or, for interfaces and value types, in its bases. If
+    /// `from_within` is false, introduced names do not count, only declared and inherited ones.
     fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> Found {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
@@ -399,7 +401,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Resolves a name in a scope. With `introduce`, the use fixes its meaning in the scope.
+    /// Resolves a name in a scope. With `introduce`, the use fixes the name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> Resolved<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(Failed) };
         let mut id = if name.absolute {
@@ -452,14 +454,14 @@ impl Resolver<'_> {
         }
     }
 
-    /// Fixes the meaning of a name in its scope. Also in the enclosing scopes, up to the outermost
-    /// that is not a module.
+    /// Fixes the meaning of a name in its scope, and in the enclosing scopes up to the outermost
+    /// one that is not a module.
     fn introduce(&mut self, entry: Entry, scope: ScopeId, found_in: ScopeId) {
         let folded = self.symbols.folded(entry.symbol);
         let mut here = scope;
         loop {
-            // For this rule a module is one scope with its enclosing one: only direct uses in it
-            // count.
+            // For this rule a module is one scope together with its enclosing scope: only direct
+            // uses in it count.
             let module = match self.scopes[here.0].owner {
                 Some(owner) => matches!(self.model.get(owner).kind, Kind::Module(_)),
                 None => true,
@@ -573,7 +575,7 @@ impl Resolver<'_> {
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,
-    /// A definition, and its spelling at its declaration.
+    /// One definition, and the spelling of its name at its declaration.
     One(DefinitionId, Symbol),
     Several(DefinitionId, DefinitionId),
 }

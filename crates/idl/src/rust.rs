@@ -89,12 +89,12 @@ struct Generator<'c> {
     scope: Option<DefinitionId>,
     /// Items of the runtime that the module uses.
     imports: BTreeSet<(&'static str, &'static str)>,
-    /// Bytes of code so far; `too_long` is the location where they exceeded the limit.
+    /// Number of bytes of code so far; `too_long` is the location at which they exceeded the limit.
     written: usize,
     too_long: Option<Span>,
 }
 
-/// Public names of `corelane`; other runtime names are in `corelane::mapping`.
+/// Public names of `corelane`. Other names of the runtime are in `corelane::mapping`.
 const PUBLIC: &[&str] = &[
     "Abstract",
     "Any",
@@ -115,14 +115,14 @@ const PUBLIC: &[&str] = &[
     "ValueRef",
 ];
 
-/// Lints of rustc that generated code may break: visibility, unused or redundant code. One IDL file
-/// may serve several programs.
+/// Lints of rustc that generated code may violate: visibility, unused or redundant code. One IDL
+/// file may serve several programs.
 const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]";
 
-/// Selects the clippy lints that generated code may break.
+/// Selects the clippy lints that generated code may violate.
 ///
-/// These are default lints that names, numbers and shapes chosen in IDL may break, and optional
-/// lints. All other lints must hold: tests check `tests/idl/lints.idl` and all IDL that the tests
+/// These are optional lints, and default lints that names, numbers and shapes chosen in IDL may
+/// violate. All other lints must hold: tests check `tests/idl/lints.idl` and all IDL that the tests
 /// compile.
 #[derive(Clone, Copy)]
 enum Item {
@@ -155,7 +155,7 @@ impl Item {
                 "upper_case_acronyms",
                 "wrong_self_convention",
             ],
-            // A module may break the lints of all its items.
+            // A module may violate the lints of all its items.
             Self::Module => {
                 let items = [Self::Type, Self::Enum, Self::Constant, Self::Calls].into_iter().flat_map(Self::allowed);
                 return items.chain(["module_inception"]).collect();
@@ -189,14 +189,15 @@ impl<'c> Generator<'c> {
 
     // ---- declarations without a mapping ------------------------------------------------------------
 
-    /// Returns errors for definitions of the main file without a Rust mapping. Those of included
-    /// files are silently left out unless the main file uses them.
+    /// Returns errors for definitions of the main file without a Rust mapping. Definitions of
+    /// included files are silently left out unless the main file uses them.
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        // First definitions without a mapping of their own, then their users.
+        // First finds definitions that themselves have no mapping, then the definitions that use
+        // them.
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
-            // Native types of the ORB without a declaration.
+            // Native types of the ORB that have no declaration.
             let built_in = self.is_built_in(id) && !self.is_type_code(&Type::Named(id));
             if built_in && matches!(self.model().get(id).kind, Kind::Native) {
                 self.unsupported.insert(id, "a native type");
@@ -523,7 +524,8 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Writes the lint attributes. Items outside modules need their own; a module has them once.
+    /// Writes the lint attributes. An item outside of modules needs its own; a module has them once
+    /// for all its items.
     fn attributes(&self, item: Item, out: &mut Writer) {
         /// The maximum width that rustfmt keeps on one line between the parentheses.
         const WIDTH: usize = 70;

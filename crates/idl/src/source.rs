@@ -17,8 +17,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the range from the start of `self` to the end of `last`. Returns `self` if `last`
-    /// ends before it, as for a declaration that spans files.
+    /// Returns the range from the start of `self` to the end of `last`. If `last` ends before that
+    /// start, as for a declaration that spans files, returns `self`.
     #[must_use]
     pub fn to(self, last: Self) -> Self {
         if last.end >= self.start { Self { start: self.start, end: last.end } } else { self }
@@ -109,7 +109,7 @@ impl SourceMap {
         &self.files[id.0 as usize]
     }
 
-    /// Returns the file in which a span begins; the first file if there is none.
+    /// Returns the file in which a span begins. If there is none, returns the first file.
     #[must_use]
     pub fn file_of(&self, span: Span) -> FileId {
         let after = self.files.partition_point(|file| file.start <= span.start);
@@ -129,8 +129,8 @@ impl SourceMap {
         self.files[file.0 as usize].included_at = Some(at);
     }
 
-    /// Returns a sort key for the order in which the compiler reads the source. It has the
-    /// positions of the enclosing `#include`s, outermost first, then the start of the span.
+    /// Returns a sort key for the order in which the compiler reads the source: the positions of
+    /// the enclosing `#include`s, outermost first, then the start of the span.
     pub(crate) fn reading_order(&self, span: Span) -> Vec<u32> {
         let mut places = vec![span.start];
         let mut at = span;
@@ -156,8 +156,8 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// Returns the file and the line in which a span begins. Unlike the column, the cost does not
-    /// grow with the length of the line.
+    /// Returns the file and the line in which a span begins. Unlike the cost of finding the column,
+    /// its cost does not grow with the length of the line.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };
@@ -219,7 +219,7 @@ fn decode(bytes: Vec<u8>) -> String {
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
-    // A carriage return before a line feed belongs to the line end; messages do not show it.
+    // A carriage return before a line feed belongs to the line end and is not shown in messages.
     if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }
 }
 

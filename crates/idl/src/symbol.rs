@@ -23,8 +23,8 @@ impl Symbol {
     }
 }
 
-/// A map keyed by symbol. The input cannot choose symbol numbers, so one multiplication suffices as
-/// hash.
+/// A map whose keys are symbols. The input cannot choose the numbers of symbols, so one
+/// multiplication suffices as a hash.
 pub(crate) type SymbolMap<T> = HashMap<Symbol, T, std::hash::BuildHasherDefault<SymbolHasher>>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,7 @@ pub struct Symbols {
     case_sensitive: bool,
 }
 
-/// Hashes short texts fast, from a secret random start. Colliding texts cannot be prepared.
+/// Hashes short texts fast, from a secret random start, so that colliding texts cannot be prepared.
 #[derive(Clone, Copy, Debug)]
 struct TextHashing(u64);
 
@@ -89,7 +89,7 @@ impl Hasher for TextHasher {
         self.mix(u64::from_le_bytes(last) ^ ((octets.len() as u64) << 56));
     }
 
-    /// Ignores the terminator of a `str`: texts are hashed alone, with their length.
+    /// Ignores the terminator of a `str`, because texts are hashed alone and with their length.
     fn write_u8(&mut self, _: u8) {}
 }
 
@@ -130,7 +130,7 @@ struct Entry {
 
 impl Default for Symbols {
     fn default() -> Self {
-        // A clone is cheaper: for a short text, interning the keywords would be most of the work.
+        // A clone is cheaper: for a short text, interning the keywords would take most of the time.
         static KNOWN: LazyLock<Symbols> = LazyLock::new(Symbols::known);
         KNOWN.clone()
     }
@@ -258,14 +258,15 @@ keywords! {
 }
 
 impl Keyword {
-    /// Returns true if the word is a keyword in every IDL since CORBA 2.3. Later keywords are
-    /// recognised only where a declaration or a type may start: older IDL uses them as names.
+    /// Returns true if the word is a keyword in every IDL since CORBA 2.3. Other keywords are
+    /// recognised only where a declaration or a type may start, because older IDL uses them as
+    /// names.
     #[must_use]
     pub fn is_reserved(self) -> bool {
         (self as usize) < Self::Component as usize
     }
 
-    /// Returns true if the word came with CORBA 3 (components, type ids).
+    /// Returns true if the word became a keyword in CORBA 3 (components, type ids).
     #[must_use]
     pub fn is_from_corba_3(self) -> bool {
         !self.is_reserved() && (self as usize) < Self::Alias as usize

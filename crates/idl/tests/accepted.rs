@@ -1,5 +1,5 @@
 //! Compiles every specification in tests/accepted and compares the result with the Rust code beside
-//! it. The code is formatted as rustfmt would. `BLESS=1` rewrites it.
+//! it. The code has the format of rustfmt. `BLESS=1` rewrites it.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, Options};

@@ -1,5 +1,5 @@
-//! Texts built to take unbounded memory or time, compiled with the default limits. Each gets a
-//! message, in bounded memory, which the system enforces on a separate process.
+//! Texts that are built to take unbounded memory or time, compiled with the default limits. Each
+//! leads to a message in bounded memory. The system enforces the bound on a separate process.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};
@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns texts with their names and their first message; the message is empty for an accepted
-/// text.
+/// Returns texts with their names and their first message. The message is empty if the text is
+/// accepted.
 fn texts() -> Vec<(&'static str, String, &'static str)> {
     let times = |piece: &str, count: usize| piece.repeat(count);
     let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();

@@ -95,7 +95,7 @@ fn floating_point() {
     ] {
         assert_eq!(value(&format!("const {ty} X = {expression};")), Ok(V::Float(expected)), "{ty} {expression}");
     }
-    // A constant has the value that its type can hold.
+    // A constant's value is the one that its type can hold.
     assert_eq!(value("const float A = 0.1; const double X = A;"), Ok(V::Float(f64::from(0.1_f32))));
     assert_eq!(value("const long double A = 0.1; const double X = A;"), Ok(V::Float(0.1)));
     for (ty, expression, expected) in [
@@ -158,7 +158,7 @@ fn fixed_point() {
     ] {
         let found = value(&format!("const fixed X = {expression};"));
         let Ok(V::Fixed(found_digits, found_scale)) = found else { panic!("{expression}: {found:?}") };
-        // Compare values, not notations: drop trailing zeros.
+        // Compares values, not notations: drops trailing zeros.
         let (mut found_digits, mut found_scale) = (found_digits, found_scale);
         while found_scale > 0 && found_digits % 10 == 0 {
             (found_digits, found_scale) = (found_digits / 10, found_scale - 1);

@@ -68,7 +68,7 @@ fn guards_and_once_keep_a_file_from_being_read_again() {
     }
     let twice = said("#include \"t.idl\"\n#include \"t.idl\"\n", &[], &[("main/t.idl", "interface T {};")]);
     assert_eq!(twice, ["main/t.idl:1: this file is included twice, and declares `T` each time"]);
-    // If its guard is undefined, the file is read again.
+    // A file whose guard is undefined is read again.
     let again = said(
         "#include \"t.idl\"\n#undef G\n#include \"t.idl\"\n",
         &[],

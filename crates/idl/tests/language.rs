@@ -1,5 +1,5 @@
 //! Every specification in tests/language is accepted without a message and matches the list beside
-//! it. The list has each definition with its repository id, and constants with their values.
+//! it. The list contains each definition with its repository id, and each constant with its value.
 //! `BLESS=1` rewrites the lists.
 
 use corelane_idl::DiskFiles;
@@ -8,7 +8,7 @@ use corelane_idl::model::{ConstantValue, Kind, Type};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Returns the definitions of a text, one a line, from the main file and included ones.
+/// Returns the definitions of a text, one on each line, from the main file and included ones.
 fn meaning(compilation: &Compilation) -> String {
     let mut lines = String::new();
     for id in compilation.model.ids() {

@@ -1,6 +1,6 @@
-//! Compares messages with the text beside each specification. Those in tests/refused break a rule
-//! of the language. Those in tests/warned are legal but questionable. Those in tests/case_sensitive
-//! need names that differ only in case to be distinct. `BLESS=1` rewrites the messages.
+//! Compares messages with the text beside each specification. The specifications in tests/refused
+//! break a rule of the language. Those in tests/warned are legal but questionable. Those in
+//! tests/case_sensitive have names that differ only in case. `BLESS=1` rewrites the messages.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, Options};

@@ -1,9 +1,9 @@
 //! Transports: how bytes travel between two ORBs.
 //!
 //! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] makes
-//! both for the [`Endpoint`]s it supports. The ORB uses only these traits. A transport may
-//! therefore have no descriptor (a simulation) or one that only signals events (shared memory). The
-//! documentation of [`Transport`] says how to write one.
+//! both for the [`Endpoint`]s it supports. The ORB uses only these traits. So a transport may have
+//! no descriptor (a simulation), or a descriptor that only signals events (shared memory). The
+//! documentation of [`Transport`] explains how to write a transport.
 //!
 //! This crate knows nothing of GIOP and never interprets the bytes it carries.
 //!

@@ -123,13 +123,13 @@ enum PipeEnd {
 #[derive(Default)]
 struct PipeState {
     octets: VecDeque<u8>,
-    /// Called when there is something to read.
+    /// Called when there may be bytes to read.
     reader: Option<ReadinessCallback>,
-    /// Called when there is room.
+    /// Called when there may be room to write.
     writer: Option<ReadinessCallback>,
-    /// The writer has closed: nothing more is written.
+    /// The writer has closed: no more bytes are written.
     ended: bool,
-    /// The reader has closed: nothing more is read.
+    /// The reader has closed: no more bytes are read.
     abandoned: bool,
 }
 
@@ -140,7 +140,7 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// Calls `work` until it returns a result or the wait ends, then reports the change to the
+    /// Calls `work` until it returns a result or the wait ends. Then reports the change to the
     /// other end.
     fn when<T>(
         &self,
@@ -177,7 +177,7 @@ impl Pipe {
         self.tell(state, other);
     }
 
-    /// Wakes waiting threads and calls back `end`, after a change that concerns it.
+    /// Wakes waiting threads and calls back `end`, after a change that affects this end.
     fn tell(&self, state: MutexGuard<'_, PipeState>, end: PipeEnd) {
         let report = match end {
             PipeEnd::Reader => state.reader.clone(),

@@ -1,4 +1,4 @@
-//! Properties of connections' sockets.
+//! Properties of the sockets of connections.
 
 /// Properties of connections; `None` keeps the transport's default. A transport ignores properties
 /// that do not apply to it.
@@ -10,10 +10,10 @@ pub struct ConnectionProperties {
     /// Size of the kernel's receive buffer in bytes, without the kernel's overhead; bounded by the
     /// system.
     pub receive_buffer_size: Option<u32>,
-    /// Probes idle connections, at the system's intervals.
+    /// If true, the kernel probes idle connections, at the system's intervals.
     pub keep_alive: Option<bool>,
-    /// Reaches only hosts without a gateway in between.
+    /// If true, only hosts that are reached without a gateway.
     pub dont_route: Option<bool>,
-    /// Sends small messages at once (no Nagle delay).
+    /// If true, sends small messages at once (no Nagle delay).
     pub no_delay: Option<bool>,
 }

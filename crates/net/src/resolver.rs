@@ -3,10 +3,10 @@
 //! The system's resolver cannot be interrupted. Each look-up therefore has a thread of its own, and
 //! the caller waits for it no longer than its deadline.
 //!
-//! A look-up that no caller waits for any more goes on until the resolver answers, 5 to 30 seconds
-//! with its usual settings. Nothing waits for its thread, not even the end of the ORB. Its answer
-//! serves callers that ask until then and shortly after, so that short deadlines and a slow name
-//! server still lead to a result.
+//! After its caller has left, a look-up continues until the resolver answers, 5 to 30 seconds with
+//! its usual settings. No other thread waits for it, not even at the end of the ORB. Its answer
+//! serves callers that ask until then and shortly after. So callers with short deadlines get a
+//! result even from a slow name server.
 //!
 //! The threads run in the ordinary scheduling class, whatever the caller's priority: the resolver's
 //! work is not urgent.
@@ -28,7 +28,8 @@ use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
 pub(crate) const MAX_LOOK_UPS: usize = 16;
 /// Time for which an answer is used.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// Time for which a failure is used, so that calls to a host that does not resolve do not all ask.
+/// Time for which a failure is used. Without it, every call to an unknown host would ask the
+/// resolver again.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 /// Maximum number of answers and failures in the cache.
 const MAX_CACHED_ANSWERS: usize = 256;
@@ -41,7 +42,7 @@ pub(crate) struct Resolver(Arc<ResolverShared>);
 
 struct ResolverShared {
     look_up: Box<LookUpFunction>,
-    /// Cores of the thread that made the resolver; look-ups run there, independent of the caller's
+    /// Cores of the thread that made the resolver. Look-ups run there, whatever the caller's
     /// priority and cores.
     cores: Option<CpuSet>,
     state: Mutex<State>,
@@ -62,7 +63,7 @@ enum CacheEntry {
 }
 
 impl Resolver {
-    /// Creates a resolver that asks the system's.
+    /// Creates a resolver that uses the system's resolver.
     pub(crate) fn system() -> Self {
         Self::new(|host| Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
     }
@@ -73,7 +74,7 @@ impl Resolver {
         Resolver(Arc::new(ResolverShared { look_up, cores, state, changed: Condvar::new() }))
     }
 
-    /// Returns the addresses of `host`; numeric ones are not looked up.
+    /// Returns the addresses of `host`. A numeric address needs no look-up.
     ///
     /// # Errors
     /// `TimedOut` past the deadline, else the resolver's error.
@@ -94,7 +95,8 @@ impl Resolver {
                 Some(CacheEntry::Found(addresses, at)) if at.elapsed() < ANSWER_LIFETIME => {
                     return Ok(addresses.clone());
                 }
-                // A failure newer than this call counts, however long the call waited for it.
+                // A failure counts if it is newer than this call, however long the call waited for
+                // it.
                 Some(CacheEntry::Failed(kind, why, at)) if *at >= begun || at.elapsed() < FAILURE_LIFETIME => {
                     return Err(io::Error::new(*kind, why.clone()));
                 }
@@ -113,7 +115,7 @@ impl Resolver {
     /// Starts a thread that asks the resolver.
     fn begin(&self, state: &mut State, host: &str) -> io::Result<()> {
         if state.names.len() >= MAX_CACHED_ANSWERS {
-            // Look-ups under way stay; they are few.
+            // Look-ups in progress stay; they are few.
             state.names.retain(|_, name| matches!(name, CacheEntry::Asked));
         }
         let (shared, name) = (Arc::clone(&self.0), host.to_owned());
@@ -130,7 +132,7 @@ impl Resolver {
             drop(state);
             shared.changed.notify_all();
         };
-        // No thread joins it: it ends when the resolver answers.
+        // No thread joins this one. It ends when the resolver answers.
         let builder = Builder::new().name("net/resolve").stack_size(512 * 1024);
         drop(builder.scheduling(Scheduling::Other).preferred_affinity(self.0.cores).spawn(ask)?);
         state.running += 1;
@@ -149,7 +151,7 @@ impl fmt::Debug for Resolver {
 mod tests {
     use super::*;
 
-    /// A resolver that answers when told to, and the number of times it was asked.
+    /// A resolver that answers when the test says so, and counts how often it was asked.
     #[derive(Clone)]
     struct Slow(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
@@ -246,7 +248,7 @@ mod tests {
         let resolver = slow.resolver(|_| Err(io::ErrorKind::NotFound.into()));
         slow.answer();
         let fails = |name: &str, deadline| resolver.resolve(name, 1, deadline).unwrap_err().kind();
-        // Renews the failure, however long this test takes.
+        // Renews the failure, so that it does not expire however long this test takes.
         let renewed = |name: &str| {
             resolver.0.state.lock().names.get_mut(name).map(|known| match known {
                 CacheEntry::Failed(_, _, at) => *at = Monotonic::now(),

@@ -27,9 +27,9 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// TCP over IPv4 and IPv6. Small messages are sent at once (no Nagle delay).
 ///
 /// For a connection with a deadline, threads of the transport look up host names, at most 16 at a
-/// time. A look-up whose caller has left ends when the system's resolver answers. Its answer is
-/// used for ten seconds, a failure for two. If a name has several addresses, each is tried 250 ms
-/// after the one before, and the first that answers is used.
+/// time. A look-up whose caller has left ends when the system's resolver answers. An answer is used
+/// for ten seconds, a failure for two. If a name has several addresses, each is tried 250 ms after
+/// the previous one. The first that answers is used.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     resolver: Resolver,
@@ -42,8 +42,7 @@ impl Tcp {
         Tcp { resolver: Resolver::system() }
     }
 
-    /// Returns the addresses of a TCP endpoint; an empty host stands for every address of this
-    /// machine.
+    /// Returns the addresses of a TCP endpoint. An empty host means every address of this machine.
     fn resolve(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
         match endpoint {
             Endpoint::Tcp { host, port } if host.is_empty() => Ok(vec![
@@ -96,7 +95,7 @@ impl Transport for Tcp {
             // The unspecified IPv6 address accepts IPv4 connections too, as users of dual-stack
             // hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-            // Not inherited: each accepted connection gets the properties set for it.
+            // Accepted connections do not inherit `nodelay`: each gets the properties set for it.
             let options = SocketOptions { v6_only, nodelay: false, ..SocketOptions::default() };
             match socket::listen(&Address::Inet(address), &options, BACKLOG) {
                 Ok(fd) => {
@@ -210,14 +209,14 @@ impl SocketStream {
         SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::Never) }
     }
 
-    /// Receives as without a policy, but polls first where it helps.
+    /// Receives like a stream without a policy, but polls first if this helps.
     #[inline(never)]
     fn recv_spinning(&self, buffer: &mut [u8], deadline: Option<Monotonic>) -> io::Result<usize> {
         match self.spin.next_wait() {
             NextWait::Sleep => self.recv_sleeping(buffer, deadline),
             NextWait::Try(_) => {
                 let received = self.recv_sleeping(buffer, deadline);
-                // Asked after an arrival: what was processed last came from the peer.
+                // Checked after an arrival, because the last packet then came from the peer.
                 if received.is_ok() {
                     if self.is_peer_elsewhere() { self.spin.encourage() } else { self.spin.record(false) }
                 }
@@ -230,7 +229,7 @@ impl SocketStream {
         }
     }
 
-    /// Polls for bytes; `None` if none came in time, or too many threads poll.
+    /// Polls for bytes. Returns `None` if no bytes came in time, or if too many threads poll.
     #[inline]
     fn poll_recv(
         &self,
@@ -247,7 +246,8 @@ impl SocketStream {
             match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if is_late {
-                        // A deadline that is nearer than the end says nothing about polling.
+                        // If the deadline came before the end of polling, the attempt does not show
+                        // whether polling helps.
                         if until == end {
                             self.spin.record(false);
                         }
@@ -255,8 +255,8 @@ impl SocketStream {
                     }
                 }
                 received => {
-                    // Found late: another thread had the core for a while, and may have been kept
-                    // from it before.
+                    // A late find means that another thread had the core for a while. It may have
+                    // been kept waiting before.
                     self.spin.record(!is_late);
                     return Some(received);
                 }
@@ -277,7 +277,7 @@ impl SocketStream {
         if !self.is_peer_local() {
             return true;
         }
-        // Unix sockets do not tell.
+        // Unix sockets do not tell the core.
         let core = socket::incoming_core(self.fd.as_fd()).ok().flatten();
         core.is_none() || core != thread::current_core()
     }
@@ -351,8 +351,7 @@ impl Stream for SocketStream {
             ShutdownMode::Write => socket::Shutdown::Write,
             ShutdownMode::Both => socket::Shutdown::Both,
         };
-        // The only failure is a connection that is already gone, and then the shutdown has no
-        // purpose.
+        // The call fails only if the connection is already gone.
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 
@@ -362,8 +361,8 @@ impl Stream for SocketStream {
 
     fn is_peer_local(&self) -> bool {
         let Peer::Ip(peer) = &self.peer else { return true };
-        // Packets between two addresses of one machine do not leave it, even if one is its network
-        // card's. The kernel drops packets from outside that claim such a source.
+        // Packets between two addresses of one machine do not leave it, even if one address is that
+        // of its network card. The kernel drops packets from outside with such a source.
         let has_own_address = || {
             let local = socket::local_address(self.fd.as_fd());
             let same = |local: &SocketAddr| local.ip().to_canonical() == peer.ip().to_canonical();
@@ -373,7 +372,7 @@ impl Stream for SocketStream {
     }
 }
 
-/// Receives with a deadline; kept out of the path that most reads take.
+/// Receives with a deadline. Kept out of the path that most reads take.
 #[inline(never)]
 fn recv_until(fd: &FilteredSocket, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
     loop {
@@ -387,7 +386,7 @@ fn recv_until(fd: &FilteredSocket, buffer: &mut [u8], deadline: Monotonic) -> io
     }
 }
 
-/// Sends with a deadline; kept out of the path that most messages take.
+/// Sends with a deadline. Kept out of the path that most messages take.
 #[inline(never)]
 fn send_until(
     fd: BorrowedFd<'_>,
@@ -395,7 +394,8 @@ fn send_until(
     send: &dyn Fn(BorrowedFd<'_>, socket::WaitMode) -> io::Result<usize>,
 ) -> io::Result<usize> {
     loop {
-        // Usually there is room: try first, so that a precise deadline costs the sender nothing.
+        // Usually there is room, so it tries first: a precise deadline then costs the sender
+        // nothing.
         match send(fd, socket::WaitMode::Now) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,
@@ -406,15 +406,16 @@ fn send_until(
     }
 }
 
-/// Maps "would block", as which the kernel reports an expired SO_RCVTIMEO or SO_SNDTIMEO, to
-/// `TimedOut`.
+/// Converts `WouldBlock` to `TimedOut`: the kernel reports an expired SO_RCVTIMEO or SO_SNDTIMEO
+/// so.
 #[cold]
 fn time_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
 struct SocketListener {
-    /// Dropped first: while the socket exists, no other file can have its file's inode.
+    /// Dropped before the socket: while the socket exists, no other file can have the inode of its
+    /// file.
     _file: Option<SocketFile>,
     fd: FilteredListener,
     local: Endpoint,
@@ -467,7 +468,7 @@ impl Listener for SocketListener {
 mod tests {
     use super::*;
 
-    /// The file of a dead server's socket is replaced, that of a live one is not.
+    /// The file of a dead server's socket is replaced; that of a live server is not.
     #[test]
     fn stale_socket_file_is_replaced_and_one_in_use_is_not() {
         let path = std::env::temp_dir().join(format!("corelane-net-{}", std::process::id()));

@@ -1,9 +1,9 @@
 //! The file of a Unix listener.
 //!
-//! Before listening, a file that a dead process left is removed; the listener's own file is removed
-//! with the listener.
+//! Before a listener is made, the file that a dead process left is removed. The listener's own file
+//! is removed together with the listener.
 //!
-//! Invariant: no other file is ever removed, and none of a socket on which a process listens.
+//! Invariant: no other file is ever removed, and no file of a socket on which a process listens.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -24,9 +24,10 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode, because another file may have taken the path since.
+    /// Device and inode of the file, because another file may have taken the path since.
     identity: (u64, u64),
-    /// Fork generation: in a forked child, the listener and its file still belong to the parent.
+    /// Fork generation of the process that made the listener: in a forked child, the listener and
+    /// its file belong to the parent.
     forks: u64,
 }
 
@@ -62,8 +63,8 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     check_dead(path, path)?;
-    // Between the check and the removal, another process may have put its own file there. So the
-    // file is first moved to a name that no other process uses, and checked again.
+    // Between the check and the removal, another process may put its own file there. So the file is
+    // first moved to a name that no other process uses, and checked again.
     let aside = temporary_path(path);
     match fs::rename(path, &aside) {
         Ok(()) => {}
@@ -71,7 +72,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let dead = if is_socket(&aside) { check_dead(&aside, path) } else { Err(in_use(path)) };
-    // A hard link never replaces another file: the call fails if there is one.
+    // A hard link never replaces another file: the call fails if the path is taken.
     let back = if dead.is_err() { fs::hard_link(&aside, path) } else { Ok(()) };
     if back.is_ok() {
         fs::remove_file(&aside)?;
@@ -93,8 +94,8 @@ fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if a socket is bound to `path`. A process that does not listen yet refuses
-/// connections as a dead one does.
+/// Returns true if a socket is bound to `path`. A process that is bound but does not listen yet
+/// refuses connections like a dead one.
 fn is_bound(path: &Path) -> bool {
     // Without /proc, only the result of connecting tells.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
@@ -113,8 +114,8 @@ fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // No longer than `path` itself if possible: a path that can be bound can then also be connected
-    // to.
+    // The name is no longer than `path` if possible, because a path that can be bound can then also
+    // be connected to.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());
@@ -166,7 +167,7 @@ mod tests {
         drop(living);
         drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
 
-        // Bound but not listening.
+        // The socket is bound but does not listen.
         let datagrams = UnixDatagram::bind(&path).unwrap();
         assert!(is_bound(&path));
         refused(&path);

@@ -1,11 +1,11 @@
-//! Polling for a while before sleeping, where it helps.
+//! Polling for a while before sleeping, where this helps.
 //!
-//! A thread that sleeps until its peer answers costs the peer a wake-up, which takes longer than many
-//! calls if the two run on different cores. A thread that polls for a bounded time first costs
-//! processor time instead. [`SpinPolicy`] says whether the threads that read a stream may do so.
+//! A thread that sleeps until its peer answers costs the peer a wake-up, which takes longer than
+//! many calls if the two run on different cores. A thread that polls for a bounded time first costs
+//! processor time instead. [`SpinPolicy`] states whether the threads that read a stream may poll.
 //!
-//! Two bounds hold whatever the policy and the peer: one wait polls for at most the policy's time,
-//! and the threads of a process that poll at the same time are fewer than the machine's cores.
+//! Two bounds always hold. One wait polls for at most the policy's time. The threads of a process
+//! that poll at the same time are fewer than the machine's cores.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -15,21 +15,21 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::thread;
 
-/// The permission of threads that read a stream to poll before they sleep.
+/// The permission to poll before sleeping, for threads that read a stream.
 ///
-/// The time is that of one wait; more than [`SpinPolicy::MAX_SPIN`] counts as that much.
+/// The time is that of one wait. More than [`SpinPolicy::MAX_SPIN`] counts as `MAX_SPIN`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SpinPolicy {
     /// Threads sleep at once.
     #[default]
     Never,
-    /// Threads poll while that has helped before and the peer runs on another core or machine.
+    /// Threads poll while this has helped before and the peer runs on another core or machine.
     /// Threads of fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
     Adaptive {
         /// Longest time of one wait for which a thread polls.
         max_spin: Duration,
     },
-    /// Threads poll in each wait, whatever their class and success.
+    /// Threads poll in each wait, whatever their class and whether it has helped.
     Always {
         /// Longest time of one wait for which a thread polls.
         max_spin: Duration,
@@ -37,7 +37,7 @@ pub enum SpinPolicy {
 }
 
 impl SpinPolicy {
-    /// Longest time for which any wait polls.
+    /// Maximum time for which any wait polls.
     pub const MAX_SPIN: Duration = Duration::from_millis(100);
 
     /// Returns the policy as a number: the time in nanoseconds, doubled, plus 1 for `Always`.
@@ -53,31 +53,31 @@ impl SpinPolicy {
 
 /// Value of the moving average if polling always succeeds.
 const FULL_SUCCESS: u32 = 1024;
-/// Success below which polling is only tried now and then.
+/// Success below which polling is only tried from time to time.
 const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
-/// Number of waits between two tries after the first failures. It doubles with each try that fails.
+/// Number of waits between two tries after the first failures. It doubles with each failed try.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
 const POLLS_PER_CLOCK_READ: u32 = 64;
-/// Rounds of polls without a pause: the processor's pause takes as long as an answer that is about
-/// to arrive.
+/// Number of polls without a pause at the beginning. The processor's pause takes as long as an
+/// answer that is about to arrive.
 const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
-/// The next step of a thread that has to wait.
+/// The decision how a thread begins a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextWait {
     /// Sleep.
     Sleep,
     /// Poll for at most this time, then sleep.
     Spin(Duration),
-    /// Polling has not helped, or is unknown to help, and may be tried again: see where the peer
-    /// runs.
+    /// Polling has not helped so far, or has not been tried. Try it for this time if the peer runs
+    /// elsewhere.
     Try(Duration),
 }
 
 /// The policy of one direction of a stream, and the success of polling so far.
 ///
-/// Only one thread waits there. A second one would merely blur the counts.
+/// Only one thread waits for a direction. A second one would merely make the counts inexact.
 pub(crate) struct AdaptiveSpin {
     policy: AtomicU64,
     /// Success of polling, as a moving average over the last waits.
@@ -94,12 +94,12 @@ impl fmt::Debug for AdaptiveSpin {
 }
 
 impl AdaptiveSpin {
-    /// Begins with the guess that polling helps.
+    /// Creates the state with the guess that polling helps.
     pub(crate) fn new(policy: SpinPolicy) -> Self {
         AdaptiveSpin { success: AtomicU32::new(FULL_SUCCESS / 2), ..Self::untried(policy) }
     }
 
-    /// Begins with [`NextWait::Try`].
+    /// Creates the state so that the first wait is [`NextWait::Try`].
     pub(crate) fn untried(policy: SpinPolicy) -> Self {
         AdaptiveSpin {
             policy: AtomicU64::new(policy.encode()),
@@ -140,12 +140,12 @@ impl AdaptiveSpin {
         NextWait::Try(max_spin)
     }
 
-    /// Makes the next waits poll: the peer runs where polling can help.
+    /// Makes the next waits poll, because the peer runs where polling can help.
     pub(crate) fn encourage(&self) {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }
 
-    /// Records that polling helped, or that it did not, or could not.
+    /// Records whether polling has helped. If it was impossible, it has not.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
@@ -159,8 +159,8 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Polls memory until `is_there`, if that has helped before; returns whether it became true.
-    /// The caller knows that the peer runs on another core.
+    /// Polls memory until `is_there` returns true, if polling has helped before. Returns whether it
+    /// became true. The caller knows that the peer runs on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
         self.is_allowed() && self.spin_if_worthwhile(is_there)
@@ -193,17 +193,17 @@ impl AdaptiveSpin {
 /// Number of threads of this process that poll.
 static SPINNING: AtomicUsize = AtomicUsize::new(0);
 
-/// The right of a thread to poll, of which a process has one fewer than the machine has cores.
+/// The permit of a thread to poll. A process has one permit fewer than the machine has cores.
 #[derive(Debug)]
 pub(crate) struct SpinPermit(());
 
 impl SpinPermit {
-    /// Takes a right; `None` if all are taken, or if the machine has one core.
+    /// Takes a permit. Returns `None` if all are taken, or if the machine has one core.
     #[inline]
     pub(crate) fn acquire() -> Option<Self> {
         static LIMIT: OnceLock<usize> = OnceLock::new();
         let limit = *LIMIT.get_or_init(|| thread::online_cores().saturating_sub(1));
-        // Relaxed: nothing is handed over.
+        // Relaxed: the counter publishes no other data.
         let taken =
             SPINNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < limit).then_some(taken + 1));
         taken.is_ok().then(|| SpinPermit(()))
@@ -217,8 +217,7 @@ impl Drop for SpinPermit {
     }
 }
 
-/// Returns the number of threads of this process that poll before they sleep at this moment, over
-/// all streams.
+/// Returns the number of threads of this process that are polling at this moment, over all streams.
 pub fn spinning_threads() -> usize {
     SPINNING.load(Ordering::Relaxed)
 }
@@ -233,7 +232,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_nanos(1);
 
-    /// Number of the next 1,000 waits that poll, if polling then finds or does not find something.
+    /// Returns how many of the next 1,000 waits poll, if `is_there` tells whether polling helps.
     fn polls(spin: &AdaptiveSpin, is_there: bool) -> usize {
         let polls = |_: &i32| {
             let polled = Cell::new(false);
@@ -246,7 +245,7 @@ mod tests {
         (0..1000).filter(polls).count()
     }
 
-    // The tests of this file take permits, whose number is small, and run one after the other.
+    // The tests of this file take permits, which are few, so they run one after the other.
     static ALONE: Mutex<()> = Mutex::new("tests of polling", Scope::Lane, ());
 
     #[test]
@@ -277,7 +276,7 @@ mod tests {
             };
             std::thread::spawn(decide).join().unwrap()
         };
-        // Fixed priorities may not be permitted here.
+        // Fixed priorities may not be permitted on this machine.
         let Some(adaptive) = next(SpinPolicy::Adaptive { max_spin: SHORT }) else { return };
         assert_eq!(adaptive, NextWait::Sleep);
         assert_eq!(next(SpinPolicy::Always { max_spin: SHORT }), Some(NextWait::Spin(SHORT)));

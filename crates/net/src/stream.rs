@@ -1,4 +1,4 @@
-//! The interface of one connection, independent of what carries it.
+//! The interface of one connection, independent of its transport.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -14,20 +14,20 @@ use crate::SpinPolicy;
 /// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Waits until something happens, or the stream's coarse time-out passes.
+    /// Waits until bytes can be transferred, or the stream's coarse time-out passes.
     Block,
-    /// Does not wait: `WouldBlock` where it would have to.
+    /// Does not wait: returns `WouldBlock` instead.
     Now,
-    /// Waits until exactly the deadline; `TimedOut` after it.
+    /// Waits until the deadline, precisely; returns `TimedOut` after it.
     Until(Monotonic),
 }
 
 /// The halves of a connection to shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// The peer sees the end of the stream; reading goes on.
+    /// The sending half. The peer sees the end of the stream; reading continues.
     Write,
-    /// Neither direction carries bytes any more.
+    /// Both halves. Neither direction carries bytes any more.
     Both,
 }
 
@@ -37,7 +37,7 @@ pub enum ShutdownMode {
 pub enum Peer {
     /// An Internet address.
     Ip(SocketAddr),
-    /// A process on this machine, with credentials that the kernel vouches for.
+    /// A process on this machine, with credentials from the kernel.
     Process {
         /// Process id at the time of connecting.
         pid: i32,
@@ -51,8 +51,8 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Returns true if the peer is known to be on this machine: a process that the kernel vouches
-    /// for, or a loopback address.
+    /// Returns true if the peer is known to be on this machine: a process with credentials from the
+    /// kernel, or a loopback address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -73,7 +73,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Called by a stream without a descriptor when something happened to it.
+/// A callback for streams without a descriptor. The stream calls it when its state has changed.
 pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection: an ordered stream of bytes in both directions.
@@ -85,38 +85,38 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// side.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] when there is nothing to read. `TimedOut` when the deadline
-    /// or the coarse time-out has passed. Any other error: the connection is lost.
+    /// `WouldBlock` with [`Wait::Now`] if there are no bytes to read. `TimedOut` if the deadline or
+    /// the coarse time-out has passed. Any other error means that the connection is lost.
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
     /// Writes bytes of `slices` in order, up to what the transport takes, and returns their number
     /// (at least one).
     ///
     /// # Errors
-    /// As for [`recv`](Self::recv).
+    /// The errors of [`recv`](Self::recv).
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
     /// Writes bytes from the front of `octets`, up to what the transport takes, and returns their
     /// number.
     ///
     /// # Errors
-    /// As for [`recv`](Self::recv).
+    /// The errors of [`recv`](Self::recv).
     fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// Returns a descriptor whose edges tell when `recv` and `send_vectored` no longer block, after
-    /// a call with [`Wait::Now`] did less than asked. An edge for room may also look like an edge
-    /// for data. `None` if the transport has no descriptor; see
+    /// Returns a descriptor that reports by edges when `recv` and `send_vectored` no longer block,
+    /// after a call with [`Wait::Now`] that transferred less than requested. An edge for room may
+    /// also look like an edge for data. `None` if the transport has no descriptor; see
     /// [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// Makes [`readiness`](Self::readiness) report the next arrival of data.
     ///
     /// A thread that has the stream for itself calls it before it waits for the descriptor instead
-    /// of in `recv`. `Some(true)`: there is already data to read, or the end. `None`: the
-    /// descriptor reports every arrival anyway. The descriptor may become readable with nothing to
-    /// read; the thread then calls this again.
+    /// of in `recv`. The result is `Some(true)` if there is already data to read, or the end. It is
+    /// `None` if the descriptor reports every arrival anyway. The descriptor may become readable
+    /// without data to read; the thread then calls this again.
     ///
     /// # Errors
     /// When the connection is lost.
@@ -124,19 +124,19 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns true if the descriptor reports arrivals without
+    /// Returns true if the descriptor reports arrivals even without
     /// [`arm_readiness`](Self::arm_readiness). Each arrival then wakes the thread that watches it,
-    /// and the sender pays for that.
+    /// and the sender pays for the wake-up.
     fn reports_every_arrival(&self) -> bool {
         true
     }
 
-    /// Sets a callback for streams without a descriptor; returns false if the stream has none to
-    /// call.
+    /// Sets a callback for streams without a descriptor. Returns false if the stream does not
+    /// support it.
     ///
     /// The stream calls `report` once at once, and then whenever there may be data to read, room to
-    /// write, or the end. It may call from any thread; `report` never waits. A stream that returns
-    /// false needs a thread of its own.
+    /// write, or the end. It may call it from any thread; `report` never blocks. A stream that
+    /// returns false needs a thread of its own.
     fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
         let _ = report;
         false
@@ -150,8 +150,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
     /// Sets whether threads in [`recv`](Self::recv) poll before they sleep; does nothing where
-    /// polling is impossible. By default threads over sockets never poll, and those over shared
-    /// memory do what their transport says.
+    /// polling is impossible. By default threads over sockets never poll; threads over shared
+    /// memory follow their transport's setting.
     ///
     /// A call with [`Wait::Until`] does not poll beyond its deadline. One with [`Wait::Now`] polls
     /// only over shared memory while the peer copies the next part of the same message. A thread
@@ -160,8 +160,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         let _ = policy;
     }
 
-    /// Lets the kernel look into the network card's queue for this long before a reading thread
-    /// sleeps; zero for never. Does nothing where no network card is behind the stream, such as
+    /// Makes the kernel poll the network card's queue for `time` before a reading thread sleeps;
+    /// zero for never. Has no effect where no network card is behind the stream, for example
     /// between processes of one machine.
     ///
     /// # Errors
@@ -171,8 +171,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Sets the differentiated services code point, 0 to 63, of what is sent from now on; does
-    /// nothing where there are no packets.
+    /// Sets the differentiated services code point, 0 to 63, of data sent from now on. Has no
+    /// effect where there are no packets.
     ///
     /// # Errors
     /// `InvalidInput` for a larger code point; an error of the system if it refuses the value.
@@ -187,7 +187,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
     fn peer(&self) -> &Peer;
 
     /// Returns true if the peer is known to be on this machine. By default, servers do not accept
-    /// priorities from peers of other machines.
+    /// priorities from other peers.
     fn is_peer_local(&self) -> bool {
         self.peer().is_local()
     }

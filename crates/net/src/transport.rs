@@ -23,7 +23,7 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// | [`Listener`] | one endpoint at which it listens | `accept`, `readiness`, `local_endpoint` |
 /// | [`Stream`] | one connection | `recv`, `send_vectored`, `readiness`, `set_coarse_timeouts`, `shutdown`, `peer` |
 ///
-/// Bytes are all that a transport sees: framing, byte order and requests are the ORB's.
+/// A transport sees only bytes: framing, byte order and requests belong to the ORB.
 ///
 /// ## Endpoints
 /// A new transport uses endpoints of an existing kind, because [`Endpoint`] is an enum of this
@@ -41,7 +41,8 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 ///   `accept`.
 /// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener frees
 ///   the endpoint: connecting then fails, and listening there succeeds again.
-/// * `local_endpoint` has what the system chose, such as the port. Clients can connect to it.
+/// * `local_endpoint` contains the values that the system chose, such as the port. Clients can
+///   connect to it.
 ///
 /// ## Rules for streams
 /// * Bytes arrive unchanged and in order. The two directions are independent.
@@ -52,10 +53,11 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 ///   available takes precedence over a deadline that has passed.
 /// * `recv` returns 0 only at the end of the stream. `send_vectored` takes as many bytes as there is
 ///   room for; it returns an error, not 0, if there is no room.
-/// * A stream with a descriptor reports an edge when there is something to read, after a `recv` with
-///   `Wait::Now` that did not fill its buffer. It does so for room after a send with `Wait::Now` that
-///   did not take everything. A stream whose descriptor does not report other arrivals returns false
-///   from [`reports_every_arrival`](Stream::reports_every_arrival) and implements
+/// * A stream with a descriptor reports an edge when there is something to read, after a `recv`
+///   with `Wait::Now` that did not fill its buffer. Likewise it reports an edge when there is room,
+///   after a send with `Wait::Now` that did not take all bytes. A stream whose descriptor does not
+///   report other arrivals returns false from
+///   [`reports_every_arrival`](Stream::reports_every_arrival) and implements
 ///   [`arm_readiness`](Stream::arm_readiness).
 /// * A stream without a descriptor implements
 ///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise only a thread of its own
@@ -72,8 +74,8 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 ///
 /// ## Tests
 /// `tests/conformance.rs` of this crate checks these rules, except those about forks and threads. A
-/// transport of this crate joins the list at its beginning; one of another crate runs a copy of the
-/// file.
+/// transport of this crate is added to the list at the beginning of the file. One of another crate
+/// runs a copy of the file.
 ///
 /// # Examples
 /// A transport that wraps another one:
@@ -136,8 +138,8 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Returns true if this transport handles `endpoint`.
     fn supports(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects to `endpoint`, with `properties` in force before the peer learns of the connection
-    /// where that matters.
+    /// Connects to `endpoint` with `properties`. Properties that must be set before the peer sees
+    /// the connection are set before.
     ///
     /// Tries every address of the endpoint's host name. `deadline` bounds the whole call, name
     /// resolution included.
@@ -155,7 +157,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Connects to `endpoint` with the transport's own default properties.
     ///
     /// # Errors
-    /// As for [`connect_with`](Self::connect_with).
+    /// The errors of [`connect_with`](Self::connect_with).
     fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
         self.connect_with(endpoint, &ConnectionProperties::default(), deadline)
     }
@@ -171,7 +173,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     fn attach_orb(&self) {}
 
     /// Tells the transport that an ORB which used it has ended. After the last one, the transport
-    /// waits for the end of its own threads; streams that are left work without them.
+    /// waits for the end of its own threads. Streams that still exist work without these threads.
     fn detach_orb(&self) {}
 }
 
@@ -187,7 +189,7 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// Sets the properties of connections accepted from now on.
     ///
     /// # Errors
-    /// If the system refuses one.
+    /// If the system refuses a property.
     fn set_properties(&self, _properties: &ConnectionProperties) -> io::Result<()> {
         Ok(())
     }
@@ -195,7 +197,7 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// Returns a descriptor that becomes readable when a connection waits.
     fn readiness(&self) -> BorrowedFd<'_>;
 
-    /// Returns the endpoint where it listens, with the port that the system chose.
+    /// Returns the endpoint at which the listener listens, with the port that the system chose.
     fn local_endpoint(&self) -> &Endpoint;
 }
 
@@ -225,7 +227,8 @@ impl Transports {
     /// Connects through the transport of `endpoint`.
     ///
     /// # Errors
-    /// `Unsupported` when no transport supports the endpoint, else as [`Transport::connect`].
+    /// `Unsupported` when no transport supports the endpoint, else the errors of
+    /// [`Transport::connect`].
     pub fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
         self.require(endpoint)?.connect(endpoint, deadline)
     }
@@ -233,7 +236,7 @@ impl Transports {
     /// Connects through the transport of `endpoint`, with `properties`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect) and [`Transport::connect_with`].
+    /// The errors of [`connect`](Self::connect) and [`Transport::connect_with`].
     pub fn connect_with(
         &self,
         endpoint: &Endpoint,
@@ -246,7 +249,8 @@ impl Transports {
     /// Listens through the transport of `endpoint`.
     ///
     /// # Errors
-    /// `Unsupported` when no transport supports the endpoint, else as [`Transport::listen`].
+    /// `Unsupported` when no transport supports the endpoint, else the errors of
+    /// [`Transport::listen`].
     pub fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         self.require(endpoint)?.listen(endpoint)
     }

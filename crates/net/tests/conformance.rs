@@ -1,5 +1,5 @@
-//! The conformance suite: checks for every transport what the ORB relies on. A further transport
-//! joins the list in [`each`].
+//! The conformance suite: checks for every transport the behaviour on which the ORB relies. A new
+//! transport is added to the list in [`each`].
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -24,8 +24,8 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     listener.accept().unwrap()
 }
 
-/// Both ends of a connection, the one that connected first.
-/// One end polls before it sleeps, where its transport can.
+/// Returns both ends of a connection; the connecting end comes first. One end polls before it
+/// sleeps, if its transport can.
 fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let listener = transport.listen(endpoint).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
@@ -123,7 +123,7 @@ fn halves_close_independently() {
     });
 }
 
-/// The way in which the ORB ends threads that wait for a peer.
+/// `shutdown(Both)`, by which the ORB ends threads that wait for a peer.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {
@@ -144,7 +144,7 @@ fn send_to_a_closed_peer_fails() {
         let (client, server) = pair(transport, endpoint);
         drop(server);
         let deadline = Monotonic::now() + Duration::from_secs(10);
-        // The first bytes may still be accepted: through them the system learns of the end.
+        // The system may still accept the first bytes: it learns of the end only by sending them.
         while send(&*client, b"anyone?", Wait::Now).is_ok() {
             assert!(!deadline.is_past());
         }
@@ -203,7 +203,7 @@ fn connections_have_the_requested_properties() {
                 assert!(matches!((sent, all), (8192 | 16_384, true) | (65_536, _)), "{sent}");
                 continue;
             }
-            // The kernel doubles the numbers.
+            // The kernel doubles the sizes.
             assert_eq!(socket::send_buffer_size(fd).unwrap() == 18_000, all);
             assert_eq!(socket::receive_buffer_size(fd).unwrap() == 14_000, all);
             if matches!(endpoint, Endpoint::Tcp { .. }) {

@@ -1,4 +1,4 @@
-//! Tests of shared memory beyond the conformance suite: peers in other processes, dead ones and
+//! Tests of shared memory beyond the conformance suite: peers in other processes, dead peers and
 //! hostile ones.
 
 use std::fs::File;
@@ -55,7 +55,8 @@ fn other_process(path: &PathBuf) -> Child {
     Command::new(program).args(["--exact", "the_other_process"]).env(OTHER, path).spawn().unwrap()
 }
 
-/// Echoes what arrives, in a process that another test has started; does nothing by itself.
+/// Echoes arriving bytes, in a process that another test has started. Does nothing without that
+/// test.
 #[test]
 fn the_other_process() {
     let Some(path) = std::env::var_os(OTHER) else { return };
@@ -105,8 +106,8 @@ fn two_processes_exchange_more_than_the_rings_hold() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Messages of all sizes around parts and rings, in slices, with calls that wait and that do not.
-/// What arrives is what was sent, and no part wakes a side twice.
+/// Messages of all sizes around those of parts and rings, in slices, with calls that wait and calls
+/// that do not. The bytes arrive unchanged, and no part wakes a side twice.
 #[test]
 fn large_messages_arrive_whole_with_few_wake_ups() {
     for (name, policy) in
@@ -177,7 +178,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 if waits_to_write {
-                    // Echoes fill the other ring, then this one.
+                    // The echoes fill the other ring, then this one.
                     while server.send(&[1; 50_000], Wait::Block).is_ok() {}
                     0
                 } else {
@@ -189,7 +190,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
             assert_eq!(waiting.join().unwrap(), 0);
         });
         child.wait().unwrap();
-        // A thread that does not wait learns of it too, after it has read the rest.
+        // A thread that does not wait sees the end too, after it has read the remaining bytes.
         while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
     }
 }
@@ -213,7 +214,7 @@ fn long_waiting_reader_is_woken() {
     });
 }
 
-/// The case of a server's lanes: edges only, and after a short read later arrivals are reported.
+/// A server's lanes use only edges: after a short read, later arrivals are reported.
 #[test]
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
@@ -275,8 +276,8 @@ fn room_is_an_edge_for_a_refused_writer() {
     });
 }
 
-/// A reply many times as large as the ring, so that the socket cannot hold the bell's bytes, which
-/// no thread reads. The client waits for the reply and sends nothing.
+/// A reply is many times as large as the ring, so the socket cannot hold the bell's bytes, which no
+/// thread reads. The client waits for the reply and sends nothing.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
@@ -305,7 +306,7 @@ fn writer_with_repeated_room_edges_is_not_disconnected() {
                 }
             }
         }
-        // Data sent in the meantime is there, and was reported.
+        // Data that was sent in the meantime is there, and was reported.
         let mut buffer = [0; 8];
         while !matches!(server.recv(&mut buffer, Wait::Now), Ok(6)) {
             assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
@@ -335,14 +336,15 @@ fn silent_or_malformed_clients_delay_no_other_client() {
     let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let mut liar = UnixStream::connect(&path).unwrap();
     liar.write_all(b"GIOP\x01\x02\x00\x00 and so on").unwrap();
-    // A header without a descriptor, and one with the descriptor of another kind of file.
+    // A header without a descriptor, and a header with the descriptor of another kind of file, are
+    // refused.
     let mut header = b"CLNRINGS".to_vec();
     header.extend([1, 65536, 65536].map(u32::to_le_bytes).concat());
     UnixStream::connect(&path).unwrap().write_all(&header).unwrap();
     let other = UnixStream::connect(&path).unwrap();
     let file = File::open("/dev/null").unwrap();
     socket::send_with_descriptor(other.as_fd(), &header, file.as_fd(), socket::WaitMode::Now).unwrap();
-    // A header that announces rings larger than the server accepts.
+    // A header that announces rings larger than the server accepts is refused.
     let large = RingSizes::at_least(16 << 20, 4096);
     let greedy = UnixStream::connect(&path).unwrap();
     let (_rings, memory) = RingPair::create(large).unwrap();
@@ -355,14 +357,15 @@ fn silent_or_malformed_clients_delay_no_other_client() {
     drop(silent);
 }
 
-/// The peer is a process that writes anything anywhere in the memory and rings at will; every call
-/// ends in time.
+/// The peer is a process that writes any value anywhere in the memory and rings at random. Every
+/// call ends in time.
 #[test]
 fn hostile_peer_can_only_send_nonsense() {
     against_a_hostile_peer("hostile", 4096, 5000);
 }
 
-/// The messages are larger than a part, so that they are copied in parts.
+/// Calls with large messages end in time too. The messages are larger than a part, so they are
+/// copied in parts.
 #[test]
 fn hostile_peer_of_large_messages_can_only_send_nonsense() {
     against_a_hostile_peer("hostile-l", 65_536, 200_000);
@@ -386,7 +389,8 @@ fn against_a_hostile_peer(name: &str, ring: u32, message: usize) {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    // The words of both directions, mostly with numbers that may pass for counters.
+                    // Writes to the control words of both directions, mostly numbers that may pass
+                    // for counters.
                     let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
                     let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % (ring + 4) };
                     memory.write_all_at(&value.to_le_bytes(), offset).unwrap();

@@ -1,7 +1,8 @@
-//! Dead or hostile servers over shared memory, seen from their clients: every wait ends, and
-//! nothing of the connection is left.
+//! Dead or hostile servers over shared memory, seen from their clients. Every wait ends, and no
+//! resource of the connection is left.
 //!
-//! Alone in its process, because it examines all the process's descriptors, mappings and threads.
+//! The tests have a process of their own, because they examine all the process's descriptors,
+//! mappings and threads.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -27,20 +28,20 @@ const READY: &str = "listening";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Never accepts.
+    /// Never accepts a connection.
     Absent,
-    /// Answers once and reads no more.
+    /// Answers once, then reads no more.
     Deaf,
-    /// Writes anything anywhere in the memory.
+    /// Writes any value anywhere in the memory.
     Hostile,
 }
 
 const KINDS: [Kind; 3] = [Kind::Absent, Kind::Deaf, Kind::Hostile];
 
-/// A server in a process of its own; killed with its handle.
+/// A server in a process of its own, which is killed on drop.
 struct Server {
     child: Child,
-    /// Closed with the handle, so that a server without a parent ends.
+    /// The server's input. It is closed on drop, so that the server ends if its parent ends.
     _input: ChildStdin,
     path: PathBuf,
 }
@@ -69,13 +70,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if the server has already ended.
+        // Both calls fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Does nothing by itself.
+/// The server's process. Does nothing unless another test started it.
 #[test]
 fn the_server() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
@@ -100,7 +101,7 @@ fn the_server() {
 }
 
 fn until_the_parent_ends() {
-    // Nothing is ever written there.
+    // The input stays empty, so this waits for its end.
     io::stdin().lines().for_each(drop);
 }
 
@@ -114,7 +115,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     }
 }
 
-/// Accepts one connection after another, and violates the protocol.
+/// Accepts one connection after another, and violates the protocol on each.
 fn scribble(path: &Path) {
     let listener = UnixListener::bind(path).unwrap();
     println!("{READY}");
@@ -123,7 +124,7 @@ fn scribble(path: &Path) {
         let socket = socket.unwrap();
         let (_, memory) = socket::recv_with_descriptor(socket.as_fd(), &mut [0; 20], socket::WaitMode::Block).unwrap();
         let memory = File::from(memory.unwrap());
-        // Shrinking memory that the client uses would end the client by a signal.
+        // If the server could shrink memory that the client uses, a signal would end the client.
         for length in [0, 4096, 1 << 30] {
             memory.set_len(length).unwrap_err();
         }
@@ -132,7 +133,8 @@ fn scribble(path: &Path) {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                // The words of both directions, mostly with numbers that may pass for counters.
+                // Writes to the control words of both directions, mostly numbers that may pass for
+                // counters.
                 let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
                 let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 70_000 };
                 memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
@@ -169,7 +171,7 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     }
 }
 
-/// A way in which a client waits; true if it saw the end of the stream.
+/// A way in which a client waits. Returns true if it saw the end of the stream.
 type Waits = fn(&dyn Stream) -> bool;
 
 const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
@@ -200,7 +202,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         server.kill();
         assert!(waiting.join().unwrap(), "{name}: no end");
     });
-    // A thread that does not wait learns of it too, and the state is permanent.
+    // A thread that does not wait sees the end too, and the state is permanent.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
     assert!(poll::hang_up(client.readiness().unwrap()).unwrap().both, "{name}");
     drop(client);
@@ -213,7 +215,8 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
 }
 
-/// Every connection ends when the client finds nonsense; until then every call ends in time.
+/// Every connection ends when the client finds an invalid value. Until then every call ends in
+/// time.
 fn server_is_hostile() {
     let server = Server::start(Kind::Hostile, "hostile");
     for _ in 0..20 {
@@ -242,14 +245,14 @@ fn server_is_hostile() {
 
 fn is_over(outcome: io::Result<usize>) -> bool {
     match outcome.map_err(|error| error.kind()) {
-        // The peer may announce that it reads or writes no more, and still go on.
+        // The peer may announce that it reads or writes no more, and continue all the same.
         Ok(_) | Err(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe) => false,
         Err(io::ErrorKind::InvalidData) => true,
         Err(other) => panic!("{other}"),
     }
 }
 
-/// One after another, because the checks cover the whole process.
+/// All cases are in one test, one after the other, because the checks cover the whole process.
 #[test]
 fn clients_of_dead_and_hostile_servers() {
     if std::env::var_os(PATH).is_some() {

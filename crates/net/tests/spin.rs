@@ -1,5 +1,5 @@
-//! Tests of polling before sleeping: system calls of threads that poll, that do not, and that have
-//! stopped, and how many poll at once.
+//! Tests of polling before sleeping: system calls of threads that poll, that do not poll, and that
+//! have stopped polling, and how many poll at once.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 use std::io;
@@ -14,7 +14,8 @@ use corelane_sys::{poll, thread};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Permits to poll and totals are those of the process, so the tests run one after the other.
+/// Takes the lock of this file's tests. Permits to poll and totals belong to the process, so the
+/// tests run one after the other.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -36,7 +37,7 @@ fn each(name: &str, check: impl Fn(&dyn Stream, &dyn Stream)) {
     }
 }
 
-/// Makes the system calls that a thread makes once.
+/// Makes the system calls that a thread makes only once.
 fn ask_once() {
     poll::minimize_timer_slack();
     thread::native_priority();
@@ -56,8 +57,8 @@ fn wait_until_asleep(tid: thread::Tid) {
     }
 }
 
-/// The number of system calls of one `recv` for which nothing is there yet; the peer writes when
-/// the thread sleeps.
+/// Returns the number of system calls of one `recv` on an empty stream. The peer writes when the
+/// thread sleeps.
 fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait) -> u64 {
     let (told, tid) = (AtomicBool::new(false), std::sync::OnceLock::new());
     std::thread::scope(|scope| {
@@ -89,7 +90,7 @@ fn only_a_thread_that_may_poll_does_and_an_idle_one_does_nothing() {
     each("syscalls", |client, server| {
         let soon = || Wait::Until(Monotonic::now() + Duration::from_secs(60));
         assert_eq!(syscalls_of_a_long_wait(server, client, Wait::Block), 1);
-        // With a precise deadline it asks the kernel for readiness first.
+        // With a precise deadline the thread first asks the kernel for readiness.
         assert_eq!(syscalls_of_a_long_wait(server, client, soon()), 2);
         server.set_spin_policy(SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN });
         let end = Monotonic::now() + Duration::from_secs(60);
@@ -104,14 +105,14 @@ fn only_a_thread_that_may_poll_does_and_an_idle_one_does_nothing() {
     });
 }
 
-/// A peer that is always too late makes an adaptive thread poll in few waits.
+/// A peer that is always too late makes an adaptive thread poll in few of its waits.
 #[test]
 fn adaptive_threads_stop_polling_for_a_slow_peer() {
     let _alone = alone();
     each("slow", |client, server| {
         server.set_spin_policy(SpinPolicy::Adaptive { max_spin: Duration::from_nanos(1) });
         let mut buffer = [0; 8];
-        // The first arrival shows where the peer runs; over Unix sockets it stays unknown.
+        // The first arrival shows where the peer runs. Over Unix sockets this stays unknown.
         client.send(b"x", Wait::Block).unwrap();
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 1);
         ask_once();
@@ -121,7 +122,7 @@ fn adaptive_threads_stop_polling_for_a_slow_peer() {
             assert_eq!(server.recv(&mut buffer, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
         let syscalls = (snapshot() - before).syscalls;
-        // A thread that does not poll makes one call for each.
+        // A thread that does not poll makes one call for each message.
         assert!(syscalls < 1050, "{syscalls}");
         let may_poll = matches!(client.peer(), Peer::Process { .. }) && thread::online_cores() > 1;
         assert!(syscalls > 1000 || !may_poll, "{syscalls}");

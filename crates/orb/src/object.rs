@@ -1,5 +1,5 @@
-//! Object references: handles to local and remote objects. The calls through them are in `calls`,
-//! the trait of typed ones in `typed`.
+//! Object references: handles to local and remote objects. Calls through references are in `calls`,
+//! the trait of typed references in `typed`.
 
 mod calls;
 mod typed;
@@ -35,14 +35,14 @@ pub struct ObjectRef {
     callee: Callee,
     /// Properties for operations that ask for some (IDL's `context` clause).
     properties: Context,
-    /// Servants that calls go to directly; added by the first call through each interface.
+    /// Servants that calls reach without the POA. The first call through each interface adds one.
     bypass: Option<Arc<BypassServants>>,
     /// True if this ORB made the reference but does not listen: the object cannot be called from
     /// outside the process.
     has_no_address: bool,
 }
 
-/// The servant that calls bypass the POA to, once for each interface that it has been called by.
+/// The servant that calls reach without the POA, once for each interface by which it was called.
 #[derive(Default)]
 struct BypassServants(OnceLock<BypassServant>);
 
@@ -133,7 +133,7 @@ impl ObjectRef {
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
 
-    /// Returns a copy with calls that `canceller` can cancel.
+    /// Returns a copy whose calls `canceller` can cancel.
     #[must_use]
     pub fn with_canceller(&self, canceller: &Canceller) -> Self {
         ObjectRef { callee: self.callee.with_canceller(canceller), ..self.clone() }
@@ -141,20 +141,21 @@ impl ObjectRef {
 
     /// Returns a copy that sends these properties to operations that ask for them (IDL's `context`
     /// clause). They replace earlier ones. Requests [built at run
-    /// time](crate::dynamic::DynamicRequest::context) have their own.
+    /// time](crate::dynamic::DynamicRequest::context) do not use them: they have properties of
+    /// their own.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { properties: context.clone(), ..self.clone() }
     }
 
-    /// Returns a copy with typed calls that bypass the POA if the object is active in this ORB.
-    /// Such a call costs a virtual function call.
+    /// Returns a copy whose typed calls bypass the POA if the object is active in this ORB. Such a
+    /// call costs a virtual function call.
     ///
     /// The first call goes through the POA and finds the servant; later calls do not ask the POA.
     /// So the state of the POA's manager, threading policies, priorities, deactivation and the
-    /// shutdown of the ORB do not affect them. [`current`](crate::current()) does not know them,
-    /// and a panic of the servant unwinds into the caller. The servant lives at least as long as
-    /// the copy and its clones.
+    /// shutdown of the ORB do not affect them. [`current`](crate::current()) knows nothing of these
+    /// calls, and a panic of the servant unwinds into the caller. The servant lives at least as
+    /// long as the copy and its clones.
     ///
     /// Calls to other objects are not changed: remote and forwarded objects, dynamic servants,
     /// objects called by a [plain key](crate::Orb::bind_key), and servants of a locator.
@@ -187,14 +188,15 @@ impl ObjectRef {
         self.properties.matching(patterns)
     }
 
-    /// Returns true if both references certainly denote the same object. False may mean that it
-    /// cannot be told.
+    /// Returns true if both references certainly denote the same object. False may also mean that
+    /// the references do not tell.
     #[must_use]
     pub fn is_equivalent(&self, other: &ObjectRef) -> bool {
         Arc::ptr_eq(self.binding(), other.binding()) || self.ior().is_equivalent(other.ior())
     }
 
-    /// Returns a hash of at most `maximum` that never changes and that equivalent references share.
+    /// Returns a hash between 0 and `maximum`. It never changes, and equivalent references have the
+    /// same.
     #[must_use]
     pub fn hash_value(&self, maximum: u32) -> u32 {
         let hash = self.ior().equivalence_hash();
@@ -202,8 +204,8 @@ impl ObjectRef {
     }
 
     /// For generated code: returns the servant if calls [bypass the POA](Self::with_poa_bypass) and
-    /// it has been called as an `I`. A servant's result is then not copied on its way to the
-    /// caller.
+    /// an earlier call used the interface `I`. A servant's result is then not copied on its way to
+    /// the caller.
     #[inline]
     pub fn direct<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
         self.bypass.as_ref()?.find()
@@ -258,15 +260,15 @@ impl fmt::Display for ObjectRef {
     ///
     /// If the reference's ORB does not listen, reports
     /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress): other processes
-    /// cannot use the text. A type id without a CDR form, such as one with a NUL that a peer sent,
-    /// is left out. The reference leads to the same object without it.
+    /// cannot use the text. A type id that has no CDR form is left out, for example one with a NUL
+    /// that a peer sent. Without it the reference still leads to the same object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_no_address {
             self.client().report_nowhere_reference(self.type_id());
         }
         let ior = self.ior();
         let untyped = || Ior { type_id: String::new(), profiles: ior.profiles.clone() }.to_text();
-        // The other possible error is a size that no message has.
+        // Any other error would be the size of the message, which cannot be exceeded here.
         f.write_str(&ior.to_text().or_else(|_| untyped()).unwrap_or_else(|_| "IOR:".to_owned()))
     }
 }

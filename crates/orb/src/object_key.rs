@@ -10,9 +10,9 @@
 //! refused. A generation grows when its slot is reused, so a stale key is refused, never
 //! misdirected.
 //!
-//! A persistent key holds nothing that changes from run to run, unless its POA asks for hints. A
-//! hint is the slot of the object in the table of keys; the server looks there first and compares
-//! the whole key. Any other key is a plain key, chosen by name.
+//! A persistent key is the same in every run of the server, unless its POA asks for hints. A hint
+//! is the slot of the object in the table of keys; the server looks there first and compares the
+//! whole key. Any other key is a plain key: a name that the program chose.
 
 pub(crate) use crate::slot_id::SlotId;
 
@@ -20,11 +20,11 @@ pub(crate) use crate::slot_id::SlotId;
 pub(crate) enum ObjectKey<'k> {
     /// Transient; the id is a slot.
     System { stamp: u64, poa: SlotId, object: SlotId },
-    /// Transient; the id was chosen by the user, or by the ORB for a reference without a servant.
+    /// Transient; the program chose the id, or the ORB did for a reference without a servant.
     User { stamp: u64, poa: SlotId, id: &'k [u8] },
     /// Persistent, without a hint.
     Persistent { path: &'k [u8], id: &'k [u8] },
-    /// Persistent, with the slot in the table of keys that the object had when the reference was
+    /// Persistent, with the slot that the object had in the table of keys when the reference was
     /// made.
     Hinted { slot: u32, key: &'k [u8] },
     /// Not one of the ORB's own keys, or malformed.
@@ -51,7 +51,7 @@ impl<'k> ObjectKey<'k> {
         Self::parse_other(key).unwrap_or(ObjectKey::Plain)
     }
 
-    /// Parses the other kinds of key.
+    /// Parses all kinds of key except `System`.
     #[inline(never)]
     fn parse_other(key: &'k [u8]) -> Option<ObjectKey<'k>> {
         let (magic, rest) = key.split_first_chunk::<3>()?;

@@ -1,4 +1,5 @@
-//! Admission of streams: a stream is admitted only if all earlier promises can still be kept.
+//! Admission of streams: a stream is admitted only if the streams admitted before keep their
+//! guarantees.
 //!
 //! Each stream is a periodic task, whose cost is a period's packets times the cost of a packet.
 //! Four bounds must hold with the new stream:
@@ -76,7 +77,7 @@ pub enum Load {
         /// Latest time after the start of a period at which its packets are processed.
         deadline: Nanos,
     },
-    /// Packets in the receive context, which interrupts every thread of the core.
+    /// A rate of packets in the receive context, which interrupts every thread of the core.
     Capped(PacketRate),
 }
 
@@ -92,9 +93,9 @@ pub struct StreamRequest {
     /// Its load.
     pub load: Load,
     /// Size in bytes of its largest packet, with IP and TCP headers. A number below [`MIN_PACKET`]
-    /// counts as that.
+    /// counts as [`MIN_PACKET`].
     pub max_packet: u32,
-    /// Longest time for which lower-priority work, such as a softirq, keeps its thread from
+    /// Maximum time for which work of lower priority, such as a softirq, keeps its thread from
     /// running.
     pub blocking: Nanos,
     /// Maximum memory in bytes that it holds
@@ -126,8 +127,8 @@ impl fmt::Display for TaskName {
 pub enum ViolatedBound {
     /// The budget is invalid.
     Budget(BudgetError),
-    /// The period's packets cannot be processed by the deadline even alone, or another time is out
-    /// of range.
+    /// The period's packets cannot be processed by the deadline even if no other task runs, or
+    /// another time is out of range.
     Timing(TimingError),
     /// The stream is admitted already.
     Duplicate,
@@ -165,13 +166,14 @@ pub enum ViolatedBound {
     },
 }
 
-/// A refused stream. Nothing has changed.
+/// A refused stream. The refusal changes no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRefusal {
     /// The first violated bound, in the order of [`ViolatedBound`].
     pub bound: ViolatedBound,
-    /// The largest number of packets in each period with which the stream would be admitted, all
-    /// else unchanged. Packets in each second for [`Load::Capped`]; `None` if there is none.
+    /// The largest number of packets in each period with which the stream would be admitted, if
+    /// nothing else changes. For [`Load::Capped`] it counts packets in each second. `None` if there
+    /// is no such number.
     pub would_fit: Option<u32>,
 }
 
@@ -210,7 +212,7 @@ impl fmt::Display for StreamRefusal {
 
 impl std::error::Error for StreamRefusal {}
 
-/// The books of admission.
+/// The state of admission: the resources and the admitted streams.
 ///
 /// # Examples
 /// ```
@@ -325,7 +327,7 @@ impl Admission {
         let tasks = self.tasks(request);
         for (place, (priority, task, timing)) in tasks.iter().enumerate() {
             if *priority == u16::MAX {
-                // Only the link waits for the receive context.
+                // Packets in the receive context have no deadline: only the link waits for them.
                 continue;
             }
             let above = tasks.iter().enumerate().filter(|(other, (above, ..))| *other != place && above >= priority);
@@ -372,8 +374,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Finds the largest number of packets with which every bound holds. Binary search: each bound
-    /// gets tighter with more packets.
+    /// Finds the largest number of packets with which every bound holds. It uses binary search,
+    /// because each bound is tighter with more packets.
     fn would_fit(&self, request: &StreamRequest) -> Option<u32> {
         let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
         let (mut low, mut high) = (1, request.packets());
@@ -419,16 +421,16 @@ impl StreamRequest {
     }
 }
 
-/// Returns the maximum number of packets in a period. Without a bound in packets, all may be as
-/// short as TCP permits.
+/// Returns the maximum number of packets in a period. If only bytes are bounded, all packets may be
+/// as short as TCP permits.
 fn max_packets(budget: &Budget) -> u32 {
     let shortest = budget.bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(MIN_PACKET.into()));
     budget.packets.unwrap_or(u32::MAX).min(u32::try_from(shortest).unwrap_or(u32::MAX))
 }
 
 impl Resources {
-    /// Returns the task for a stream's protocol processing. Times that overflow saturate; no
-    /// analysis accepts them.
+    /// Returns the task for a stream's protocol processing. Times that overflow saturate, and no
+    /// analysis accepts such times.
     fn timing(&self, stream: &StreamRequest) -> Timing {
         match stream.load {
             Load::Periodic { budget, deadline } => {
@@ -461,7 +463,8 @@ impl Resources {
             Load::Capped(rate) => (1, largest, rate.interval()),
         };
         let framing = ETHERNET_OVERHEAD + 4 * u64::from(self.vlan_tags);
-        // All packets but one may be the shortest beside a long one: each has its own padding.
+        // All packets but one may be of minimum size beside a long one. Each of these has its own
+        // padding.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD - u64::from(MIN_PACKET));
         let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);

@@ -2,8 +2,8 @@
 //!
 //! Periods do not drift: period n begins n periods after the origin, however late the thread wakes.
 //! An unused budget expires at the end of its period. The last packet of a period may exceed the
-//! remaining bytes; the next period pays the excess. A stream that always has packets therefore
-//! gets exactly its bytes in the long run, and is never ahead by more than one packet.
+//! remaining bytes; the next period pays the excess. So a stream that always has packets gets
+//! exactly its bytes in the long run, and is never ahead by more than one packet.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl Budget {
         Self::of_bytes(u64::try_from(bytes).unwrap_or(u64::MAX), period)
     }
 
-    /// Checks that the budget has a bound, and a period that a thread can keep.
+    /// Checks that the budget has a bound, and a period that a thread can follow.
     ///
     /// # Errors
     /// [`BudgetError`] with the field that is out of range.
@@ -123,7 +123,7 @@ impl BudgetState {
     /// Starts the first period at `origin`.
     ///
     /// # Errors
-    /// As for [`Budget::check`].
+    /// The errors of [`Budget::check`].
     pub fn new(budget: Budget, service: BudgetServer, origin: Nanos) -> Result<Self, BudgetError> {
         budget.check()?;
         let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_periods: 0 };
@@ -169,14 +169,15 @@ impl BudgetState {
         self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
     }
 
-    /// Returns the number of periods in which the thread never asked, because it was late by more
-    /// than a period.
+    /// Returns the number of periods in which the thread never asked for a packet, because it was
+    /// late by more than a period.
     #[must_use]
     pub fn skipped_periods(&self) -> u64 {
         self.skipped_periods
     }
 
-    /// Returns the packets and bytes left in the current period; `None` without that bound.
+    /// Returns the packets and bytes left in the current period; `None` for an amount without a
+    /// bound.
     #[must_use]
     pub fn left(&self) -> (Option<u32>, Option<u64>) {
         let bytes = self.budget.bytes.map(|_| u64::try_from(self.bytes_left).unwrap_or(0));
@@ -216,11 +217,11 @@ pub enum Class {
     /// The receive context processes up to this many packets per second. Packets above the cap
     /// are processed as those of [`Priority`](Self::Priority).
     LowLatency(PacketRate),
-    /// At the start of each period, as much as the budget permits.
+    /// As many packets as the budget permits are processed at the start of each period.
     Guaranteed(Budget),
-    /// As soon as packets arrive, at the priority of the stream's thread.
+    /// Packets are processed as soon as they arrive, at the priority of the stream's thread.
     Priority,
-    /// As soon as packets arrive, in the ordinary class, up to a ceiling.
+    /// Packets are processed as soon as they arrive, in the ordinary class, up to a budget.
     BestEffort(Option<Budget>),
 }
 
@@ -246,7 +247,7 @@ impl StreamScheduler {
     /// Starts the first period at `origin`.
     ///
     /// # Errors
-    /// As for [`Budget::check`].
+    /// The errors of [`Budget::check`].
     pub fn new(class: Class, origin: Nanos) -> Result<Self, BudgetError> {
         let (budget, service) = match class {
             Class::Guaranteed(budget) => (Some(budget), BudgetServer::Polling),
@@ -388,7 +389,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the budget is asked for, no run of periods grants more than its budgets and one
+        /// However often the thread asks, no run of periods grants more than its budgets and one
         /// packet.
         #[test]
         fn no_run_of_periods_exceeds_its_budget(
@@ -448,8 +449,8 @@ mod tests {
             }
         }
 
-        /// A thread that is late by whole periods gets one period's budget, without the missed
-        /// ones.
+        /// A thread that is late by whole periods gets one period's budget. The missed periods add
+        /// nothing.
         #[test]
         fn missed_periods_are_counted_and_not_made_up(budget in any_budget(), missed in 1_u64..1_000) {
             let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();

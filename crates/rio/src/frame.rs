@@ -1,4 +1,5 @@
-//! Frames as the driver receives them, and the decision which of them may belong to a stream.
+//! Frames in the form in which the driver receives them, and the decision which frames may belong
+//! to a stream.
 //!
 //! [`parse`] is the specification of the XDP program in [`steering`](crate::steering): the
 //! program's instructions are tested against it. Every length is checked before use, so a frame
@@ -72,10 +73,10 @@ impl ConnectionKey {
     /// Size in bytes of a key.
     pub const SIZE: usize = 40;
 
-    /// Returns the key of the frames that `remote` sends to `local`. `None` if one is IPv4 and the
-    /// other IPv6.
+    /// Returns the key of the frames that `remote` sends to `local`. `None` if one address is IPv4
+    /// and the other IPv6.
     ///
-    /// An IPv4 address mapped into IPv6, as a dual-stack socket shows it, counts as IPv4, because
+    /// An IPv4 address mapped into IPv6, which a dual-stack socket reports, counts as IPv4, because
     /// its frames are IPv4.
     #[must_use]
     pub fn new(remote: SocketAddr, local: SocketAddr) -> Option<Self> {
@@ -327,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Each entry changes one byte of a good frame.
+    /// Each entry changes one byte of a valid frame.
     #[test]
     fn options_fragments_and_wrong_lengths_belong_to_no_stream() {
         let ip = ETHERNET_HEADER;

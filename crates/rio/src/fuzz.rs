@@ -3,8 +3,8 @@
 use crate::steering::check::Pair;
 use crate::steering::scenario::Scenario;
 
-/// Sends frames, also malformed ones, through the steering program under an interpreter and through
-/// its specification.
+/// Sends frames, including malformed ones, through the steering program under an interpreter and
+/// through its specification.
 ///
 /// # Panics
 /// If the program makes a forbidden access, or differs from the specification.

@@ -1,8 +1,8 @@
 //! Real-time I/O: packets keep their priority from the network driver to the lane and back.
 //!
-//! Without this crate a lane's priority begins in `epoll_wait`; before that, packets wait in order
-//! of arrival. This crate sorts frames in the driver, so that each stream has its own queue,
-//! protocol thread and budget. (Kuhns, Schmidt and Levine, "The Design and Performance of a
+//! Without this crate, priorities take effect only in the lane's `epoll_wait`; before that, packets
+//! wait in order of arrival. This crate sorts frames in the driver, so that each stream has its own
+//! queue, protocol thread and budget. (Kuhns, Schmidt and Levine, "The Design and Performance of a
 //! Real-time I/O Subsystem", RTAS 1999.)
 //!
 //! | module | content | pure |

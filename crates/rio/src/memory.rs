@@ -1,7 +1,7 @@
 //! The maximum memory of a stream, fixed before it begins.
 //!
-//! The figures are upper bounds of what Linux uses. It doubles socket buffer sizes (socket(7)),
-//! checks a buffer's limit before it adds a packet and not after, and rounds rings up to pages.
+//! The figures are upper bounds of the memory that Linux uses. Linux doubles socket buffer sizes
+//! (socket(7)), checks a buffer's limit only before it adds a packet, and rounds rings up to pages.
 
 use std::fmt;
 
@@ -82,7 +82,7 @@ pub enum BuffersError {
     RingFrames(u32),
     /// The size of a frame is neither 2048 nor 4096 bytes.
     FrameSize(u32),
-    /// There is no receive queue.
+    /// The number of receive queues is 0.
     Queues,
 }
 
@@ -119,14 +119,15 @@ impl Buffers {
     /// Returns the maximum memory of the stream.
     ///
     /// # Errors
-    /// As for [`check`](Self::check).
+    /// The errors of [`check`](Self::check).
     pub fn bound(&self) -> Result<MemoryBound, BuffersError> {
         self.check()?;
         let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
         let [thread_queue_frames, connections] = [self.thread_queue_frames, self.max_connections].map(u64::from);
         let largest = u64::from(self.max_packet) + PACKET_OVERHEAD;
         let ring = (RING_HEADER + ring_frames * RECEIVE_DESCRIPTOR).next_multiple_of(PAGE);
-        // The next power of two doubles the sum of the receive rings at most (`fill_ring_frames`).
+        // Rounding up to a power of two at most doubles the sum of the receive rings
+        // (`fill_ring_frames`).
         let fill_share = (RING_HEADER + 2 * ring_frames * FILL_DESCRIPTOR).next_multiple_of(PAGE);
         let socket = 2 * (u64::from(self.receive_buffer) + u64::from(self.send_buffer)) + 2 * largest;
         Ok(MemoryBound {

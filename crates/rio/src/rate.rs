@@ -1,4 +1,4 @@
-//! A cap in packets per second with one number of state and no division.
+//! A cap in packets per second, whose state is one number and which needs no division.
 
 use std::num::NonZeroU32;
 
@@ -29,8 +29,8 @@ impl PacketRate {
         self.interval
     }
 
-    /// Returns the time by which packets may arrive early: that of a burst without its first
-    /// packet.
+    /// Returns the time by which packets may arrive early. A burst without its first packet takes
+    /// this time at the cap.
     #[must_use]
     pub const fn tolerance(&self) -> Nanos {
         self.tolerance
@@ -85,8 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// Between any two grants, inclusive, lie at most the burst and the packets that the time
-        /// permits.
+        /// From any grant to any later one, both included, lie at most the burst and the packets
+        /// that the time permits.
         #[test]
         fn no_span_of_time_gets_more_than_the_cap(
             pps in 1_u32..2_000_000,

@@ -1,8 +1,8 @@
 //! Rungs: sets of features in use, and changes of the set while the system runs.
 //!
-//! Every rung has the same sockets. A change moves frames from one queue to another and never
-//! affects a connection: TCP retransmits what is lost during the change. [`Ladder`] decides the
-//! steps; its caller executes them.
+//! The sockets are the same on every rung. A change moves frames from one queue to another and
+//! never breaks a connection: TCP retransmits the segments that are lost during the change.
+//! [`Ladder`] decides the steps; its caller executes them.
 //!
 //! ```text
 //! rung         steps, in the order in which they are done
@@ -57,7 +57,7 @@ impl Rung {
         }
     }
 
-    /// Returns the highest rung whose steps are all among the first `done`.
+    /// Returns the highest rung whose steps are all done, if the first `done` steps are.
     fn reached(done: usize) -> Self {
         Self::ALL.into_iter().rev().find(|rung| rung.steps() <= done).unwrap_or_default()
     }
@@ -198,7 +198,7 @@ pub enum Limit {
     InterfaceAbsent,
     /// The link is down.
     LinkDown,
-    /// Another program is on the interface.
+    /// Another program is attached to the interface.
     HookTaken,
     /// The steering program was detached from outside.
     ProgramLost,
@@ -218,14 +218,15 @@ pub struct Pace {
 }
 
 impl Default for Pace {
-    /// Probes every 250 ms, so that a loss is noticed and left behind within a second. Retries
-    /// after 250 ms to 30 s.
+    /// Sets 250 ms between probes, so that a loss is noticed, and the rung left, within a second.
+    /// Retries come after 250 ms to 30 s.
     fn default() -> Self {
         Self { probe_interval: 250_000_000, first_retry: 250_000_000, max_retry: 30_000_000_000 }
     }
 }
 
-/// An action for the caller. Each is answered with an [`RungEvent`] before the next is polled.
+/// An action for the caller. The caller answers each with a [`RungEvent`] before it polls for the
+/// next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RungAction {
     /// Probe the machine and answer with [`RungEvent::Probed`].
@@ -243,11 +244,11 @@ pub enum RungEvent {
     Probed(ProbeResult),
     /// The step was done or undone.
     Done,
-    /// The step was left out, for example to keep another owner's queueing discipline. The rung is
-    /// reached without it.
+    /// The step was left out, for example to keep another owner's queueing discipline. The rung
+    /// counts as reached without it.
     Skipped,
-    /// The step was not done and left nothing behind. Or it could not be undone, because what it
-    /// had changed is gone.
+    /// The step was not done and left no trace. Or it could not be undone, because its changes are
+    /// already gone.
     Failed,
 }
 
@@ -270,7 +271,7 @@ pub struct Ladder {
     pace: Pace,
     wanted: Rung,
     facts: Option<ProbeResult>,
-    /// Number of steps in place. These are the first ones of [`RungStep::ALL`], without those skipped.
+    /// Number of steps in place: the first ones of [`RungStep::ALL`], skipped ones included.
     done: usize,
     /// Bit set of the skipped steps, by their index in [`RungStep::ALL`].
     skipped: u8,
@@ -278,7 +279,7 @@ pub struct Ladder {
     probe_at: Nanos,
     /// True if the program was detached from outside and its step has not been undone yet.
     is_program_lost: bool,
-    /// The last failure; its rung is not retried before `retry_at`.
+    /// The last failure. Its rung is not retried before `retry_at`.
     failure: Option<Failure>,
     /// Time until the retry after the next failure.
     retry: Nanos,
@@ -310,7 +311,7 @@ impl Ladder {
         }
     }
 
-    /// Sets the rung that the configuration asks for. [`Rung::Plain`] undoes everything, as at
+    /// Sets the rung that the configuration asks for. [`Rung::Plain`] undoes all steps, as at
     /// shutdown.
     pub fn want(&mut self, wanted: Rung) {
         self.wanted = wanted;
@@ -359,7 +360,7 @@ impl Ladder {
         target
     }
 
-    /// Returns the next action. `None` while one is in progress, or until
+    /// Returns the next action. `None` while an action is in progress, or until
     /// [`next_at`](Self::next_at).
     pub fn poll(&mut self, now: Nanos) -> Option<RungAction> {
         if self.running.is_some() {
@@ -370,7 +371,7 @@ impl Ladder {
         Some(action)
     }
 
-    /// Returns the time after `now` at which [`poll`](Self::poll) has work even if no event comes.
+    /// Returns the time after `now` at which [`poll`](Self::poll) has work even without an event.
     #[must_use]
     pub fn next_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
@@ -382,7 +383,7 @@ impl Ladder {
         let before = self.rung();
         match (self.running.take(), event) {
             (Some(RungAction::Probe), RungEvent::Probed(facts)) => self.take_facts(facts, now),
-            // A probe without an answer: the earlier facts hold until the next one.
+            // If the probe failed, the earlier facts hold until the next probe.
             (Some(RungAction::Probe), _) => self.probe_at = now.saturating_add(self.pace.probe_interval),
             (Some(RungAction::Do(step)), RungEvent::Failed) => self.fail(step.rung(), Limit::StepFailed(step), now),
             (Some(RungAction::Do(_)), event) => self.climb(event == RungEvent::Skipped),
@@ -403,7 +404,7 @@ impl Ladder {
         let target = self.target(now).0.steps();
         if self.done > target || self.is_program_lost {
             let place = self.done.checked_sub(1)?;
-            // A skipped step has nothing to undo, but undoing every step keeps the count simple.
+            // A skipped step needs no undoing, but undoing every step keeps the count simple.
             return RungStep::ALL.get(place).copied().map(RungAction::Undo);
         }
         if self.done < target { RungStep::ALL.get(self.done).copied().map(RungAction::Do) } else { None }

@@ -1,9 +1,9 @@
 //! A simulation of senders, a network that loses and reorders frames, and one core that processes
 //! them, in virtual time.
 //!
-//! The steering tables, the turns of the protocol threads and the ladder are those of this crate.
-//! The clock, the network, TCP (segments, cumulative acknowledgements, a retransmission timer) and
-//! the kernel's queues are simulated. A seed determines everything.
+//! The steering tables, the schedulers of the protocol threads and the ladder are the real ones of
+//! this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a retransmission
+//! timer) and the kernel's queues are simulated. A seed determines everything.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -76,7 +76,7 @@ enum Arrival {
     Wake,
 }
 
-/// Loss in thousandths, and times.
+/// Parameters of the network: loss in thousandths, and times.
 #[derive(Clone, Copy, Default)]
 struct Network {
     loss: u64,
@@ -109,8 +109,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// Creates a simulation whose streams 1 and up have the budgets `lanes`; stream 0 is best
-    /// effort.
+    /// Creates a simulation. Streams 1 and up have the budgets `lanes`; stream 0 is best effort.
     fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
         let streams = u16::try_from(lanes.len() + 1).unwrap();
         let mut steering = Steering::new(Layout { streams, queues: 1, max_connections: 64 });
@@ -145,8 +144,8 @@ impl Simulation {
         }
     }
 
-    /// Adds a connection to the lane's port. One that is not accepted is a spoofed peer, whose
-    /// frames are best effort.
+    /// Adds a connection to the lane's port. A connection that is not accepted stands for a spoofed
+    /// peer, whose frames are best effort.
     fn connect(&mut self, stream: u16, total: u64, is_accepted: bool) -> usize {
         let number = u16::try_from(self.connections.len()).unwrap();
         let remote = SocketAddr::from(([10, 0, 0, 1], 1000 + number));
@@ -265,7 +264,7 @@ impl Simulation {
         }
     }
 
-    /// Takes a segment into TCP and acknowledges what is complete.
+    /// Delivers a segment to TCP, and acknowledges all segments received without a gap.
     fn deliver(&mut self, segment: Segment) {
         let state = &mut self.connections[segment.connection];
         self.processed[usize::from(state.stream.0)] += 1;

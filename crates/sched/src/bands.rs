@@ -82,8 +82,8 @@ impl PriorityBands {
         if bands.is_empty() {
             return Err(BandError::Empty);
         }
-        // Stops at the first overlap, so the work is bounded by the number of priorities, not of
-        // bands.
+        // Stops at the first overlap, so the number of priorities bounds the work, not the number
+        // of bands.
         let mut taken = vec![false; usize::from(Priority::MAX.get().unsigned_abs()) + 1];
         for band in &bands {
             for priority in band.low.get()..=band.high.get() {

@@ -1,8 +1,8 @@
 //! Random task sets for experiments: one seed gives one set on every machine.
 //!
-//! The shares of a group are uniformly distributed over all shares with the group's sum of which none
-//! exceeds a processor. This is the distribution of UUniFast-Discard (Davis and Burns 2009) and of
-//! Stafford's RandFixedSum (Emberson, Stafford and Davis 2010).
+//! The shares of a group are uniformly distributed over all combinations that have the group's sum
+//! and in which no share exceeds one processor. This is the distribution of UUniFast-Discard (Davis
+//! and Burns 2009) and of Stafford's RandFixedSum (Emberson, Stafford and Davis 2010).
 
 use crate::random::Random;
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
@@ -10,7 +10,7 @@ use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 /// The tasks of the first group in the workload of the MC-ORB paper.
 pub const FIRST_GROUP: usize = 10;
 
-/// Draws of UUniFast-Discard before the sampler goes over to a random walk.
+/// Draws of UUniFast-Discard before the sampler uses a random walk instead.
 const MAX_DRAWS: u32 = 100;
 
 /// Steps of the random walk for each task of a group.
@@ -42,15 +42,15 @@ impl Workload {
         Self { groups: vec![FIRST_GROUP, second.clamp(1, FIRST_GROUP)], ..Self::one_group(utilization, FIRST_GROUP) }
     }
 
-    /// `tasks` tasks in one group, with the periods of the paper.
+    /// Creates the form of sets with `tasks` tasks in one group, with the periods of the paper.
     #[must_use]
     pub fn one_group(utilization: Utilization, tasks: usize) -> Self {
         Self { utilization, groups: vec![tasks], min_period: 50_000_000, max_period: 1_000_000_000 }
     }
 
-    /// Returns the tasks of a seed, in random order, named from 0 on.
+    /// Returns the tasks of a seed, in random order, with ids from 0.
     ///
-    /// A group whose part exceeds one processor a task gets one processor a task.
+    /// If a group's part exceeds one processor for each task, each task gets one processor.
     #[must_use]
     pub fn tasks(&self, seed: u64) -> Vec<Task> {
         let mut random = Random::new(seed);
@@ -66,7 +66,7 @@ impl Workload {
         (0..).zip(timings).filter_map(task).collect()
     }
 
-    /// A timing with this share of a processor and a random period of whole microseconds.
+    /// Creates a timing with this share of a processor and a random period of whole microseconds.
     fn timing(&self, random: &mut Random, share: u64) -> Timing {
         let microseconds = random.within(self.min_period.div_ceil(1_000), self.max_period / 1_000);
         let period = microseconds.saturating_mul(1_000).clamp(crate::task::MIN_PERIOD, crate::task::MAX_PERIOD);
@@ -92,7 +92,7 @@ fn shares(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
 }
 
 /// Divides `total` at `count` - 1 random points, and returns the lengths of the parts. Every
-/// division is equally likely, as with UUniFast.
+/// division is equally likely, as in UUniFast.
 fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let mut points: Vec<u64> = (1..count).map(|_| random.within(0, total)).collect();
     points.sort_unstable();
@@ -101,15 +101,15 @@ fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     points.into_iter().map(|point| point - std::mem::replace(&mut before, point)).collect()
 }
 
-/// Returns shares of at most a processor each by a random walk from equal ones.
+/// Returns shares of at most one processor each by a random walk from equal shares.
 ///
-/// Each step divides the sum of two shares anew among them. The walk's stationary distribution is the
-/// uniform one over all shares with this sum and bound.
+/// Each step divides the sum of two shares anew between them. The walk's stationary distribution is
+/// uniform over all shares with this sum and bound.
 fn walked(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let one = Utilization::ONE.0;
     let parts = u64::try_from(count).unwrap_or(u64::MAX);
     let mut shares = vec![total / parts; count];
-    // What the division leaves is less than `count` billionths.
+    // The remainder of the division is less than `count` billionths.
     let rest = usize::try_from(total % parts).unwrap_or(0);
     shares.iter_mut().take(rest).for_each(|share| *share += 1);
     for _ in 0..count.saturating_mul(STEPS_PER_TASK) {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn both_samplers_have_one_distribution() {
-        // The mean of the largest of 4 shares of 1: (1 + 1/2 + 1/3 + 1/4) / 4.
+        // The mean of the largest of 4 shares whose sum is 1: (1 + 1/2 + 1/3 + 1/4) / 4.
         let mean = |sample: fn(&mut Random, u64, usize) -> Vec<u64>| {
             let mut random = Random::new(11);
             let largest = |_| sample(&mut random, Utilization::ONE.0, 4).into_iter().max().unwrap_or(0);

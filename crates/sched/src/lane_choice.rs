@@ -12,9 +12,9 @@
 //! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
 //! | no lanes | none | yes | refused when the POA is created |
 //!
-//! A client that sends no priority is served at the POA's server priority. In a pool with lanes it
-//! is served in that priority's lane, or else in the lowest one: it cannot choose a lane by
-//! connecting to it.
+//! The request of a client that sends no priority runs at the POA's server priority. In a pool with
+//! lanes it runs in the lane of that priority, or else in the lowest lane. So a client cannot
+//! choose a lane by connecting to it.
 
 use std::fmt;
 
@@ -24,9 +24,9 @@ use crate::priority::Priority;
 /// The side that determines the priority of a request (`RTCORBA::PriorityModel`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PriorityModel {
-    /// The client's thread determines it.
+    /// The client's thread determines the priority.
     ClientPropagated,
-    /// The server determines it for each object.
+    /// The server determines the priority for each object.
     ServerDeclared,
 }
 
@@ -56,8 +56,8 @@ impl PriorityModel {
 pub struct DeclaredModel {
     /// The priority model.
     pub model: PriorityModel,
-    /// Server declared: the priority of objects without their own. Client propagated: the priority
-    /// for clients that send none.
+    /// The default priority. Server declared: of objects without their own. Client propagated: of
+    /// clients that send none.
     pub server_priority: Priority,
 }
 
@@ -167,7 +167,7 @@ impl LanePolicies<'_> {
             None => bound.filter(|band| band.contains(priority)).ok_or(PolicyViolation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
-        // The lowest lane, as clients choose among endpoints.
+        // Takes the lowest lane, which clients choose among endpoints too.
         within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(PolicyViolation::BandWithoutLane)
     }
 
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(PolicyViolation::NoLane));
     }
 
-    /// The table above, for every priority that a client can send.
+    /// The table in the module's documentation, for every priority that a client can send.
     #[test]
     fn a_request_runs_where_the_table_says() {
         let lanes = [p(30), p(10), p(20)];
@@ -328,7 +328,7 @@ mod tests {
         };
         assert_eq!((of(20).lane, of(20).priority), (Some(2), Some(p(20))));
         assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));
-        // Wherever the lowest lane is in the list.
+        // The lowest lane is chosen wherever it stands in the list.
         for (lanes, lowest) in [([p(10), p(30)], 0), ([p(30), p(10)], 1)] {
             let policies = LanePolicies { model: declared(CLIENT, 7), bands: None, lanes: &lanes };
             assert_eq!(policies.choose(None, None, None).unwrap().lane, Some(lowest));

@@ -43,8 +43,8 @@ impl NativeRange {
     }
 }
 
-/// Maps CORBA priorities to native ones and back. `None`, if there is no such priority, is raised
-/// as DATA_CONVERSION 2.
+/// Maps CORBA priorities to native ones and back. `None` means that there is no such priority; it
+/// is raised as DATA_CONVERSION 2.
 pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
     /// Returns the native priority for a CORBA one.
     fn to_native(&self, priority: Priority) -> Option<NativePriority>;
@@ -118,14 +118,14 @@ impl PriorityMapping for ConsecutiveMapping {
     }
 }
 
-/// Changes priorities of inbound and outbound requests. `None`, if a priority cannot be
-/// transformed, is raised as DATA_CONVERSION 2.
+/// Changes the priorities of inbound and outbound requests. `None` means that a priority cannot be
+/// transformed; it is raised as DATA_CONVERSION 2.
 pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
     /// Returns the priority at which a request with `priority` runs. It may be called several times
-    /// for a request, by different threads: the one that buffers it and the one that runs it.
+    /// for one request, by different threads: one that buffers the request and one that runs it.
     fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 
-    /// Returns the priority that a call carries whose thread has `priority`.
+    /// Returns the priority that a call carries. `priority` is that of the calling thread.
     fn outbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 }
 
@@ -137,8 +137,8 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    /// Checks that a mapping is monotonic where it maps, and maps back to a priority of the same
-    /// native level.
+    /// Checks that a mapping is monotonic for the priorities that it maps, and maps back to a
+    /// priority of the same native level.
     fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
         let mut last: Option<i32> = None;
         let mut count = 0;

@@ -10,7 +10,7 @@ pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
     fn to_dscp(&self, priority: Priority) -> Option<u8>;
 }
 
-/// Code points by thresholds: each applies from its priority up to the next threshold.
+/// Code points by thresholds. Each code point applies from its priority up to the next threshold.
 ///
 /// # Examples
 /// ```

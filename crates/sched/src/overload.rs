@@ -10,9 +10,9 @@ pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 /// The bounds on buffered requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferBounds {
-    /// Maximum number of requests; 0 stands for [`DEFAULT_MAX_REQUESTS`].
+    /// Maximum number of requests; 0 means [`DEFAULT_MAX_REQUESTS`].
     pub max_requests: u32,
-    /// Maximum total size in bytes; 0 stands for [`DEFAULT_MAX_BYTES`].
+    /// Maximum total size in bytes; 0 means [`DEFAULT_MAX_BYTES`].
     pub max_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct OverloadRules {
     pub dynamic_threads: u32,
     /// True if idle threads of lower lanes may be borrowed.
     pub borrowing: bool,
-    /// The bounds on requests that may wait in the server; `None` if none may.
+    /// The bounds on requests that wait in the server; `None` if no request may wait.
     pub buffering: Option<BufferBounds>,
 }
 
@@ -61,13 +61,13 @@ pub struct LaneLoad {
 /// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverloadAction {
-    /// A new dynamic thread runs it.
+    /// A new dynamic thread runs the request.
     Spawn,
-    /// A thread of a lower lane runs it, at this lane's priority.
+    /// A thread of a lower lane runs the request, at this lane's priority.
     Borrow,
-    /// It waits for a thread.
+    /// The request waits for a thread.
     Buffer,
-    /// There is no room: TRANSIENT 1.
+    /// The request is refused for lack of room: TRANSIENT 1.
     Refuse,
 }
 
@@ -95,7 +95,7 @@ impl OverloadRules {
             Some(bounds) if now.waiting >= bounds.max_requests() => OverloadAction::Refuse,
             Some(bounds) if now.waiting_bytes.saturating_add(bytes) > bounds.max_bytes() => OverloadAction::Refuse,
             Some(_) => OverloadAction::Buffer,
-            // It was read when a thread was available; the next free one runs it.
+            // The request was read when a thread was available; the next free thread runs it.
             None => OverloadAction::Buffer,
         }
     }

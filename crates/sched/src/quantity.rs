@@ -13,13 +13,14 @@ const MAX_DIGITS: usize = 9;
 /// A text that is not a time or a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
-    /// Not a number with one of the units ns, us, ms and s.
+    /// The text is not a number with one of the units ns, us, ms and s.
     Time,
-    /// Not a decimal number without sign and exponent, with at most nine digits after the point.
+    /// The text is not a decimal number without sign and exponent, with at most nine digits after
+    /// the point.
     Fraction,
-    /// Not a whole number of nanoseconds.
+    /// The time is not a whole number of nanoseconds.
     Precision,
-    /// Beyond the range of 64 bits.
+    /// The number exceeds the range of 64 bits.
     Range,
 }
 
@@ -61,7 +62,7 @@ pub fn parse_time(text: &str) -> Result<Nanos, QuantityError> {
     u64::try_from(nanos / one).map_err(|_| QuantityError::Range)
 }
 
-/// Returns a time as [`parse_time`] reads it, in the largest unit of which it is a whole number.
+/// Returns a time as text for [`parse_time`], in the largest unit of which it is a whole number.
 #[must_use]
 pub fn time_text(time: Nanos) -> String {
     let fits = |(_, scale): &&(&str, u64)| time.is_multiple_of(*scale);

@@ -8,7 +8,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The sequence of this seed.
+    /// Creates the sequence of this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
@@ -32,7 +32,7 @@ impl Random {
         least.saturating_add(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// Returns a place in a list of `length` elements; 0 for an empty list.
+    /// Returns an index into a list of `length` elements; 0 for an empty list.
     pub fn index(&mut self, length: usize) -> usize {
         let last = u64::try_from(length).unwrap_or(u64::MAX).saturating_sub(1);
         usize::try_from(self.within(0, last)).unwrap_or(0)

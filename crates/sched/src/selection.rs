@@ -48,7 +48,7 @@ pub fn reconcile<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], 
 }
 
 /// Returns the band whose connection a call at `priority` uses; `None` without bands. `priority` is
-/// the client's, or the object's if it is server declared.
+/// the client's, or the object's priority under the server-declared model.
 ///
 /// # Errors
 /// [`Unreachable::BandsWithoutModel`], [`Unreachable::OutsideBands`].
@@ -86,8 +86,9 @@ pub fn serves(
 /// Returns the endpoints that serve a call, as indices into `endpoints`, the endpoint priorities in
 /// the reference (-1: none).
 ///
-/// Without a model, or with a server-declared priority, all serve it. Else those with exactly the
-/// client's priority or inside its band; if none has a priority, as for a pool without lanes, all.
+/// Without a priority model, and with a server-declared priority, all endpoints serve it. Otherwise
+/// the endpoints that have exactly the client's priority, or one inside its band, serve it. If no
+/// endpoint has a priority, as for a pool without lanes, all of them do.
 ///
 /// # Errors
 /// [`Unreachable::NoEndpoint`].

@@ -1,5 +1,4 @@
-//! A discrete-event simulator of periodic tasks on cores: the oracle that the analysis is tested
-//! against.
+//! A discrete-event simulator of periodic tasks on cores. Tests compare the analysis with it.
 //!
 //! Time is virtual and jumps from event to event. Jobs are preemptive, and one task's jobs run in
 //! order. A simulation gives the same outcome on every run.
@@ -10,9 +9,9 @@ use crate::task::{Nanos, Timing};
 /// The order in which ready jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// By [`System::levels`]; within a level in the order in which jobs became ready.
+    /// Jobs run by [`System::levels`], and within a level in the order in which they became ready.
     FixedPriority,
-    /// By deadline; of equal deadlines, the task that stands first.
+    /// Jobs run by deadline, and with equal deadlines in the order of the tasks.
     EarliestDeadlineFirst,
 }
 
@@ -38,7 +37,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// One job in each period, the first at 0.
+    /// One job arrives in each period, the first at 0.
     pub const PERIODIC: Self = Self { offset: 0, seed: None, max_delay: 0 };
 }
 
@@ -47,8 +46,8 @@ impl Arrivals {
 pub struct System {
     /// The tasks.
     pub tasks: Vec<Timing>,
-    /// The priority level of each task, 0 the most urgent. A task beyond the list has the level of
-    /// its place among the tasks.
+    /// The priority level of each task, 0 the most urgent. A task beyond the list has its own index
+    /// as its level.
     pub levels: Vec<u32>,
     /// The arrivals of each task. A task beyond the list is periodic from 0.
     pub arrivals: Vec<Arrivals>,
@@ -56,14 +55,15 @@ pub struct System {
     pub cores: Cores,
     /// The order of jobs.
     pub rule: Rule,
-    /// Execution time that each job takes beyond its own.
+    /// Execution time that the simulator adds to each job.
     pub overhead: Nanos,
     /// A core that stops, and the instant. Jobs bound to it wait from then on.
     pub lost_core: Option<(usize, Nanos)>,
 }
 
 impl System {
-    /// Tasks on cores under a rule, all periodic from 0, without overhead.
+    /// Creates a system of tasks on cores under a rule. All tasks are periodic from 0, without
+    /// overhead.
     #[must_use]
     pub fn new(tasks: Vec<Timing>, cores: Cores, rule: Rule) -> Self {
         Self { tasks, levels: Vec::new(), arrivals: Vec::new(), cores, rule, overhead: 0, lost_core: None }
@@ -104,7 +104,7 @@ pub struct SimulationOutcome {
     pub tasks: Vec<Observed>,
     /// The first [`MAX_STRETCHES`] stretches, in the order of their ends.
     pub stretches: Vec<Stretch>,
-    /// True if the simulation ended at [`MAX_EVENTS`] or [`MAX_OPEN`] before its time.
+    /// True if the simulation ended early, at [`MAX_EVENTS`] or [`MAX_OPEN`].
     pub is_cut: bool,
 }
 
@@ -201,7 +201,7 @@ impl<'a> Run<'a> {
         self.outcome
     }
 
-    /// Takes in all jobs that arrive now.
+    /// Adds all jobs that arrive now.
     fn arrive(&mut self) {
         for task in 0..self.system.tasks.len() {
             while self.next[task] <= self.now && self.next[task] < self.until {
@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
         }
         let longest = self.system.tasks[task].jitter;
         let random = &mut self.random[task];
-        // The ends of the range are the worst cases.
+        // The two ends of the range are the worst cases.
         let jitter = match random.within(0, 3) {
             0 => 0,
             1 => longest,
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
         self.system.lost_core.is_some_and(|(lost, at)| lost == core && at <= self.now)
     }
 
-    /// Returns the places of the ready jobs, the most urgent first.
+    /// Returns the indices of the ready jobs, the most urgent first.
     fn by_urgency(&self) -> Vec<usize> {
         let mut order: Vec<usize> =
             (0..self.open.len()).filter(|&place| self.open[place].ready_at <= self.now).collect();
@@ -373,7 +373,7 @@ impl<'a> Run<'a> {
                 self.record(core, task, since);
             }
         }
-        // A job that completes exactly at the end counts as open; its deadline decides.
+        // A job that completes exactly at the end counts as open, so its deadline decides.
         for job in &self.open {
             self.outcome.tasks[job.task].missed += u64::from(job.deadline < end);
         }

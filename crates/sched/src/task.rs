@@ -24,7 +24,7 @@ pub struct Timing {
     pub execution: Nanos,
     /// Shortest time between two arrivals.
     pub period: Nanos,
-    /// Time from a job's arrival until it must be done. It may exceed the period.
+    /// Time from a job's arrival to its deadline. It may exceed the period.
     pub deadline: Nanos,
     /// Longest time from a job's arrival until it is ready to run.
     pub jitter: Nanos,
@@ -78,8 +78,8 @@ impl Timing {
         Utilization(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
-    /// Returns [`utilization`](Self::utilization) rounded down: if a sum of these exceeds a
-    /// capacity, the exact sum does too.
+    /// Returns the utilization rounded down. If the sum of such shares exceeds a capacity, the
+    /// exact sum exceeds it too.
     #[must_use]
     pub fn utilization_floor(&self) -> Utilization {
         let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
@@ -121,8 +121,8 @@ impl Utilization {
     }
 }
 
-/// Writes a fraction with three digits: `0.875`. It is rounded up, so a sum above 1 never reads as
-/// 1.
+/// Writes a fraction with three digits: `0.875`. It is rounded up, so a sum above 1 never appears
+/// as 1.
 impl fmt::Display for Utilization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let thousandths = self.0.div_ceil(1_000_000);
@@ -138,7 +138,7 @@ pub struct TaskId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// A core of a host, as the operating system numbers it.
+/// A core of a host, with the number that the operating system gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId {
     /// The machine.
@@ -151,12 +151,12 @@ pub struct CoreId {
 /// first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criticality {
-    /// Comfort: dropped first.
+    /// Comfort functions, whose promises are dropped first.
     Low,
     /// Ordinary tasks.
     #[default]
     Normal,
-    /// Kept while any core can run it.
+    /// Tasks whose promises are kept while any core can run them.
     High,
 }
 
@@ -252,9 +252,9 @@ pub struct TimingError {
     pub field: TimingField,
     /// Its value in nanoseconds.
     pub value: Nanos,
-    /// The smallest value accepted with the other fields.
+    /// The smallest value that is accepted together with the other fields.
     pub least: Nanos,
-    /// The largest value accepted with the other fields.
+    /// The largest value that is accepted together with the other fields.
     pub most: Nanos,
 }
 

@@ -1,5 +1,6 @@
-//! The goals for accepted tasks, over random sets of the MC-ORB paper's workload. The benchmark
-//! `cores-acceptance` runs 1,000 sets in each cell; `CORELANE_SEEDS` sets the number here.
+//! The required shares of accepted tasks, over random sets of the MC-ORB paper's workload. The
+//! benchmark `cores-acceptance` runs 1,000 sets in each cell; `CORELANE_SEEDS` sets the number
+//! here.
 
 use corelane_sched::allocation::{Discipline, Machine, admit_all};
 use corelane_sched::generate::Workload;
@@ -17,7 +18,7 @@ fn machine(cores: u32, discipline: Discipline) -> Machine {
     machine
 }
 
-/// Counts and shares of the tasks that were accepted and offered.
+/// Numbers and shares of the tasks that were accepted and offered.
 #[derive(Default)]
 struct Accepted {
     tasks: [u64; 2],
@@ -34,13 +35,13 @@ impl Accepted {
         self.share[1] += share(&mut tasks.iter());
     }
 
-    /// Accepted tasks and utilization, in ten-thousandths of what was offered.
+    /// Returns accepted tasks and accepted utilization, in ten-thousandths of the offered ones.
     fn parts(&self) -> [u64; 2] {
         [self.tasks, self.share].map(|[accepted, offered]| accepted * 10_000 / offered.max(1))
     }
 }
 
-/// Accepted parts over all cells of this utilization, in tenths of a core.
+/// Returns the accepted parts over all cells with this utilization, in tenths of a core.
 fn accepted(discipline: Discipline, utilization: u64) -> [u64; 2] {
     let mut accepted = Accepted::default();
     for balance in [1, 2, 3, 5] {

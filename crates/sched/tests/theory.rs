@@ -21,7 +21,7 @@ fn each_seed(usual: u64, mut work: impl FnMut(&mut Random, u64)) {
     }
 }
 
-/// Returns true if the usual seeds run, over which a test may check the number of each outcome.
+/// Returns true if the usual seeds run. Only then may a test check the number of each outcome.
 fn all_seeds_run() -> bool {
     ["CORELANE_SEED", "CORELANE_SEEDS"].iter().all(|name| std::env::var_os(name).is_none())
 }
@@ -58,7 +58,7 @@ fn response_times_are_those_that_the_critical_instant_shows() {
                 observed.missed == 0,
                 "seed {seed}, task {place} of {tasks:?}: {response:?}, {observed:?}"
             );
-            // Up to the first task without a bound every backlog is gone at 240.
+            // For all tasks before the first one without a bound, every backlog is gone at 240.
             if meets {
                 let response = response.expect("it meets its deadline").from_arrival;
                 assert_eq!(response, observed.worst, "seed {seed}, task {place} of {tasks:?}");
@@ -170,8 +170,8 @@ fn place(machine: &Machine, core: CoreId) -> usize {
     machine.cores.iter().position(|other| other.id == core).expect("a core of the machine")
 }
 
-/// The admitted tasks as a system for the simulator, with random offsets, sporadic arrivals and
-/// jitter. Each job takes the machine's overhead besides its own time.
+/// Returns the admitted tasks as a system for the simulator, with random offsets, sporadic arrivals
+/// and jitter. Each job takes the machine's overhead in addition to its own time.
 fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
     let promises = allocation::promises(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;
@@ -202,7 +202,7 @@ fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
     }
 }
 
-/// A random machine: up to 3 cores, with overheads or without, with few levels or enough.
+/// Creates a random machine: up to 3 cores, with or without overheads, with few or enough levels.
 fn random_machine(random: &mut Random, discipline: Discipline) -> Machine {
     let mut machine = machine(random.within(1, 3) as u32, discipline);
     if random.within(0, 1) == 0 && discipline != Discipline::LiuLayland {
@@ -219,7 +219,7 @@ fn random_machine(random: &mut Random, discipline: Discipline) -> Machine {
     machine
 }
 
-/// A random task; under the bound of Liu and Layland with its deadline at the period.
+/// Creates a random task. Under the bound of Liu and Layland its deadline is its period.
 fn random_task(random: &mut Random, id: u64, discipline: Discipline) -> Task {
     let period = random.within(5, 100) * MS;
     let execution = random.within(MS, period * 6 / 10);
@@ -282,7 +282,7 @@ fn with_interference(mut system: System, machine: &Machine, random: &mut Random)
     let Cores::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
     for (place, core) in machine.cores.iter().enumerate() {
         for timing in &core.interference {
-            // The simulator adds the overhead to every job, the analysis to those of tasks.
+            // The simulator adds the overhead to every job, the analysis only to jobs of tasks.
             system.tasks.push(Timing { execution: timing.execution - system.overhead, ..*timing });
             system.levels.push(0);
             system.arrivals.push(Arrivals { offset: 0, seed: Some(random.next_u64()), max_delay: 0 });
@@ -298,7 +298,7 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
     each_seed(150, |random, seed| {
         for (index, discipline) in DISCIPLINES.into_iter().enumerate() {
             let mut machine = random_machine(random, discipline);
-            // The simulator has no work above all deadlines.
+            // The simulator cannot run work before all deadlines.
             let most = if discipline == Discipline::EarliestDeadlineFirst { 0 } else { 2 };
             let has_jitter = discipline != Discipline::LiuLayland;
             for core in &mut machine.cores {
@@ -353,7 +353,7 @@ fn a_lost_core_costs_no_other_core_a_deadline() {
                 assert!(*core == lost || observed.missed == 0, "seed {seed}: {set:?}");
                 lost_jobs += observed.missed;
             }
-            // The promises are decided again on the remaining cores.
+            // The promises are decided again, on the remaining cores.
             let survivor: Vec<Core> =
                 machine.cores.iter().filter(|core| core.id.core as usize != lost).cloned().collect();
             let rest = Machine { cores: survivor, ..machine.clone() };
@@ -378,7 +378,7 @@ fn rejected_tasks_miss_from_the_critical_instant() {
             let machine = machine(1, discipline);
             let mut set = TaskSet::on(&machine);
             for (id, timing) in (0..).zip(small_set(random, 7)) {
-                // Times of this test are units of 100 us, the shortest period being 400 us.
+                // Times of this test are in units of 100 us, and the shortest period is 400 us.
                 let scaled = Timing::new(timing.execution * 100_000, timing.period * 100_000);
                 let task = Task::new(TaskId(id), scaled.with_deadline(timing.deadline * 100_000)).expect("in range");
                 let Err(rejection) = admit(&set, &machine, &task) else {
@@ -415,7 +415,7 @@ fn shared_levels_are_the_fewest_and_hold_in_the_simulator() {
         };
         let found = priorities::shared_levels(&[], &set, &mut Steps::default());
         let count = |levels: &[u32]| levels.iter().max().map_or(0, |last| last + 1);
-        // Every assignment of up to four levels.
+        // Tries every assignment of up to four levels.
         let all = (0..1_u32 << (2 * set.len()))
             .map(|choice| -> Vec<u32> { (0..set.len()).map(|place| (choice >> (2 * place)) & 3).collect() });
         let fewest = all.filter(|levels| holds(levels)).map(|levels| count(&levels)).min();

@@ -1,4 +1,5 @@
-//! Extensions of the Naming Service: reported changes, many bindings in one step, backups, the end.
+//! Extensions of the Naming Service: reported changes, many bindings in one step, backups, and the
+//! end of the server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -112,7 +113,7 @@ fn a_client_that_waits_is_answered_by_the_next_change() {
     let found = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let mut found = Vec::new();
-            // Each call waits for a second at most.
+            // Each call waits for at most a second.
             while found.is_empty() {
                 found = watched.changes_after(&start, 60_000).unwrap().1;
             }
@@ -138,11 +139,11 @@ fn lost_changes_are_told() {
     }
     let (is_whole, found, end) = watched.changes_after(&start, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (false, 0, start.number + 10_001));
-    // What is kept comes in parts.
+    // Changes that the log still holds come in parts.
     let next = Position { number: start.number + 1, ..start };
     let (is_whole, found, end) = watched.changes_after(&next, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (true, 1_000, next.number + 1_000));
-    // Positions of another process are unknown.
+    // Positions from another process are unknown.
     let other = Scene::new(server()).watched().last_change().unwrap();
     assert!(other.server != start.server && !watched.changes_after(&other, 60_000).unwrap().0);
 }
@@ -208,7 +209,7 @@ fn a_running_server_is_copied_and_ended() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A client that has an iterator knows how its object id is made, except for the secret.
+/// A client that has an iterator knows how its object id is built, except for the secret.
 #[test]
 fn ids_of_iterators_cannot_be_guessed() {
     let scene = Scene::new(Naming::new().iterator_timeout(Duration::from_secs(600)));
@@ -223,7 +224,7 @@ fn ids_of_iterators_cannot_be_guessed() {
     let (number, tag) = (first.len() - 16, first.len() - 8);
     assert_eq!(first[..number], second[..number]);
     assert_ne!(first[tag..], second[tag..]);
-    // The number of the second iterator with the tag of the first.
+    // An id with the number of the second iterator and the tag of the first.
     let forged = [&second[..tag], &first[tag..]].concat();
     let mut ior = iterators[1].as_object().ior().clone();
     for profile in &mut ior.profiles {

@@ -1,5 +1,5 @@
-//! The Naming Service over TCP, with clients of this ORB: every operation, every exception with its contents, iterators,
-//! restarts, federation.
+//! The Naming Service over TCP, with clients of this ORB: every operation, every exception with its
+//! contents, iterators, restarts, federation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ impl Scene {
         port
     }
 
-    /// Returns a reference to an object that is nowhere.
+    /// Returns a reference to an object that does not exist.
     fn object(&self, number: u16) -> ObjectRef {
         self.client.string_to_object(&format!("corbaloc::1.2@192.0.2.1:{number}/Object{number}")).unwrap().unwrap()
     }
@@ -78,7 +78,7 @@ fn kind_of(exception: &SystemException) -> SystemExceptionKind {
     exception.kind()
 }
 
-/// Contexts `c` and `c/d`, objects `o` and `c/d/o`.
+/// Returns a server with contexts `c` and `c/d` and objects `o` and `c/d/o`.
 fn filled() -> Scene {
     let scene = Scene::new(Naming::new());
     scene.root.bind_new_context(&n("c")).unwrap();
@@ -206,7 +206,7 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
     context.destroy().unwrap();
     let Err(DestroyError::System(gone)) = context.destroy() else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
-    // Operations that need no bindings fail as well.
+    // Operations that need no bindings fail too.
     assert!(context.as_object().non_existent().unwrap() && !root.as_object().non_existent().unwrap());
     let Err(gone) = context.as_object().is_a("IDL:other:1.0") else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
@@ -215,7 +215,7 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
         panic!()
     };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
-    // The binding is left, and leads nowhere.
+    // The binding remains, and leads to a context that does not exist.
     let dead = root.resolve(&n("e")).unwrap().unwrap();
     assert_eq!(&dead, context.as_object());
     let expected = CannotProceed { cxt: Some(context), rest_of_name: n("x/y") };
@@ -301,7 +301,7 @@ fn lists_go_on_in_iterators() {
         assert_eq!(listed, expected);
         assert!(bindings.iter().all(|binding| binding.binding_type == BindingType::Nobject));
     }
-    // Clients that destroy nothing end each other's iterators, the least recently used first.
+    // Clients that destroy no iterators end each other's iterators, the least recently used first.
     let iterators: Vec<_> = (0..4).map(|_| root.list(1).unwrap().1.unwrap()).collect();
     let alive: Vec<bool> = iterators.iter().map(|iterator| iterator.next_one().is_ok()).collect();
     assert_eq!(alive, [false, true, true, true]);
@@ -319,7 +319,7 @@ fn odd_and_huge_names_are_names() {
         assert_eq!(root.bind(&name, Some(&object)), Err(BindError::AlreadyBound(AlreadyBound)));
     }
     assert_eq!(context_list(root).len(), 4);
-    // Contexts within themselves take any number of components.
+    // A context that contains itself resolves names with any number of components.
     root.bind_context(&n("self"), Some(root)).unwrap();
     root.bind(&n("o"), Some(&object)).unwrap();
     let mut name = vec![n("self").remove(0); 10_000];
@@ -332,7 +332,8 @@ fn odd_and_huge_names_are_names() {
 #[test]
 fn references_keep_what_they_came_with() {
     let scene = Scene::new(Naming::new());
-    // Unknown profiles, and known ones with unknown components, of 1 MiB together.
+    // A reference with unknown profiles, and known profiles with unknown components, of 1 MiB
+    // together.
     let mut ior = scene.object(1).ior().clone();
     ior.type_id = "IDL:unknown:1.0".to_owned();
     let profile = |tag, data: Vec<u8>| corelane_wire::ior::TaggedProfile { tag, data };
@@ -347,7 +348,7 @@ fn references_keep_what_they_came_with() {
     assert_eq!(scene.root.resolve(&n("o")).unwrap().unwrap().ior(), &ior);
 }
 
-/// A file that goes with the test.
+/// A file that is removed on drop.
 struct File(PathBuf);
 
 impl File {
@@ -389,7 +390,7 @@ fn everything_outlives_a_restart() {
         assert_eq!(scene.root.resolve(&n("shop/up/shop/orders.obj")).unwrap().unwrap(), scene.object(9));
         assert_eq!(context_list(&scene.root), [("shop".to_owned(), BindingType::Ncontext)]);
         assert_eq!(scene.naming.context_count(), 3);
-        // A new context is none that was there before.
+        // A new context is not one of the earlier contexts.
         let new = scene.context(scene.root.new_context().unwrap());
         assert_ne!(new, gone);
         let gone: NamingContextRef =
@@ -436,7 +437,7 @@ fn read_only_service_resolves_and_changes_nothing() {
     assert_eq!(kind_of(&refused), SystemExceptionKind::NoPermission);
 }
 
-/// A store whose first reading waits until the test lets it go on.
+/// A store whose first reading waits until the test permits it to continue.
 struct SlowStore {
     store: MemoryStore,
     is_reading: Arc<AtomicBool>,
@@ -469,7 +470,8 @@ fn wait_for(flag: &AtomicBool) {
     }
 }
 
-/// A store whose commits wait until the test lets them go on, as on a disk that stands still.
+/// A store whose commits wait until the test permits them to continue, as on a disk that does not
+/// respond.
 struct StandingStore {
     store: MemoryStore,
     stands: Arc<AtomicBool>,
@@ -525,7 +527,7 @@ fn names_are_resolved_while_the_disk_stands_still() {
     scene.root.bind(&n("c"), Some(&scene.object(3))).unwrap();
 }
 
-/// OBJECT_NOT_EXIST would say that the contexts are gone.
+/// OBJECT_NOT_EXIST would mean that the contexts were destroyed.
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
     let store = MemoryStore::new(STORE_KIND);
@@ -574,7 +576,8 @@ fn service_that_cannot_start_leaves_nothing_behind() {
     Naming::new().store(&file.0).serve(&orb).unwrap();
 }
 
-/// Two servers, each with a context of the other: `first/second` and `second/first`.
+/// Returns two servers, each with a binding of the other's context: `first/second` and
+/// `second/first`.
 fn federation(naming: impl Fn() -> Naming) -> (Scene, Scene) {
     let (first, second) = (Scene::new(naming()), Scene::new(naming()));
     first.root.bind_context(&n("second"), Some(&second.root)).unwrap();
@@ -605,7 +608,7 @@ fn names_go_on_in_other_servers() {
     assert_eq!(root.rebind(&n("second/far"), None), Err(RebindError::NotFound(not_object("far"))));
     root.unbind(&n("second/far/o")).unwrap();
     assert_eq!(second.root.resolve(&n("far/o")), Err(RebindError::NotFound(missing("o"))));
-    // To unbind the context itself concerns this server alone.
+    // Unbinding the foreign context itself concerns only this server.
     root.unbind(&n("second")).unwrap();
     assert_eq!(root.resolve(&n("second/far")), Err(RebindError::NotFound(missing("second/far"))));
 }
@@ -620,7 +623,7 @@ fn dead_server_is_told_with_its_context_and_the_rest() {
     first.root.bind_context(&n("silent"), Some(&NamingContextRef::unchecked_narrow(&silent))).unwrap();
     drop(second);
     for (name, context) in [("second", context.into()), ("silent", NamingContextRef::unchecked_narrow(&silent))] {
-        // Without the bound on forwarded calls the client's own call would time out first.
+        // Without the limit on forwarded calls, the client's own call would time out first.
         let expected = CannotProceed { cxt: Some(context), rest_of_name: n("a/b") };
         let path = n(&format!("{name}/a/b"));
         assert_eq!(first.root.resolve(&path), Err(RebindError::CannotProceed(expected.clone())));
@@ -630,7 +633,7 @@ fn dead_server_is_told_with_its_context_and_the_rest() {
     }
 }
 
-/// An object that is no context answers BAD_OPERATION.
+/// An object that is not a context answers BAD_OPERATION.
 #[test]
 fn context_that_is_none_cannot_proceed() {
     let scene = Scene::new(Naming::new());
@@ -655,7 +658,7 @@ fn context_that_answers_nonsense_cannot_proceed() {
     {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // Ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -675,7 +678,8 @@ fn context_that_answers_nonsense_cannot_proceed() {
     }
 }
 
-/// Clients of two servers that name each other always get answers, however many there are and however few threads.
+/// Clients of two servers that refer to each other always get answers, however many clients and
+/// however few threads there are.
 #[test]
 fn servers_that_name_each_other_do_not_starve() {
     let naming = || Naming::new().max_forwards(1).forward_timeout(Duration::from_secs(2));
@@ -705,7 +709,7 @@ fn servers_that_name_each_other_do_not_starve() {
                             assert_eq!(found.unwrap(), object);
                             resolved += 1;
                         }
-                        // The client goes on itself.
+                        // The client continues by itself.
                         Err(RebindError::CannotProceed(CannotProceed { cxt, rest_of_name })) => {
                             assert_eq!(cxt.unwrap().resolve(&rest_of_name).unwrap().unwrap(), object);
                         }
@@ -718,7 +722,7 @@ fn servers_that_name_each_other_do_not_starve() {
         .collect();
     let resolved: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert!(resolved > 0);
-    // A name that goes back and forth ends, for lack of threads or of components.
+    // A name that leads back and forth ends, when threads or components run out.
     let outcome = roots[0].resolve(&n("other/other/other/other/o"));
     assert!(matches!(outcome, Ok(Some(_)) | Err(RebindError::CannotProceed(_))), "{outcome:?}");
     drop((first_orb, second_orb));

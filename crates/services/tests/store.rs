@@ -1,4 +1,4 @@
-//! What every store promises, and what stores on disk promise beyond that.
+//! The promises of every store, and the further promises of stores on disk.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const KIND: Kind = Kind { service: "test", format: 3 };
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A folder that goes with the test.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -64,7 +64,8 @@ fn apply(records: &mut Records, batch: &[Write<'_>]) {
     }
 }
 
-/// The promises of [`Store`]. `open` opens one store again and again; `folder` is for backups.
+/// Checks the promises of [`Store`]. `open` opens the same store each time; `folder` is for
+/// backups.
 fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     let (first, records) = read(&*store);
@@ -77,7 +78,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let expected = Records::from([(b"a".to_vec(), b"3".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
     assert_eq!(read(&*store), (second, expected.clone()));
 
-    // Another revision changes nothing.
+    // A commit after another revision changes nothing.
     for other in [first, Revision(second.0 + 1)] {
         let refused = store.commit(other, &[Write::Delete(b"a")], Durability::Synced);
         assert!(matches!(refused, Err(StoreError::Conflict)));
@@ -92,7 +93,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     });
     assert!(matches!(stopped, Err(StoreError::Conflict)) && visited == 1);
 
-    // Octets of all values, empty and large.
+    // Values with all octets, an empty one and a large one.
     let large = vec![0xab; 1 << 20];
     let odd = [Write::Put(b"", b""), Write::Put(&[0, 255, 0], &large), Write::Delete(b"b")];
     let third = store.commit(second, &odd, Durability::Relaxed).unwrap();
@@ -112,12 +113,12 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let fourth = store.commit(third, &[], Durability::Synced).unwrap();
     assert!(fourth > third);
 
-    // Everything is there when the store is opened again.
+    // All records are there when the store is opened again.
     drop(store);
     let store = open();
     assert_eq!(read(&*store), (fourth, records.clone()));
 
-    // Commits of several threads: each sees those before it, or is refused.
+    // Commits of several threads: each one sees the earlier ones, or is refused.
     let store: Arc<dyn Store> = store.into();
     let threads: Vec<_> = (0..4u8)
         .map(|thread| {
@@ -243,7 +244,7 @@ fn unusable_files_are_refused_with_advice_and_left_alone() {
     let nowhere = message(FileStore::open(folder.file("none/names.db"), KIND));
     assert!(nowhere.contains("No such file") && nowhere.contains("check the file, its folder"), "{nowhere}");
 
-    // Cut anywhere, a file is refused or has its records.
+    // A file that is cut anywhere is refused or has its records.
     for length in [9, 100, 4_095, 4_096, 20_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
         let path = folder.file("cut");
         fs::write(&path, &whole[..length]).unwrap();
@@ -287,7 +288,7 @@ fn changed_octets_never_end_the_program() {
     for _ in 0..200 {
         let mut changed = whole.clone();
         for _ in 0..1 + random.below(40) {
-            // Half of them in the first pages, where the structure is.
+            // Half of the changes are in the first pages, which hold the structure.
             let bound = if random.below(2) == 0 { 8_192 } else { changed.len() };
             changed[random.below(bound)] ^= 1 << random.below(8);
         }
@@ -314,7 +315,8 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Write<'_>> {
     batch.iter().map(|(key, value)| value.as_ref().map_or(Write::Delete(key), |value| Write::Put(key, value))).collect()
 }
 
-/// Power fails at 1,000 instants (`CORELANE_CUTS`). The disk keeps what was synced; of later writes it keeps some, and tears the last one.
+/// The power fails at 1,000 instants (`CORELANE_CUTS`). The disk keeps synced data. Of later writes
+/// it keeps some, and tears the last one.
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();
@@ -322,7 +324,7 @@ fn synced_commits_survive_power_failures_whole() {
     disk.start_log();
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
     let mut random = Random(7);
-    // What each revision has, and the length of the log when it was acknowledged.
+    // The records of each revision, and the length of the log when the revision was acknowledged.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
         let batch = random_batch(&mut random);
@@ -349,15 +351,16 @@ fn synced_commits_survive_power_failures_whole() {
         assert!(found >= acknowledged, "cut {cut}: revision {found}, {acknowledged} was acknowledged");
         assert!(records == versions[found].0, "cut {cut}: revision {found} is not whole");
         survivors.insert(found);
-        // The store goes on from there.
+        // The store continues from there.
         let next = store.commit(revision, &[Write::Put(b"after", b"x")], Durability::Synced).unwrap();
         assert_eq!(read(&store).0, next);
     }
-    // The cuts fall on many different commits, unless there are few cuts.
+    // The power failures fall on many different commits, unless there are few failures.
     assert!(survivors.len() > cuts.min(1_000) / 20, "{}", survivors.len());
 }
 
-/// Returns the octets that opening and reading a store reads, when its process ended without closing it.
+/// Returns the number of bytes that are read to open and read a store whose process ended without
+/// closing it.
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
     let store = FileStore::with_backend(image.opener(), KIND).unwrap();
@@ -365,7 +368,7 @@ fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     image.octets_read()
 }
 
-/// The time of a start depends on the records that there are, not on the changes that led to them.
+/// The time of a start depends on the present records, not on the changes that led to them.
 #[test]
 fn a_start_reads_the_records_and_no_history() {
     let (disk, mut random) = (Disk::default(), Random(3));
@@ -384,7 +387,7 @@ fn a_start_reads_the_records_and_no_history() {
     assert!(first > 200 * 200 && later <= 2 * first, "{first} octets at first, {later} after 2,000 more commits");
 }
 
-/// A disk without room refuses changes; reading, and later changes, go on.
+/// A disk without room refuses changes. Reading, and later changes, continue.
 #[test]
 fn full_disk_refuses_changes_until_there_is_room() {
     let disk = Disk::default();
@@ -402,7 +405,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
             Ok(next) => revision = next,
             Err(error) => {
                 failures.push(matches!(error, StoreError::Full { .. }));
-                // The commit may have been kept or not, and the store says so.
+                // The commit may have been kept or not; the store tells which.
                 match store.commit(revision, &[], Durability::Synced) {
                     Ok(next) => {
                         assert_eq!(read(&store).1, expected);
@@ -419,7 +422,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
     assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
 }
 
-/// Relaxed commits are acknowledged. An error of the disk that passes must not undo them.
+/// Relaxed commits are acknowledged. A temporary error of the disk must not undo them.
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();
@@ -434,7 +437,7 @@ fn relaxed_commits_survive_a_failed_sync() {
         disk.fail_after(Some(operation));
         let _ = store.sync();
         disk.fail_after(None);
-        // Reading goes on, and so do changes.
+        // Reading and changes continue.
         let (revision, records) = read(&store);
         assert_eq!((revision, records.get(&b"b"[..])), (last, Some(&value.to_vec())), "{operation}");
         assert_eq!(records.get(&b"c"[..]), Some(&b"2".to_vec()));

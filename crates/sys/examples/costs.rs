@@ -1,6 +1,6 @@
-//! Prints the cost of the primitives on this machine, in nanoseconds per operation: the median of
-//! several runs, on one thread, in cache, beside the bare atomic addition that they are measured
-//! against.
+//! Prints the cost of this crate's primitives on this machine, in nanoseconds per operation. Each
+//! figure is the median of several runs, on one thread and in cache. A bare atomic addition stands
+//! beside them for comparison.
 //!
 //! `cargo run -p corelane-sys --release --example costs`
 

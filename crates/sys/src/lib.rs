@@ -7,7 +7,7 @@
 //! Two invariants hold throughout:
 //!
 //! * Every system call is made through one private module, which counts it for the calling thread
-//!   ([`counters`]). So "two system calls per invocation" is a test and not a claim.
+//!   ([`counters`]). So a test can check that an invocation makes two system calls.
 //! * Protocols over atomics (`slab`, `rcu_cell`, `mpsc`, `ring`, `idle_threads`, `burst`,
 //!   `lock::CheckoutCell`) are written against a shim. It is the standard library normally and
 //!   `loom` under `--cfg loom`, where they are model-checked.
@@ -75,7 +75,7 @@
 mod io;
 mod observe;
 mod sync;
-// Two folders have the names of public modules; their own modules need other names.
+// Two folders have the names of public modules, so the modules of the folders have other names.
 #[path = "memory/mod.rs"]
 mod memory_folder;
 #[path = "thread/mod.rs"]

@@ -1,5 +1,5 @@
-//! A request path's primitives allocate nothing once warm, and use exactly the expected locks and
-//! system calls.
+//! The primitives of the request path allocate nothing once warm, and use exactly the expected
+//! locks and system calls.
 #![cfg(not(loom))]
 
 use std::io::IoSlice;

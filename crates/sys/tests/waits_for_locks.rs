@@ -1,5 +1,5 @@
-//! Probes record the wait for a lock that another thread holds. Alone in its process, because
-//! points of all threads are kept.
+//! Probes record the wait for a lock that another thread holds. The test has a process of its own,
+//! because probes record all threads of a process.
 
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::probe;

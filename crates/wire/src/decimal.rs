@@ -45,7 +45,7 @@ impl fmt::Display for DecimalError {
 
 impl std::error::Error for DecimalError {}
 
-/// A decimal number of up to 31 digits with the point anywhere among them.
+/// A decimal number of up to 31 digits; the point may be anywhere among them.
 ///
 /// Numbers compare by value: 1.5 equals 1.50.
 ///
@@ -139,8 +139,8 @@ impl Decimal {
         let dividend = self.unscaled.unsigned_abs();
         let (mut digits, mut rest) = (dividend / divisor, dividend % divisor);
         let (mut scale, taken) = (u32::from(self.scale), u32::from(other.scale));
-        // Each step adds a digit. While the scale is below the divisor's, the whole part is not
-        // complete.
+        // Each step adds a digit. While the scale is below the divisor's scale, the whole part is
+        // not complete.
         while scale < taken || (rest != 0 && digits < LIMIT / 10 && scale - taken < u32::from(MAX_DIGITS)) {
             if digits >= LIMIT / 10 {
                 return Err(DecimalError::Overflow);
@@ -182,7 +182,7 @@ impl Decimal {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// Returns the number without trailing zeros in its fraction, the same for equal numbers.
+    /// Returns the number without trailing zeros in its fraction. Equal numbers have the same form.
     fn canonical(self) -> (i128, u8) {
         let (mut unscaled, mut scale) = (self.unscaled, self.scale);
         while scale > 0 && unscaled % 10 == 0 {
@@ -300,7 +300,7 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// An unsigned number of up to 76 digits for intermediate results: `high * 10^38 + low`.
+/// An unsigned number of up to 76 digits, for intermediate results: `high * 10^38 + low`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct WideInteger {
     high: u128,
@@ -308,9 +308,9 @@ struct WideInteger {
 }
 
 impl WideInteger {
-    /// The carry from the low part to the high part.
+    /// The factor between the low part and the high part.
     const UNIT: u128 = 10u128.pow(38);
-    /// The unit of half the digits of a part: products of two such halves fit.
+    /// The factor between the two halves of a part. The product of two halves fits in a part.
     const PART: u128 = 10u128.pow(19);
 
     fn of(number: i128) -> WideInteger {

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: functions that must return for every input. A panic is a finding, and
-//! so is a broken promise, which an assertion turns into a panic. Inputs of past findings are in
+//! Entry points for fuzzing: functions that must return for every input. A panic is a finding.
+//! Assertions turn other broken promises into panics. Inputs of past findings are in
 //! `tests/corpus/<function>/`.
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueReadState};
@@ -48,7 +48,7 @@ pub fn cdr(input: &[u8]) {
     let scratch = Scratch::new();
     let mut octets = octets.to_vec();
     if bit(7) {
-        // Enough for octets that are shared with the message instead of copied.
+        // Long enough that octets are shared with the message instead of copied.
         octets.resize(octets.len() + 2 * crate::cdr::BORROW_THRESHOLD, 0);
     }
     let owner = Octets::from(octets);
@@ -89,11 +89,11 @@ pub fn any(input: &[u8]) {
     let type_code = any.type_code();
     assert!(type_code.equivalent(type_code));
     let _ = Value::initial(type_code);
-    // Characters that came in one version may have no form in another.
+    // Characters that arrived in one version may have no form in another one.
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
-        // Text may be longer in another code set; the nesting must not be deeper.
+        // Text may be longer in another code set. The nesting must not be deeper.
         let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
         let space = ValueReadState::new();
         let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_values(&space);
@@ -390,7 +390,7 @@ pub fn connection_ops(input: &[u8]) {
     }
 }
 
-/// The fragments of a plan assemble to the message.
+/// Checks that the fragments of a plan assemble to the message.
 fn plan(number: u8, step: usize) {
     let size = u32::try_from(step * 37 % 600).unwrap_or(0).max(4);
     for version in [Version::GIOP_1_1, Version::GIOP_1_2] {

@@ -1,4 +1,4 @@
-//! The bounds on what a peer may make this process hold or do.
+//! The limits on the memory and the work that a peer can cause in this process.
 
 /// Bounds on received data, each with the attack that it stops.
 ///
@@ -15,13 +15,13 @@ pub struct Limits {
     /// Size of one string in bytes, terminator included. Stops a peer from making an application
     /// hold, log and compare a name of tens of megabytes where the message size allows it. 16 MiB.
     pub max_string_length: u32,
-    /// Elements of one sequence. The decoder also compares the count with the bytes that remain, so
-    /// this only narrows what a message of the full size may hold. 64 Mi.
+    /// Elements of one sequence. The decoder also compares the count with the remaining bytes, so
+    /// this limit only matters in messages of nearly the maximum size. 64 Mi.
     pub max_sequence_length: u32,
     /// Memory in bytes that decoding one message may take. It counts sequence elements, text,
     /// `any`s, TypeCodes, values and references, but no data that is borrowed from the message.
-    /// Stops a message of a megabyte whose elements have one byte each there and kilobytes here,
-    /// such as unions with a large member. The ORB bounds all messages together. 512 MiB.
+    /// Stops a message of a megabyte whose elements have one byte in the message and kilobytes in
+    /// memory, such as unions with a large member. The ORB bounds all messages together. 512 MiB.
     pub max_decoded_bytes: usize,
     /// Nesting depth of values inside values of their own type: recursive structs and unions,
     /// TypeCodes, `any` in `any`. Stops a message of some kilobytes from exhausting the thread's
@@ -59,9 +59,9 @@ pub struct Limits {
     /// empty fragments. 131,072: twice what a message of the full size needs in fragments of 1,024
     /// bytes, the smallest that ORBs send.
     pub max_fragments: u32,
-    /// Requests of one connection that are read and do not run yet. At this number the server reads
-    /// no more until one of them runs. Stops a peer that pipelines requests from filling the
-    /// server's memory. A queue shared by several connections allows each of them fewer: see the
+    /// Requests of one connection that are read and do not run yet. At this number the server stops
+    /// reading until one of them runs. Stops a peer that pipelines requests from filling the
+    /// server's memory. A queue that connections share gives each of them a smaller share: see the
     /// pool's dispatch. 4,096.
     pub max_outstanding_requests: u32,
     /// Length in bytes of a stringified reference or of a corbaloc or corbaname URL. Stops a text

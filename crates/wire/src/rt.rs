@@ -1,6 +1,6 @@
 //! Real-time CORBA on the wire: service contexts, and the policies in references. The forms are
-//! those of Real-time CORBA 1.2, or TAO's where the specification leaves them open. Numbers are
-//! passed as encoded; the ORB interprets them.
+//! those of Real-time CORBA 1.2, or TAO's where the specification leaves them open. This module
+//! leaves the interpretation of the numbers to the ORB.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub fn priority_context(priority: i16) -> [u8; 4] {
     [Endian::NATIVE.to_flag(), 0, a, b]
 }
 
-/// Returns the priority in an RTCorbaPriority context. TAO writes -1 for none; other negative
-/// numbers are meaningless.
+/// Returns the priority in an RTCorbaPriority context. TAO writes -1 for no priority; other
+/// negative numbers are meaningless.
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed.
@@ -91,9 +91,9 @@ pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
     Decoder::for_encapsulation(data)?.read_u64().map(Duration::from_nanos)
 }
 
-/// Returns how long the client waits after sending the request, if an INVOCATION_POLICIES context
-/// (id 7) says it. The value of RelativeRoundtripTimeoutPolicy is an `unsigned long long` in units
-/// of 100 ns.
+/// Returns how long the client waits after sending the request, if the INVOCATION_POLICIES context
+/// (id 7) contains this time. The value of RelativeRoundtripTimeoutPolicy is an `unsigned long
+/// long` in units of 100 ns.
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
@@ -121,7 +121,7 @@ impl PriorityModelValue {
     /// Encodes the value.
     ///
     /// # Errors
-    /// None.
+    /// No error occurs.
     pub fn encode(self) -> Result<Vec<u8>, CdrError> {
         encapsulated(|e| {
             e.write_u32(self.model);
@@ -170,8 +170,8 @@ pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
 }
 
 /// One protocol of a ClientProtocolPolicy, by its profile tag. ORB protocol properties have no
-/// encoding, and transport properties have no length. A protocol with unknown properties therefore
-/// ends the parsing.
+/// encoding, and transport properties have no length field. So the parser stops at a protocol whose
+/// properties it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolValue {
     /// IIOP.

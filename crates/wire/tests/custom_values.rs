@@ -1,5 +1,5 @@
-//! Custom values in `any`: processes that do not know their state forward them unchanged wherever
-//! the bytes keep their meaning.
+//! Custom values in `any`. A process that does not know their state forwards them unchanged
+//! wherever the bytes keep their meaning.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -95,9 +95,9 @@ fn read_around(d: &mut Decoder<'_>) {
     d.end_value(&start).unwrap();
 }
 
-/// Encodes five `any`s. The first two hold a value each; the second's ids are indirections to the
-/// first's. The others hold the first value again, a value that contains a custom one, and an
-/// `any`.
+/// Encodes five `any`s. The first two hold a value each; the ids in the second are indirections to
+/// those in the first. The other three hold the first value again, a value that contains a custom
+/// one, and an `any`.
 fn message(endian: Endian, shift: usize) -> Vec<u8> {
     let mut e = encoder(endian, shift);
     let write = |e: &mut Encoder<'_>| {
@@ -179,7 +179,7 @@ fn another_byte_order_takes_their_own_code() {
     let native = decoded(&message(Endian::NATIVE, 0), Endian::NATIVE, 0);
     for (value, other) in values.iter().zip(&native) {
         assert_eq!(value.encode(&mut Encoder::new()), Err(CdrError::CustomValue));
-        // Without the custom code, equality in another form is unknown.
+        // Without the custom code, equality in another form cannot be told.
         assert!(value != other && value == &value.clone());
     }
     assert_eq!(CdrError::CustomValue.kind(), SystemExceptionKind::NoImplement);
@@ -218,12 +218,12 @@ fn custom_values_that_are_none() {
     assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[4, 1])), Some(CdrError::Truncated));
     assert_eq!(decode(&with(&[40, 1])), Some(CdrError::BadValue));
-    // The end of a value that has not begun; a nested value that is not chunked, or has an invalid
-    // tag.
+    // An end tag for a value that has not begun; a nested value that is not chunked, or has an
+    // invalid tag.
     assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::BadValue));
-    // A nested value that ends with the outer one.
+    // A nested value that ends together with the outer one.
     assert_eq!(decode(&with(&[0x7fff_ff08, 0xffff_ffff])), None);
     // More nested values than allowed.
     let many: Vec<u32> = (0..1001).map(|_| 0x7fff_ff08).chain([0xffff_ffff]).collect();

@@ -1,5 +1,5 @@
-//! Fixed-point arithmetic compared with integers where they hold the result, and checked against
-//! its own laws everywhere.
+//! Fixed-point arithmetic. It is compared with integers where they can hold the result, and checked
+//! by arithmetic laws everywhere.
 
 use corelane_wire::{Cdr, Decimal, DecimalError, Decoder, Encoder, Endian, Fixed};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ proptest! {
             Err(DecimalError::DivisionByZero) => prop_assert_eq!(right.unscaled(), 0),
             Err(error) => prop_assert_eq!(error, DecimalError::Overflow),
             Ok(quotient) => {
-                // |left| - |quotient * right| lies between 0 and |right| units of the last digit. The comparison as floating-point numbers is exact enough to detect a wrong digit or scale.
+                // |left| - |quotient * right| lies between 0 and |right| units of the last digit. Floating-point numbers are exact enough here to detect a wrong digit or scale.
                 let error = left.to_f64() - quotient.to_f64() * right.to_f64();
                 let unit = 10f64.powi(-i32::from(quotient.scale()));
                 let slack = left.to_f64().abs() * 1e-14;

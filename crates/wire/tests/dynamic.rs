@@ -277,7 +277,7 @@ proptest! {
     }
 }
 
-// ---- what the static types say ----------------------------------------------------------------------
+// ---- compared with static types -----------------------------------------------------------------
 
 #[test]
 fn the_static_path_reads_what_the_dynamic_one_writes() {
@@ -342,7 +342,7 @@ fn a_discriminator_is_converted_as_every_char_is() {
     e.set_code_sets(CodeSets::LATIN1_UTF16);
     any.encode_value(&mut e).unwrap();
     assert_eq!(e.to_vec(), [0xe9, 7]);
-    // An octet that is no character of the code set is no discriminator.
+    // An octet that is no character of the code set cannot be a discriminator.
     let octets = [0xe9, 7];
     let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
     assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::NotInCodeSet));
@@ -428,18 +428,18 @@ fn types_whose_values_take_steps_and_no_octets_end() {
         arrays = TypeCode::array(arrays, 1000).unwrap();
     }
     assert_eq!(with_octets(&arrays, &[]).err(), Some(CdrError::LimitExceeded));
-    // Structures that contain the previous one twice.
+    // Each structure contains the previous one twice.
     let mut shared = empty;
     for id in 1..100 {
         shared = structure(vec![shared.clone(), shared], id);
     }
     assert_eq!(with_octets(&shared, &[]).err(), Some(CdrError::LimitExceeded));
     assert_eq!(Value::initial(&shared).err(), Some(CdrError::LimitExceeded));
-    // A few are accepted.
+    // A small number of elements is accepted.
     assert!(with_octets(&TypeCode::array(structure(vec![], 0), 100).unwrap(), &[]).is_ok());
 }
 
-/// Decodes an `any`, rewrites it without the following data, and decodes it again.
+/// Decodes an `any`, writes it again without the data after it, and decodes the copy.
 fn read_again(octets: &[u8], endian: Endian) -> AnyValue {
     let first = AnyValue::decode(&mut Decoder::new(octets, endian)).unwrap();
     let mut e = Encoder::new();
@@ -462,7 +462,7 @@ fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them(
     }
     assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
     assert_eq!(with_octets(&empties, &10_000u32.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
-    // The static path too.
+    // The path of static types has the same bounds.
     #[derive(Clone, Debug, PartialEq)]
     struct Empty;
     impl Cdr for Empty {
@@ -483,8 +483,8 @@ fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them(
 
 #[test]
 fn how_many_parts_have_no_octets_does_not_go_by_how_the_others_are_written() {
-    // 600 empty structures beside an `any` whose type was written with meaningless bytes, which are
-    // not written again.
+    // 600 empty structures, beside an `any` whose type has meaningless bytes that the encoder does
+    // not repeat.
     let array = TypeCode::array(structure(vec![], 0), 600).unwrap();
     let octets = |padded: bool| {
         let mut e = Encoder::new();

@@ -1,4 +1,4 @@
-//! Equality of `any`s: the values and the types in them count, but not their encoding.
+//! Equality of `any`s, which depends on the values and the types in them, not on the encoding.
 
 use corelane_wire::dynamic::{UnionValue, ValueInstance};
 use corelane_wire::typecode::{UnionMember, ValueMember};
@@ -12,7 +12,7 @@ fn line(from: TypeCode, to: TypeCode) -> TypeCode {
     TypeCode::structure("IDL:Line:1.0", "Line", [("from", from), ("to", to)]).unwrap()
 }
 
-/// A line, whose TypeCode peers encode in different ways. These are: with an indirection to the
+/// A structure of two points, whose TypeCode peers encode in four ways: with an indirection to the
 /// first point, without one, without names, and behind an alias.
 fn lines() -> [TypeCode; 4] {
     let shared = point();
@@ -109,7 +109,7 @@ fn another_value_or_another_type_within_is_not_equal() {
         assert_ne!(one, other);
         assert_ne!(&received(one), other);
     }
-    // An `any` does not equal the TypeCode it has.
+    // An `any` does not equal a TypeCode, even if this is its type.
     let holds = |value| AnyValue::from_value(&TypeCode::ANY, &Value::Any(Box::new(value))).unwrap();
     let null = holds(AnyValue::null());
     let type_code = holds(AnyValue::from_value(&TypeCode::TYPE_CODE, &Value::TypeCode(TypeCode::NULL)).unwrap());
@@ -122,7 +122,7 @@ fn type_codes_that_are_values_are_compared_in_every_detail() {
     let value = |type_code| AnyValue::from_value(&TypeCode::TYPE_CODE, &Value::TypeCode(type_code)).unwrap();
     assert_eq!(value(with_indirection.clone()), received(&value(without.clone())));
     assert_ne!(value(without), value(compact.clone()));
-    // The type of an instance is not its value.
+    // The type of an instance is not a part of its value.
     let instance = |type_code| Value::Instance(Box::new(ValueInstance { number: 0, type_code, state: Vec::new() }));
     assert_eq!(instance(with_indirection.clone()), instance(compact));
     assert_ne!(instance(with_indirection.clone()), instance(point()));

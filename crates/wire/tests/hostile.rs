@@ -99,8 +99,8 @@ fn counts_of_four_thousand_million_hold_nothing() {
 
 #[test]
 fn a_count_that_fits_does_not_size_a_vector_of_large_elements() {
-    // One byte of the message per element and 4 KiB of memory each: 4 million of them would be 16
-    // GiB.
+    // Each element has one byte in the message and takes 4 KiB of memory: 4 million of them would
+    // take 16 GiB.
     #[derive(Debug)]
     struct Large(#[expect(dead_code, reason = "gives the type its size")] [u8; 4096]);
     impl Cdr for Large {
@@ -130,7 +130,7 @@ fn elements_of_one_octet_do_not_become_gigabytes() {
             d.read_u8().map(|first| Large([first; 4096]))
         }
     }
-    // Many sequences, each small enough: all of them together count.
+    // Many sequences, each within the limit: their sum counts.
     let one = [&[0, 0, 0, 100][..], &[0; 100]].concat();
     let mut octets = vec![0, 0, 0, 200];
     (0..200).for_each(|_| octets.extend(&one));

@@ -181,8 +181,8 @@ fn item(wide: bool) -> impl Strategy<Value = Item> {
             Item::Reference(Ior { type_id, profiles })
         }),
     ];
-    // Without halves of surrogate pairs, and without characters that look like a byte-order mark at
-    // the start.
+    // Excludes halves of surrogate pairs, and characters that look like a byte-order mark at the
+    // start.
     let plane = any::<u16>().prop_filter_map("no character", |unit| char::from_u32(u32::from(unit)));
     let wchar = plane.prop_filter("a mark", |unit| !matches!(unit, '\u{feff}' | '\u{fffe}'));
     let wtext = "[a-z€\u{10000}-\u{10ffff}]{0,9}".prop_map(Item::WText);
@@ -334,7 +334,7 @@ proptest! {
         }
     }
 
-    /// As omniORB sends them: each fragment is aligned from its own header.
+    /// omniORB sends fragments in this form: each is aligned from its own header.
     #[test]
     fn fragments_of_giop_1_1(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);

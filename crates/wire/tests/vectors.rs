@@ -167,7 +167,7 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
             ResponseExpected::Server => 1,
             ResponseExpected::Target => 3,
         };
-        // A probe written for this project has flags 2, which no rule allows and which count as 3.
+        // A probe written for this project has flags 2, which no rule allows. They count as 3.
         let odd = expected["response_flags"] == 2;
         out.insert("response_flags".into(), json!(if odd && flags == 3 { 2 } else { flags }));
         out.insert("target".into(), key);
@@ -376,7 +376,7 @@ impl Capture {
             FramingStep::NeedMore(_) => panic!("{name} is not whole"),
         }
         let mut got = decode(&octets, &header, expected, &operation);
-        // Compared above.
+        // The assembled messages were compared above.
         got["assembled"] = expected["assembled"].clone();
         check.same(expected, &got, name);
     }

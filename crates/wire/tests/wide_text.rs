@@ -1,5 +1,5 @@
-//! Wide text in UTF-16, whatever its first character. Every character of the basic plane occurs in
-//! both orders: alone, in text, and in a forwarded `any`.
+//! Wide text in UTF-16, with every character of the basic plane in first place. It occurs in both
+//! byte orders: alone, in text, and in a forwarded `any`.
 
 use corelane_wire::codeset::WideOrder;
 use corelane_wire::{AnyValue, Cdr, CodeSets, Decoder, Encoder, Endian, TypeCode, Value, Version};
@@ -111,7 +111,7 @@ fn one_mark_is_removed() {
             let single = [&[4][..], &marked].concat();
             assert_eq!(form.decoder(&single).read_wchar(), Ok(character));
         }
-        // A mark alone is empty text.
+        // A mark alone is an empty text.
         let [mark, _] = units([0xfeff, 0]);
         assert_eq!(form.decoder(&[&[2, 0, 0, 0][..], &mark].concat()).read_wstring(), Ok(String::new()));
     }

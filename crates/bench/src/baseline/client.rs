@@ -15,7 +15,7 @@ use crate::client_group::GroupClient;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 
-/// Maximum time of one transfer. After it the baseline counts as broken.
+/// Maximum time of one transfer. If it takes longer, the baseline counts as broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// First byte of a message that requests an answer on a oneway connection.
@@ -32,10 +32,10 @@ pub(crate) struct BaselineClient {
 #[derive(Debug)]
 enum BaselineLink {
     Socket(OwnedFd),
-    /// Waits without a time-out: it would cost a kernel timer for each wait, which a baseline must
-    /// not have.
+    /// Shared memory, without a time-out: a time-out would cost a kernel timer for each wait, which
+    /// would falsify the baseline.
     Memory(BareRing),
-    /// A socket that is polled before it is waited for.
+    /// A socket that is polled before the thread blocks.
     Polled(OwnedFd),
     Parts(BareStream),
     Stream(Box<dyn Stream>),

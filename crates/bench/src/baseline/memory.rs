@@ -17,10 +17,10 @@ use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 
-/// Time that a side spins before it sleeps.
+/// Time for which a side spins before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Returns how both sides wait.
+/// Returns how both sides wait. `looking` means that they spin first.
 pub(super) fn wait(looking: bool) -> BareWait {
     if looking { BareWait::Spinning(LOOK) } else { BareWait::Asleep }
 }
@@ -80,7 +80,7 @@ pub(super) fn serve_parts(mut bare: BareStream, sizes: MessageSizes) {
     while bare.receive(&mut request) && bare.send(&reply) {}
 }
 
-/// The minimum work of an exchange through shared memory: one thread copies both messages in and
+/// The minimum work of an exchange through shared memory. One thread copies both messages in and
 /// out.
 pub(crate) struct Copies {
     pub(super) request: [Vec<u8>; 3],
@@ -91,7 +91,7 @@ impl Copies {
     /// Creates buffers for messages of these sizes.
     #[must_use]
     pub(crate) fn new(sizes: MessageSizes) -> Self {
-        // Write to the memory: untouched memory is one shared page of zeroes.
+        // Writes to the memory, because untouched memory is one shared page of zeroes.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
         Copies { request: places(sizes.request), reply: places(sizes.reply) }
     }

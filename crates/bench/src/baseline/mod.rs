@@ -4,7 +4,7 @@
 //! format and with the minimum number of system calls. Each side needs two, and a server whose
 //! threads wait in `epoll_wait` needs three. The difference to a call through an ORB is the ORB's
 //! own cost. Over shared memory, each side needs two copies and two futex calls, or spins instead
-//! of the futex calls. Sides that spin over sockets receive without waiting until a message comes.
+//! of the futex calls. A side that spins over a socket polls it until a message comes.
 //!
 //! A baseline over the streams of `corelane_net` shows what the transports add to bare sockets.
 
@@ -76,28 +76,28 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
     (sizes.request > 0).then_some(sizes)
 }
 
-/// How both sides wait for messages.
+/// The way in which both sides wait for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spinning {
     /// A thread for each connection blocks in `recv`, or sleeps on a futex.
     Blocking,
-    /// A thread for each connection spins for a while before it sleeps, and so does the client.
+    /// A thread for each connection spins for a while before it sleeps. So does the client.
     Looking,
-    /// As `Looking`, and both sides copy a message at the same time, part by part. Shared memory
+    /// Like `Looking`, and both sides copy a message at the same time, part by part. Shared memory
     /// only.
     Parts,
     /// A thread for each connection, over the streams of `corelane_net`.
     Stream(StreamSpin),
-    /// This number of threads block in one `epoll_wait`, edge-triggered.
+    /// This number of threads block in one edge-triggered `epoll_wait`.
     Epoll(usize),
 }
 
-/// How the threads of both sides wait for a stream of `corelane_net`.
+/// The way in which the threads of both sides wait for a stream of `corelane_net`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSpin {
-    /// They sleep at once.
+    /// The threads sleep at once.
     Never,
-    /// They spin before they sleep, where it helps.
+    /// The threads spin before they sleep, where this helps.
     Adaptive,
 }
 
@@ -131,14 +131,15 @@ impl Transport {
     }
 }
 
-/// Address of a baseline server, and how both sides exchange messages there.
+/// The address of a baseline server, and the way in which both sides exchange messages there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaselineAddress {
     socket: Address,
     medium: Medium,
 }
 
-/// What carries messages, and how both sides wait. A socket passes the memory.
+/// The medium of the messages, and the way in which both sides wait. For shared memory, a socket
+/// passes the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Socket { spins: bool },
@@ -147,7 +148,7 @@ enum Medium {
     Stream(Transport, StreamSpin),
 }
 
-/// Prefixes of addresses. Addresses without one are those of sockets whose users do not spin.
+/// Prefixes of addresses. An address without a prefix is that of a socket whose users do not spin.
 const MEDIA: [(&str, Medium); 10] = [
     ("polling:", Medium::Socket { spins: true }),
     ("futex:", Medium::Memory { spins: false }),
@@ -205,7 +206,7 @@ fn unused_path() -> PathBuf {
     std::env::temp_dir().join(unused_name())
 }
 
-/// Time that a side spins before it sleeps.
+/// Time for which a side spins before it sleeps.
 const LOOK: Duration = Duration::from_micros(100);
 
 /// Receives from a socket, and polls it for [`LOOK`] before it waits.
@@ -231,10 +232,10 @@ mod tests {
 
     #[test]
     fn sizes_follow_the_message_format() {
-        // Computed by hand: 28 + 12 = 40, + 4 = 44, "echo_octet" and NUL 55, aligned 56, + 4 = 60,
-        // aligned 64, + 1.
+        // Computed by hand: 28 + 12 = 40, + 4 = 44; "echo_octet" and NUL end at 55, aligned 56; + 4
+        // = 60, aligned 64; + 1.
         assert_eq!(MessageSizes::giop(12, 10, 1, 1), MessageSizes { request: 65, reply: 25 });
-        // No data follows the contexts, so there is no gap.
+        // No data follows the contexts, so there is no padding.
         assert_eq!(MessageSizes::giop(12, 10, 0, 0), MessageSizes { request: 60, reply: 24 });
     }
 

@@ -1,9 +1,9 @@
 //! Server side of the baseline exchange, in a process of its own or, for tests, on threads of this
 //! one.
 //!
-//! A connection begins with 16 bytes: the sizes of its requests and replies, little-endian. With a
-//! reply size of 0 its messages are oneways, and only a request whose first byte is [`SETTLE`] gets
-//! an answer, of one byte.
+//! A connection begins with 16 bytes: the sizes of its requests and replies, little-endian. If the
+//! reply size is 0, its messages are oneways. Only a request whose first byte is [`SETTLE`] then
+//! gets an answer, of one byte.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,8 +26,8 @@ use crate::service::serve_lines;
 /// Bytes that a thread reads at once while it drains oneways.
 const CHUNK: usize = 64 * 1024;
 
-/// A listening baseline server. Dropping it ends its acceptor and its pool; other connections end
-/// with their clients.
+/// A listening baseline server. Dropping it ends its acceptor and its pool. Connections outside of
+/// the pool end with their clients.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
@@ -165,8 +165,8 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
             return;
         }
         while ahead < count {
-            // The client sends nothing after this message before the answer, so its rest is here or
-            // follows at once.
+            // The client sends no more bytes before it has the answer. So the rest of this message
+            // is here or follows at once.
             if chunk[ahead] == SETTLE {
                 let mut missing = vec![0; (ahead + size).saturating_sub(count)];
                 if fill(socket, &mut missing, 0, false).is_none() || send_all(socket, &[0]).is_none() {
@@ -210,20 +210,20 @@ struct Pool {
     epoll: Epoll,
     /// Signalled to end the threads.
     end: EventFd,
-    /// Connections by token. Slots are not reused, since a benchmark has few connections.
+    /// Connections by token. Slots are not reused, because a benchmark has few connections.
     connections: Vec<OnceLock<PoolConnection>>,
     used: AtomicUsize,
 }
 
 /// A connection of the pool. `taken` is set while a thread reads a request, so that a second edge
-/// of the same request does not bring another thread to it.
+/// for the same request does not bring another thread to the connection.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,
     taken: AtomicBool,
 }
 
-/// Maximum number of connections; further ones are refused.
+/// Maximum number of connections. Further ones are refused.
 const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;

@@ -1,5 +1,5 @@
-//! The exchange over the streams of `corelane_net`: what its transports add to bare sockets and
-//! memory.
+//! The exchange over the streams of `corelane_net`. It shows what the transports add to bare
+//! sockets and memory.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use corelane_sys::{clock, poll};
 
 use super::{BaselineAddress, LOOK, Medium, MessageSizes, StreamSpin, Transport, read_preamble};
 
-/// Time after which the acceptor looks whether the server has ended.
+/// Interval at which the acceptor checks whether the server has ended.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 fn policy(spin: StreamSpin) -> SpinPolicy {
@@ -55,7 +55,7 @@ pub(super) fn connect(
     Ok(stream)
 }
 
-/// The acceptor of a server. Dropping it ends it, and removes the socket's file.
+/// The acceptor of a server. Dropping it ends the acceptor and removes the socket's file.
 pub(super) struct Acceptor {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

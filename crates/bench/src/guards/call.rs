@@ -23,7 +23,7 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
         let sizes = message_sizes(&orb, operation, options)?;
         let mut variants = Vec::new();
         for floor in &all {
-            // Several transports are in one group, so the table's text must name them.
+            // One group has several transports, so the table's text must name them.
             variants.extend(floor.variant("floor", operation, sizes)?.map(|mut variant| {
                 name_transport(&mut variant.label);
                 variant
@@ -34,8 +34,8 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
         for (index, variant) in variants.iter_mut().enumerate().skip(1) {
             variant.against = vec![0];
             if variant.label.peer == "net" {
-                // A stream is compared with what is beneath it, and over shared memory also with
-                // Unix sockets.
+                // A stream is compared with the sockets or the memory beneath it. Over shared
+                // memory it is also compared with Unix sockets.
                 let unix = variant.label.transport == Transport::SharedMemory.name();
                 let is_compared = |other: &Label| match other.transport {
                     name if name == variant.label.transport => other.peer == "floor",
@@ -63,7 +63,7 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
     for carrier in options.carriers() {
         let mut others = Vec::new();
         for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
-            // For shared memory, only the configuration nearest to it is compared.
+            // For shared memory, only the configuration that is nearest to it is compared.
             if let Some(peer) = &omniorb
                 && (carrier != Transport::SharedMemory || threads == Threads::Usual)
             {

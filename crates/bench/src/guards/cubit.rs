@@ -1,7 +1,7 @@
 //! The benchmark `cubit`: the papers' IDL_Cubit.
 //!
 //! One client calls as fast as it can with every kind of argument. It calls through Corelane and
-//! other ORBs, against bare sockets with messages of the same sizes.
+//! other ORBs. Bare sockets with messages of the same sizes are the baseline.
 
 use corelane::Orb;
 
@@ -35,7 +35,7 @@ const USUAL: [Operation; 18] = [
     Operation::Octets(1024),
     Operation::Octets(1 << 20),
     Operation::Octets(16 << 20),
-    // One way only, so that no server copies its argument to return it.
+    // The arguments go one way only, so that no server copies them to return them.
     Operation::TakeLongs(1024),
     Operation::TakeOctets(1024),
     Operation::TakeOctets(16 << 20),

@@ -1,5 +1,5 @@
 //! The benchmark `demux`: the time to find the connection, the POA, the object and the operation,
-//! by their number.
+//! depending on their number.
 
 use corelane::Orb;
 use corelane::mapping::Operation as Name;
@@ -60,7 +60,7 @@ pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut P
 /// request, and its state.
 fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
-    // The references' own connections, and other descriptors of the program.
+    // Covers the references' own connections, and other descriptors of the program.
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
     let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
@@ -144,7 +144,7 @@ fn objects(
     }
     let mut values = Vec::new();
     for (count, server) in &mut servers {
-        // With fewer objects, the pages of other data would dominate the result.
+        // With fewer objects, pages with other data would dominate the result.
         if *count >= 10_000 {
             let octets = server.ask("octets", PATIENCE)?;
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
@@ -185,7 +185,7 @@ fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &
         let (server, reference) = start_operations(width, &options.placement)?;
         servers.push((width, server, object(orb, &reference)?));
     }
-    // The names live as long as the program: the ORB requires static operations.
+    // The names live as long as the program, because the ORB requires static operations.
     let names: Vec<&'static Name> = (0..WIDTHS[WIDTHS.len() - 1])
         .map(|number| &*Box::leak(Box::new(Name::new(format!("op_{number:03}").leak()))))
         .collect();

@@ -2,7 +2,7 @@
 //! with omniidl.
 //!
 //! Both run as separate programs, in turns, on the same file and on a nearly empty one. The
-//! difference is the front end's time. The shortest of all turns counts, since other activity of
+//! difference is the front end's time. The shortest of all turns counts, because other activity of
 //! the machine only makes turns longer.
 
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ const MOST_SECONDS_PER_MILLION: f64 = 2.0;
 /// Maximum share of omniidl's time: a tenth.
 const MOST_SHARE: f64 = 0.1;
 
-/// A back end for omniidl that does nothing, since omniidl does not run without one.
+/// A back end for omniidl that does nothing, because omniidl does not run without one.
 const NO_BACK_END: &str = "front_end_only";
 
 /// Measures Corelane's own command, then omniidl.

@@ -1,5 +1,5 @@
-//! The benchmark `lane`: the cost of a lane over a plain pool with the same thread at the same
-//! priority.
+//! The benchmark `lane`: the additional cost of a lane, compared with a plain pool that has the
+//! same thread at the same priority.
 //!
 //! It also counts the cost of other real-time features: changing a thread's priority, and a mutex
 //! with priority inheritance.
@@ -31,7 +31,7 @@ use crate::workload::{compare, extent, message_sizes};
 /// Maximum time for a server to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Native priority of the one serving thread, in the pool and in the lane.
+/// Native priority of the single serving thread, in the pool and in the lane.
 const PRIORITY: u8 = 10;
 
 /// Number of system calls for each request of a thread that takes turns at waiting.
@@ -44,7 +44,7 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
     let orb = client_orb(0)?;
     let plain_pool = Architecture::LeaderFollowers(1);
     let at_priority = Placement { scheduling: Some(Scheduling::Fifo(PRIORITY)), ..options.placement };
-    // Lanes have priorities of their own.
+    // Lanes have priorities of their own, so the placement sets none.
     let as_it_is = Placement { scheduling: None, ..options.placement };
     let mut values = Vec::new();
     for operation in options.operations_or(&[Operation::Octet, Operation::Longs(1024)]) {
@@ -79,8 +79,8 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
 }
 
 /// Counts the server thread's work for a call in a lane, and in a pool without lanes. The pool's
-/// thread has the request's priority already, or must change it. Also counts the work of an
-/// uncontended mutex.
+/// thread either has the request's priority already or must change to it. Also counts the work of
+/// an uncontended mutex.
 fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
@@ -94,7 +94,7 @@ fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The client thread takes the priority, so it is a thread of its own.
+        // The client's thread takes the priority, so it is a separate thread.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;

@@ -1,7 +1,7 @@
 //! Benchmarks that guard Corelane against getting slower or larger: the hot path of a call, the
 //! search for its target, scale, footprint, and the IDL compiler.
 //!
-//! Most of their figures have goals (`targets`), relative to bare sockets or another ORB of the
+//! Most of their figures have goals (`targets`), relative to bare sockets or another ORB in the
 //! same run.
 
 pub(crate) mod call;

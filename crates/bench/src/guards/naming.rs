@@ -36,11 +36,11 @@ use crate::service::{Service, serve_lines};
 use crate::targets::naming as goals;
 use crate::value::Value;
 
-/// Threads of the server's pool, as `corelane naming serve` has them.
+/// Number of threads of the server's pool, as in `corelane naming serve`.
 const THREADS: usize = 40;
 /// Numbers of bindings in one context, up to the largest.
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
-/// The largest context in a run of few calls, which checks the benchmark and not the server.
+/// The largest context in a run of few calls. Such a run checks the benchmark, not the server.
 const SMALL: usize = 5_000;
 /// Bindings that the server makes in one commit while it is filled.
 const FILL: usize = 10_000;
@@ -92,7 +92,7 @@ fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
     let root = naming.reference();
     let parent: Vec<NameComponent> = path.split('/').map(component).collect();
     for depth in 1..=parent.len() {
-        // A context of an earlier order is used again.
+        // A context of an earlier line is used again.
         if root.resolve(&parent[..depth]).is_err() {
             root.bind_new_context(&parent[..depth]).map_err(|error| Failure::new(format!("{error:?}")))?;
         }
@@ -123,7 +123,7 @@ fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
         name.push(numbered(index * (count / picked)));
         name
     };
-    // A prime step visits all in an order that is not theirs.
+    // Steps by a prime visit all names in another order than they were bound.
     (0..picked).map(|index| name(index * 7_919 % picked)).collect()
 }
 
@@ -212,7 +212,7 @@ impl GroupClient for Changes {
     }
 }
 
-/// A client that resolves while others make changes, each on a thread of its own.
+/// A client that resolves names while others make changes, each on a thread of its own.
 struct Beside {
     resolves: Resolves,
     is_running: Arc<AtomicBool>,
@@ -247,7 +247,7 @@ impl Beside {
 impl Subject for Beside {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.is_running.store(true, Ordering::Relaxed);
-        // All of them have begun by then.
+        // By then all of them have begun.
         std::thread::sleep(Duration::from_millis(20));
         let outcome = self.resolves.run(warm_up, count, into);
         self.is_running.store(false, Ordering::Relaxed);
@@ -271,7 +271,7 @@ impl Drop for Beside {
     }
 }
 
-/// Syncs of one page of a file: the rate that the disk allows.
+/// Syncs of one page of a file. Their rate is what the disk permits.
 struct Syncs {
     file: File,
     next: u64,
@@ -315,7 +315,7 @@ struct OmniNames {
 impl OmniNames {
     fn start(folder: &Path, orb: &Orb, placement: &Placement) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(|error| Failure::new(error.to_string()))?;
-        // omniNames cannot say its port, so it gets one that was free just before.
+        // omniNames cannot report its port, so it gets one that was free just before.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
         let mut command = Command::new("omniNames");
@@ -355,8 +355,8 @@ impl Drop for OmniNames {
     }
 }
 
-/// A folder on the disk that is removed afterwards. Not below the system's folder for temporary
-/// files, which may be in memory.
+/// A folder on the disk that is removed afterwards. It is not below the system's folder for
+/// temporary files, which may be in memory.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -514,7 +514,7 @@ impl Scene<'_> {
     }
 
     fn resolving_beside_changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-        // On one core, the processor time of the changes would be measured.
+        // On one core, the measurement would include the processor time of the changes.
         let placement = Placement { cores: CoreChoice::Any, ..self.options.placement };
         let (mut server, root) = self.server(&self.folder.store("beside.db")?, "synced", &placement)?;
         server.ask("fill context10 10", PATIENCE)?;
@@ -548,7 +548,7 @@ impl Scene<'_> {
         let count = options.extent.count.min(1_000);
         let extent = Extent { warm_up: options.extent.warm_up.min(50), count, ..options.extent };
         let (server, root) = self.server(&self.folder.store("synced.db")?, "synced", &options.placement)?;
-        // No two clients change one name.
+        // No two clients change the same name.
         let group_of = |root: &NamingContextExtRef, count: usize, server: u32| {
             ClientGroup::new((0..count).map(|client| Changes::new(root, 100 * count + client)).collect(), server)
         };
@@ -636,7 +636,7 @@ impl Scene<'_> {
             for _ in 0..3 {
                 progress.show(&format!("naming: {what}"));
                 let (mut server, root) = self.server(&path, "synced", placement)?;
-                // A change, so that the file is not as its last orderly end left it.
+                // Makes a change, so that the file is not in the state of an orderly end.
                 Changes::new(&root, 0).change()?;
                 root.unbind(&[component("client0")]).map_err(|error| Failure::new(format!("{error:?}")))?;
                 if is_killed {

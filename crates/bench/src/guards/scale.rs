@@ -66,7 +66,7 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
         let architecture = Architecture::LeaderFollowers(options.threads);
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let target = target(&orb, &reference)?;
-        // The active connection is made first.
+        // The active connection is made before the idle ones.
         target.echo_octet(1)?;
         let before = resident(server.pid())[0];
         let address = address_in(target.as_object())?;

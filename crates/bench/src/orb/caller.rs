@@ -2,7 +2,7 @@
 //!
 //! | line | answer |
 //! |---|---|
-//! | `call OPERATION N` | `called`, after N calls, and one more if its result is compared in full |
+//! | `call OPERATION N` | `called`, after N calls, and one more if the operation's result is compared in full |
 
 use super::client::{target, untimed};
 use super::client_orb;

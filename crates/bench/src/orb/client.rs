@@ -57,8 +57,8 @@ pub(crate) fn two_way(
     repeated(target, operation, &mut Timed { count, into })
 }
 
-/// Makes `count` calls without timing. It makes one more call first if that call's answer is
-/// compared in full. A oneway waits for no answer.
+/// Makes `count` calls without timing. If the operation's answer is compared in full, one more call
+/// is made first for this. A oneway waits for no answer.
 pub(crate) fn untimed(target: &CountedTargetRef, operation: Operation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
@@ -66,7 +66,7 @@ pub(crate) fn untimed(target: &CountedTargetRef, operation: Operation, count: us
     repeated(target, operation, &mut Untimed { count }).map(|_| ())
 }
 
-/// A loop around a call that returns the total time.
+/// A loop around a call. It returns the total time.
 trait Repeat {
     fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure>;
 }
@@ -98,7 +98,7 @@ impl Repeat for Untimed {
     }
 }
 
-/// Calls the operation in a loop. Each operation has the call directly in its loop.
+/// Calls the operation in a loop. Each operation has a loop of its own with the call inside it.
 fn repeated(target: &CountedTargetRef, operation: Operation, times: &mut impl Repeat) -> Result<Duration, Failure> {
     match operation {
         Operation::Nothing | Operation::Oneway => times.around(|| Ok(target.echo_nothing()?)),
@@ -138,7 +138,7 @@ fn repeated(target: &CountedTargetRef, operation: Operation, times: &mut impl Re
 }
 
 /// Calls an operation that returns a sequence. The first answer is compared in full, before timing;
-/// later ones by length and last element.
+/// later answers only by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],

@@ -96,7 +96,7 @@ impl Subject for Dynamic {
         if !self.operation.is_oneway() {
             return self.calls(count, into);
         }
-        // As with stubs, the run ends when all calls have been dispatched.
+        // As with stubs, the run ends when the server has dispatched all calls.
         self.nothing()?;
         let began = clock::now();
         self.calls(count, into)?;

@@ -4,15 +4,16 @@ use corelane::poa::{IdAssignment, KeyHints, Lifespan, PoaPolicies};
 
 use crate::Failure;
 
-/// Lifetime of the objects' keys.
+/// The lifetime of the objects' keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// As long as the server: a slot in its tables.
+    /// Keys that live as long as the server: a slot in its tables.
     Transient,
-    /// Longer than the server: the POA's path and an id of the user, found by hashing.
+    /// Keys that live longer than the server: the POA's path and an id of the user, found by
+    /// hashing.
     Persistent,
-    /// Longer than the server, with the object's slot as a hint that is tried first (the papers'
-    /// active demultiplexing).
+    /// Keys that live longer than the server, with the object's slot as a hint that is tried first
+    /// (the papers' active demultiplexing).
     Hinted,
 }
 

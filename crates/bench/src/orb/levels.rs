@@ -4,7 +4,7 @@
 
 use corelane::rt::{LinearMapping, NativeRange, Priority, PriorityMapping};
 
-/// Number of levels; the highest is the high-priority client's.
+/// Number of levels. The high-priority client has the highest one.
 pub(crate) const LEVELS: u8 = 98;
 
 /// Mapping between CORBA priorities and levels, on both sides.
@@ -18,8 +18,7 @@ pub(crate) fn band(level: u8) -> Option<(i16, i16)> {
     Some((low, lowest(i32::from(level) + 1).map_or(i16::MAX, |next| next - 1)))
 }
 
-/// Returns the level of a CORBA priority. For an invalid priority it returns 0, which is not a
-/// level.
+/// Returns the level of a CORBA priority. Returns 0, which is not a level, for an invalid priority.
 pub(crate) fn level(priority: i16) -> u8 {
     let native = Priority::new(priority).and_then(|priority| MAPPING.to_native(priority));
     native.and_then(|native| u8::try_from(native).ok()).unwrap_or(0)

@@ -23,16 +23,16 @@ use corelane::{Dispatch, Limits, Orb, PoolConfig};
 
 use crate::Failure;
 
-/// Dispatch architecture of a server; as text, one word of a command line.
+/// The dispatch architecture of a server. Its text is one word of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
     /// A thread for each connection.
     PerConnection,
     /// This number of threads that take turns at waiting.
     LeaderFollowers(usize),
-    /// One thread reads and fills a queue; this number of threads empty it.
+    /// One thread reads and fills a queue, and this number of threads run the queued requests.
     HalfSync(usize),
-    /// One thread for everything.
+    /// One thread does all the work.
     Reactive,
 }
 
@@ -80,8 +80,8 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// Returns limits that permit arguments of 64 MiB with their header; the default limits are
-/// slightly too small.
+/// Returns limits that permit arguments of 64 MiB with their header, for which the default limits
+/// are slightly too small.
 pub(crate) fn limits() -> Limits {
     Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }

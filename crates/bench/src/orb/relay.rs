@@ -54,7 +54,7 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // The client may add a call of its own, to verify a whole answer.
+    // The client may make another call to verify a whole answer.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
@@ -116,8 +116,8 @@ fn relay(listener: &OwnedFd, server: SocketAddr, counts: &Counts) -> std::io::Re
     }
 }
 
-/// Passes on the available bytes. Returns false at the end of the stream. Counts before it sends,
-/// so that the receiver sees the count.
+/// Passes on the available bytes. Returns false at the end of the stream. Counts the bytes before
+/// it sends them, so that the receiver sees the count.
 fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &AtomicUsize) -> std::io::Result<bool> {
     let read = socket::recv(from, buffer, WaitMode::Block)?;
     count.fetch_add(read, Ordering::Release);

@@ -175,7 +175,7 @@ pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
     lanes.dedup();
     let lanes = lanes.iter().map(|&priority| {
         let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
-        // The clients may be on other machines.
+        // The clients may be on other machines, so any priority is accepted.
         let ceiling = Some(i16::MAX);
         let mut lane = LaneConfig::default().priority(priority.into()).ceiling(ceiling);
         lane.listen.extend(listen);
@@ -228,8 +228,8 @@ pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
     serve_lines(|_| Some(references.clone())).map_err(failed)
 }
 
-/// Serves one object in a pool without lanes. Its one thread waits at this native priority and
-/// takes the priority of each request.
+/// Serves one object in a pool without lanes. The pool's one thread waits at this native priority
+/// and takes the priority of each request.
 pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -263,8 +263,8 @@ fn list(texts: impl Iterator<Item = String>) -> String {
     line
 }
 
-/// Numbers without a pattern that a processor could predict, the same in every run: splitmix64 of a
-/// counter.
+/// A sequence of numbers in which a processor finds no pattern, the same in every run: splitmix64
+/// of a counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scatter(u64);
 

@@ -27,7 +27,7 @@ const CHART_STYLE: &str = include_str!("chart/style.css");
 pub(crate) struct Outputs<'o> {
     /// The page.
     pub(crate) page: &'o Path,
-    /// The picture of the medians of some operations, if wanted.
+    /// The picture of the medians of some operations, if one is requested.
     pub(crate) picture: Option<(&'o Path, &'o [Operation])>,
 }
 
@@ -278,7 +278,7 @@ mod tests {
             assert!(page.contains(part), "{part}");
         }
         assert!(!page.contains("<octet>") && !page.contains("NaN") && !page.contains("<script"));
-        // The page loads nothing from elsewhere.
+        // The page loads no other files.
         assert!(!page.contains("http") && !page.contains("src="));
     }
 

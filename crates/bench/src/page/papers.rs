@@ -1,7 +1,7 @@
 //! Results of the papers, shown beside Corelane's.
 //!
-//! Only numbers in the papers' texts are used; curves are not read off. A figure without numbers in
-//! the text is marked.
+//! Only numbers in the papers' texts are used; no numbers are read off curves. A figure without
+//! numbers in the text is marked.
 
 /// A table of a paper whose measurement a benchmark repeats.
 #[derive(Debug)]

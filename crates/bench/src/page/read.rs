@@ -8,7 +8,7 @@ use crate::report::SCHEMA_VERSION;
 /// All records of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
-    /// Name for readers: the given name, else that of the file.
+    /// Name for readers: the given name, else the name of the file.
     pub(crate) name: String,
     given_name: Option<String>,
     /// Id that all lines of the run share.
@@ -20,9 +20,9 @@ pub(crate) struct Run {
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
     pub(crate) missing: Vec<Missing>,
-    /// True if the run came to its end.
+    /// True if the run completed.
     pub(crate) ended: bool,
-    /// True for a debug build, whose figures mean nothing.
+    /// True for a debug build, whose figures have no meaning.
     pub(crate) debug_build: bool,
 }
 
@@ -157,7 +157,7 @@ fn take(run: &mut Run, line: &Json) {
             peer: text_of(line, "peer"),
             reason: text_of(line, "reason"),
         }),
-        // A later program may write further records.
+        // A later version of the program may write further records.
         _ => {}
     }
 }

@@ -10,7 +10,7 @@ use crate::value::PER_CALL;
 /// A line of a run, with the run and its index.
 type RunLine<'r, T> = (usize, &'r Run, &'r T);
 
-/// Returns everything that the runs have of a benchmark.
+/// Returns all results that the runs have for a benchmark.
 pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
     let has = |run: &&Run| {
         let names = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
@@ -40,8 +40,8 @@ pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
     text
 }
 
-/// Draws curves along axes on which each group has one position: the positions are measured one
-/// after the other.
+/// Draws curves for axes on which each group has one position, because the positions are measured
+/// one after the other.
 fn across_groups(runs: &[Run], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.names.bench == bench && line.place.is_some())
@@ -85,7 +85,7 @@ fn groups(runs: &[Run], bench: &str) -> Vec<String> {
     found
 }
 
-/// Benchmarks whose curves the papers draw.
+/// Benchmarks whose curves are those of the papers' figures.
 const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
 fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
@@ -148,7 +148,7 @@ fn varies<'p>(places: impl Iterator<Item = &'p AxisPosition>) -> bool {
     places.any(|x| x != first)
 }
 
-/// A number of a line: its name, its getter, and whether its curve is dashed.
+/// A number that a line shows: its name, its getter, and true if its curve is dashed.
 type Measure = (&'static str, fn(&ResultLine) -> f64, bool);
 
 /// Draws medians and 99th percentiles along the axis, or times per call if rates are compared.
@@ -209,8 +209,8 @@ struct Series<'p> {
     points: Vec<(f64, Vec<f64>)>,
 }
 
-/// Draws a curve for every series and measure. Those of a series have one style, except that the
-/// curve of a dashed measure is dashed.
+/// Draws a curve for every series and measure. All curves of a series have the same style, except
+/// that the curve of a dashed measure is dashed.
 fn draw<'p>(axis: &str, unit: &str, measures: &[(&str, bool)], points: impl Iterator<Item = Point<'p>>) -> String {
     let mut all: Vec<Series<'p>> = Vec::new();
     for Point { peer, series: name, x, values } in points {
@@ -247,7 +247,7 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 .cdf
                 .iter()
                 .zip(&run.cdf_parts)
-                // The highest thousandth would dominate the picture; the table contains it.
+                // The highest thousandth would dominate the picture. The table contains it.
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),
@@ -267,7 +267,7 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
         }
     }
     let mut text = side_by_side(lines, several);
-    // Counts are in the table only; a picture of each would be noise.
+    // Counts are only in the table, because pictures of them would not help.
     let pictured = |unit: &str| !unit.is_empty() && unit != PER_CALL;
     for (what, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
         let of_kind: Vec<_> = lines.iter().filter(|(_, _, line)| line.what == what && line.unit == unit).collect();

@@ -60,7 +60,7 @@ impl Table {
         self
     }
 
-    /// Adds a row that is one text over all columns.
+    /// Adds a row with one text across all columns.
     pub(crate) fn heading(&mut self, text: &str) {
         self.row();
         let _ = write!(self.text, "<td class=\"source\" colspan=\"{}\">{}</td>", self.columns.len(), escaped(text));

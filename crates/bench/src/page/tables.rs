@@ -139,7 +139,7 @@ pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
     )
 }
 
-/// Maximum number of columns of single numbers. A wider table has its rows and columns exchanged.
+/// Maximum number of columns of single numbers. In a wider table, rows and columns are exchanged.
 const MOST_COLUMNS: usize = 8;
 
 /// Returns a table of single numbers: one row for each subject, one column for each number.
@@ -201,8 +201,8 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// Compares lines that several runs have in common. The first run that has a line is the baseline
-/// of its row.
+/// Compares lines that several runs have in common. The baseline of a row is the first run that has
+/// the line.
 pub(crate) fn comparison(runs: &[Run]) -> String {
     let columns = || {
         let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
@@ -233,7 +233,7 @@ pub(crate) fn comparison(runs: &[Run]) -> String {
     text
 }
 
-/// Returns the reasons why the figures of a run are in doubt.
+/// Returns the reasons why the figures of a run are doubtful.
 fn doubts(run: &Run) -> impl Iterator<Item = &'static str> {
     let doubts = [(run.debug_build, "debug build"), (!run.ended, "broken off")];
     doubts.into_iter().filter(|(holds, _)| *holds).map(|(_, doubt)| doubt)
@@ -254,8 +254,8 @@ fn named(names: &Names) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// Adds a row for each line that at least two runs have. `normalised` compares two lines with
-/// their baselines.
+/// Adds a row for each line that at least two runs have. `normalised` compares two lines relative
+/// to their baselines.
 fn compared<'r, T: 'r>(
     table: &mut Table,
     runs: &'r [Run],
@@ -267,8 +267,8 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // Lines with the same key, as for several files or settings, are compared in their
-            // order.
+            // Lines may have the same key, for example for several files or settings. They are
+            // compared in their order.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r Run| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
@@ -311,7 +311,7 @@ fn worth(line: &ResultLine) -> f64 {
     if line.by_rate { 1e6 / line.per_s } else { line.p50 }
 }
 
-/// Returns the ratio of the ratios to the baselines, and its class in the style sheet.
+/// Returns the ratio of the two lines' ratios to their baselines, and its class in the style sheet.
 fn normalised(one: &ResultLine, other: &ResultLine) -> Option<(f64, &'static str)> {
     let (before, after) = (one.against.first()?, other.against.first()?);
     let apart = after.low > before.high || after.high < before.low;
@@ -350,8 +350,8 @@ mod tests {
         line(id, &record)
     }
 
-    /// Returns three runs. The second's lines are in the third too; the first and the third share
-    /// another line.
+    /// Returns three runs. The lines of the second run are in the third too. The first and the
+    /// third share another line.
     fn runs() -> Vec<Run> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [
@@ -373,7 +373,8 @@ mod tests {
         runs
     }
 
-    /// Returns the texts of a row's cells. A cell marked `warn` or `good` has this before its text.
+    /// Returns the texts of a row's cells. A cell with the class `warn` or `good` has the class in
+    /// front of its text.
     fn cells(row: &str) -> String {
         let cells = row.split("<td").skip(1).map(|cell| {
             let (attributes, text) = cell.split_once('>').unwrap();

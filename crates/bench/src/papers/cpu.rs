@@ -1,11 +1,11 @@
 //! The benchmark `cpu`: the cost of ORB and kernel for a call between two threads of one process.
 //!
-//! Client and server are one process, as in the papers: two ORBs on one core, whose calls go through
-//! sockets. These are compared with calls within a thread: to the same object collocated, and as a
-//! plain virtual function. Below them runs a *scavenger*, a thread of lower priority. The kernel
-//! reports how often and how long it runs: never, if the system obeys priorities. The papers'
-//! percentage is that of a servant that computes for a while; without work, the difference itself is
-//! the figure that matters.
+//! Client and server are one process, as in the papers: two ORBs on one core, whose calls go
+//! through sockets. These calls are compared with calls within a thread: to the same object
+//! collocated, and as a plain virtual function. A thread of lower priority, the *scavenger*, takes
+//! all remaining processor time. The kernel reports how often and how long it runs: never, if the
+//! system obeys priorities. The papers' percentage is for a servant that computes for a while. For
+//! a servant without work, the difference itself is the figure that matters.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,7 +29,8 @@ use crate::report::Report;
 use crate::sample::Samples;
 use crate::value::Value;
 
-/// Number of calls between two readings of the clock, where a call takes less time than a reading.
+/// Number of calls between two readings of the clock, used where a call takes less time than a
+/// reading.
 const BATCH: usize = 100;
 
 /// Maximum time that a thread of fixed priority runs. It then sleeps for an eighth of its time, so
@@ -42,9 +43,9 @@ const WORK: Duration = Duration::from_micros(100);
 /// The path of a call to the object.
 #[derive(Clone)]
 enum CallPath {
-    /// Through a reference: over sockets or collocated, as the reference says.
+    /// A call through a reference, over sockets or collocated, depending on the reference.
     Reference(CountedTargetRef),
-    /// Directly on the servant.
+    /// A direct call of the servant.
     Virtual(Arc<dyn CountedTarget>),
 }
 
@@ -133,7 +134,7 @@ impl CpuTimes {
     }
 }
 
-/// Number of times, and total time, that a thread has been on a core.
+/// The number of times that a thread was scheduled, and its total time on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ThreadRunTime {
     nanoseconds: u64,
@@ -318,8 +319,8 @@ impl Orbs {
     }
 }
 
-/// Maximum time over a virtual function, in nanoseconds, of a call through the POA and one with POA
-/// bypass.
+/// Maximum time in nanoseconds by which a call may exceed a virtual function: through the POA, and
+/// with POA bypass.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<Value> {

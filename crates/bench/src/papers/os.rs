@@ -32,13 +32,13 @@ use crate::sample::Samples;
 use crate::service::Service;
 use crate::workload::message_sizes;
 
-/// Fixed priority of both sides, where they have one.
+/// Fixed priority of both sides in the settings with fixed priorities.
 const PRIORITY: u8 = 10;
 
-/// Pause between two calls of a client that lets the core rest.
+/// Pause between two calls of a client that lets the core become idle.
 const REST: Duration = Duration::from_millis(5);
 
-/// Sleeping time of a thread whose wake-up is timed.
+/// Sleeping time of a thread whose wake-up is measured.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The kernel's default timer slack.
@@ -94,7 +94,8 @@ impl<'o> Settings<'o> {
     }
 
     /// Adds a baseline and a Corelane variant. Later variants are compared with the first ones, and
-    /// Corelane also with the baseline in the same setting. `set` puts a subject into its setting.
+    /// Corelane is also compared with the baseline in the same setting. `set` puts a subject into
+    /// its setting.
     fn add(
         &mut self,
         name: &str,
@@ -280,15 +281,15 @@ fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress:
     settings.measure("os: kernel preemption", &options.extent, report, progress)
 }
 
-/// Parses a line such as `none voluntary (full) lazy` into modes, each with whether it is the
+/// Parses a line such as `none voluntary (full) lazy` into modes, each with true if it is the
 /// current one.
 fn modes(text: &str) -> Vec<(String, bool)> {
     let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
     text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
 }
 
-/// Restores the mode on drop, or when the process receives a termination signal, which then ends
-/// it.
+/// Restores the mode on drop. Also restores it when the process receives a termination signal,
+/// which then ends the process.
 struct Restore;
 
 /// The file, and the mode to restore.
@@ -308,8 +309,8 @@ impl Restore {
         };
         let termination = signal::termination().map_err(failed)?;
         *switched().lock() = Some((file.to_path_buf(), mode));
-        // The thread runs until the process ends: a process that takes over these signals must obey
-        // them later too.
+        // The thread runs until the process ends, because a process that takes over these signals
+        // must obey them until its end.
         Builder::new()
             .name("bench/signals")
             .spawn(move || {
@@ -377,7 +378,7 @@ impl Subject for PlacedSubject {
     }
 }
 
-/// The means to keep the core awake between calls.
+/// The way in which the core is kept awake between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Nothing,
@@ -418,7 +419,7 @@ struct Sleeper {
 impl Subject for Sleeper {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
-        // The slack stays with the thread, so the thread is not used again.
+        // The slack belongs to the thread, so the thread is used only once.
         let slept = self.placement.run(Side::Client, move || {
             thread::set_timer_slack(slack)?;
             let began = clock::now();
@@ -441,13 +442,13 @@ impl Subject for Sleeper {
     }
 }
 
-/// A server that accepts connections and answers nothing.
+/// A server that accepts connections and never answers.
 struct SilentServer {
     port: u16,
     over: Arc<AtomicBool>,
 }
 
-/// Number of connections that the server keeps: after each call the client uses another one.
+/// Number of connections that the server keeps open. After each call the client uses another one.
 const KEPT: usize = 16;
 
 impl SilentServer {
@@ -478,12 +479,12 @@ impl SilentServer {
 impl Drop for SilentServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // Wakes the thread. If that fails, the thread ends with the program.
+        // Wakes the accepting thread. If this fails, the thread ends with the program.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// A call with a precise deadline to a silent server. The times begin at the deadline.
+/// A call with a precise deadline to a silent server. The measured times begin at the deadline.
 struct DeadlineCall {
     slack: Duration,
     placement: Placement,
@@ -493,7 +494,7 @@ struct DeadlineCall {
 impl Subject for DeadlineCall {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, reference) = (self.slack, self.reference.clone());
-        // A thread for this purpose only, as for a sleeping thread.
+        // The thread is used only once, like a sleeping thread.
         let called = self.placement.run(Side::Client, move || {
             let failed = |error: std::io::Error| Failure::new(format!("the calling thread failed: {error}"));
             thread::set_timer_slack(slack).map_err(failed)?;
@@ -565,8 +566,8 @@ mod tests {
 
     #[test]
     fn a_signal_leaves_the_mode_as_it_was() {
-        // SIGINT is not tried: programs ignore it if their shell made them ignore it, as in
-        // background jobs.
+        // SIGINT is not tested: a shell makes background jobs ignore it, and the program would
+        // inherit this.
         for signal in [None, Some("TERM")] {
             let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
             let file = std::env::temp_dir().join(name);
@@ -574,7 +575,7 @@ mod tests {
             program.args(["--exact", "papers::os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
             let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
             let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
-            // Keep the input: waiting for a child would close it.
+            // Keeps the input open: waiting for a child would close it.
             let input = child.stdin.take();
             let mut said = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
             assert!(said.any(|line| line.unwrap().contains("switched")));

@@ -1,6 +1,6 @@
 //! The benchmark `protocol`: paper 4's comparison of calls with and without marshalling.
 //!
-//! Messages of the same size travel once as the types of the IDL and once as an octet sequence,
+//! Messages of the same size are sent once as the types of the IDL and once as an octet sequence,
 //! whose content neither side inspects.
 
 use crate::Failure;

@@ -13,7 +13,7 @@ use crate::value::Value;
 /// Operations that are measured by default.
 const USUAL: [Operation; 3] = [Operation::Octet, Operation::Longs(1024), Operation::Structs(1024)];
 
-/// Calls between two collections: fewer than the capacity of a thread's ring.
+/// Number of calls between two collections; fewer than the capacity of a thread's ring.
 const ROUND: usize = 300;
 
 /// Reports the stages in the order in which a request passes them.

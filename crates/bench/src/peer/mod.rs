@@ -104,21 +104,21 @@ pub(crate) struct Counting {
     pub(crate) file: PathBuf,
 }
 
-/// Assignment of connections to threads in an omniORB server. The other ORBs have only one.
+/// The assignment of connections to threads in an omniORB server. The other ORBs have only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// The ORB's default: omniORB has a thread for each connection.
+    /// The ORB's default. In omniORB each connection has a thread.
     Usual,
-    /// A pool; one thread watches connections without a call.
+    /// A pool, in which one thread watches the connections without a call.
     Pool,
 }
 
-/// The way a client calls.
+/// The way in which a client calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
-    /// By code that is generated from the IDL.
+    /// Calls by code that is generated from the IDL.
     Stubs,
-    /// By requests that are built at run time; omniORB only.
+    /// Calls by requests that are built at run time; omniORB only.
     Dynamic,
 }
 
@@ -127,7 +127,7 @@ impl Peer {
     /// date.
     ///
     /// # Errors
-    /// The sources, a tool or a library is missing; the text says what to do.
+    /// The sources, a tool or a library is missing. The text tells the user what to do.
     pub(crate) fn build(kind: PeerKind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
@@ -183,8 +183,8 @@ impl Peer {
             return command;
         }
         let mut command = Command::new("java");
-        // One thread collects garbage, so that on one core several collector threads do not
-        // compete.
+        // Only one thread collects garbage, so that several collector threads do not compete on one
+        // core.
         command.args(["-XX:+UseSerialGC", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/bench:{0}/lib/*", self.out.display())).arg("Bench");
         command

@@ -1,7 +1,7 @@
 //! The vocabulary of the fuzz target `idl_tokens`.
 
-/// Single tokens, and beginnings, members and ends of declarations. Random single tokens hardly
-/// ever form a declaration.
+/// Single tokens, and beginnings, members and ends of declarations. Single random tokens would
+/// hardly ever form a declaration.
 pub(super) const WORDS: &[&str] = &[
     // Beginnings.
     "module A {",

@@ -4,7 +4,7 @@ use super::token::{Punctuation as P, Token, TokenKind};
 use crate::source::Span;
 use crate::symbol::Symbols;
 
-/// A preprocessor number. An operation is unsigned if one operand is.
+/// A number in a condition. An operation is unsigned if one of its operands is unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     bits: u64,
@@ -65,8 +65,8 @@ impl Parser<'_> {
         found
     }
 
-    /// Parses an expression. `live` is true if the value is used: a division by zero in an
-    /// unevaluated operand of `&&` is no error.
+    /// Parses an expression. `live` is true if the value is used. A division by zero in an operand
+    /// of `&&` that is not evaluated is no error.
     fn conditional(&mut self, live: bool) -> Result<Number, ConditionError> {
         self.depth += 1;
         if self.depth > Self::DEPTH {

@@ -4,7 +4,8 @@ use super::token::{Punctuation, Token, TokenKind};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::sync::Arc;
 
-/// Maximum length in bytes of a token made by `#` or `##`: each macro use can double one.
+/// Maximum length in bytes of a token made by `#` or `##`. Without it each macro use could double a
+/// token.
 pub(crate) const LONGEST: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ impl Macro {
             && self.body.iter().zip(other.body.iter()).all(same)
     }
 
-    /// Returns the first misuse of `#` or `##` in the body: both need operands.
+    /// Returns the first misuse of `#` or `##` in the body. Both need operands.
     pub(crate) fn fault(&self) -> Option<(&Token, &'static str)> {
         let marks = |token: &&Token| token.is(Punctuation::HashHash);
         let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));
@@ -68,7 +69,8 @@ impl Macro {
         self.uses.iter().map(piece).fold(0, usize::saturating_add)
     }
 
-    /// Returns which parameters need expanded arguments: those used other than next to `#` or `##`.
+    /// Returns which parameters need expanded arguments: those that are used anywhere except next
+    /// to `#` or `##`.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {
@@ -149,7 +151,7 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option
         if at > 0 && (token.spaced || token.starts_line) {
             text.push(' ');
         }
-        // A backslash may also stand outside of literals; C++ leaves the result undefined.
+        // A backslash may also occur outside of literals; for it C++ leaves the result undefined.
         text.push_str(&spelling(token, symbols).replace('\\', "\\\\").replace('"', "\\\""));
         if text.len() > LONGEST {
             return None;
@@ -159,7 +161,8 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option
     Some(Token { kind: TokenKind::String, text: symbols.intern(&text), ..*mark })
 }
 
-/// Implements `left ## right`: returns one token if the texts join to a valid one, else both.
+/// Implements `left ## right`. Returns one token if the two texts join to a valid token, else both
+/// tokens.
 fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Option<Vec<Token>> {
     let text = spelling(&left, symbols) + &spelling(&right, symbols);
     if text.len() > LONGEST {

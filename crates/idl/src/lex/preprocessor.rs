@@ -107,7 +107,7 @@ pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8
 /// Predefined macros.
 ///
 /// IDL files of CORBA services use the first two to detect omniidl and this compiler, which support
-/// escaped identifiers. Date and time are constant, so that the same text always makes the same
+/// escaped identifiers. Date and time are constant, so that the same text always leads to the same
 /// code.
 const OWN: [(&str, TokenKind, &str); 5] = [
     ("__CORELANE_IDL__", TokenKind::Number, "1"),
@@ -158,11 +158,11 @@ struct Frame {
 /// One `#if` ... `#endif`.
 struct Condition {
     span: Span,
-    /// True if the enclosing text is live.
+    /// True if the enclosing text is used.
     outer: bool,
     /// True if a group of the condition was already taken.
     taken: bool,
-    /// True if the current group is taken.
+    /// True if the text of the current group is used.
     live: bool,
     seen_else: bool,
 }
@@ -176,7 +176,7 @@ enum Guard {
     Absent,
 }
 
-/// Tokens to read before continuing with the file.
+/// Tokens that are read before the rest of the file.
 struct Expansion {
     tokens: Arc<[Token]>,
     next: usize,
@@ -222,7 +222,7 @@ impl Preprocessor<'_> {
         };
         let identity = self.identity(path);
         self.known.insert(identity.clone(), main);
-        // About one token in six characters; fewer in files with many comments.
+        // There is about one token for every six characters, and fewer in files with many comments.
         self.output.tokens.reserve(self.environment.sources.file(main).text.len() / 6);
         self.define_given();
         self.enter(path.to_owned(), identity, main);
@@ -278,7 +278,7 @@ impl Preprocessor<'_> {
             let token = Token { kind, text, starts_line: false, spaced: true, painted: false, span: Span::default() };
             self.macros.insert(symbols.intern(name), Macro::object(vec![token]));
         }
-        // `_Pragma` parses its argument as a macro does.
+        // `_Pragma` parses its argument like a macro.
         self.macros.insert(self.names.pragma, Macro::function(vec![self.names.directive], false, &[]));
         if self.environment.defines.is_empty() {
             return;
@@ -299,7 +299,7 @@ impl Preprocessor<'_> {
 
     // ---- reading -----------------------------------------------------------------------------------
 
-    /// Returns the next token, and whether it comes directly from the file.
+    /// Returns the next token, and true if it comes directly from the file.
     fn next_token(&mut self) -> (Token, bool) {
         while let Some(expansion) = self.expansions.last_mut() {
             if let Some(token) = expansion.tokens.get(expansion.next) {
@@ -346,8 +346,8 @@ impl Preprocessor<'_> {
         (token, true)
     }
 
-    /// Like [`next_token`](Self::next_token), but copies plain tokens straight to the output: most
-    /// text has no macros or directives.
+    /// Does what [`next_token`](Self::next_token) does, but copies plain tokens directly to the
+    /// output: most text has no macros or directives.
     fn next_of_interest(&mut self) -> (Token, bool) {
         let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);
         if !self.expansions.is_empty() || !self.is_live() {
@@ -465,7 +465,7 @@ impl Preprocessor<'_> {
         {
             frame.guard = Guard::Absent;
         }
-        // These lines may hold prose with apostrophes, or text for other compilers.
+        // The rest of such a line may be prose with apostrophes, or text for other compilers.
         if matches!(text.as_str(), "pragma" | "error" | "warning" | "ident" | "sccs") {
             self.found.diagnostics.clear();
         }

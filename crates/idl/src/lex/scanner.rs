@@ -1,8 +1,8 @@
 //! The scanner: turns the characters of one file into tokens.
 //!
 //! The scanner never fails. Invalid characters become [`TokenKind::Unknown`], and an unclosed
-//! literal ends early, with a message. A backslash at the end of a line joins it to the next one,
-//! also within a token.
+//! literal ends early, with a message. A backslash at the end of a line joins the line to the next
+//! one, even within a token.
 
 use super::token::{Punctuation as P, Token, TokenKind};
 use crate::diagnostic::Diagnostic;
@@ -213,7 +213,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Takes bytes while `wanted(byte, previous byte)`, and interns them without splices.
+    /// Takes bytes while `wanted(byte, previous byte)` holds, and interns them without splices.
     fn run(&mut self, symbols: &mut Symbols, wanted: impl Fn(u8, u8) -> bool) -> Symbol {
         let start = self.at;
         let mut before = 0;
@@ -300,7 +300,7 @@ impl<'t> Scanner<'t> {
             (b']', _) => (P::CloseBracket, 1),
             (b'<', b'%') => (P::OpenBrace, 2),
             (b'%', b'>') => (P::CloseBrace, 2),
-            // `sequence<::T>` contains no bracket (C++ 2011, 2.5).
+            // `sequence<::T>` does not begin with the bracket `<:` (C++ 2011, 2.5).
             (b'<', b':') if self.peek(2) != Some(b':') || matches!(self.peek(3), Some(b':' | b'>')) => {
                 (P::OpenBracket, 2)
             }
@@ -344,7 +344,8 @@ impl<'t> Scanner<'t> {
     }
 
     /// Scans a character that starts no token, or a word that starts with such a letter. It is an
-    /// error only if it reaches the parser: macros and pragmas for other compilers may contain it.
+    /// error only if it reaches the parser, because macros and pragmas for other compilers may
+    /// contain it.
     fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {
         let mut rest = self.text[start..].chars();
         let first = rest.next().unwrap_or(' ');

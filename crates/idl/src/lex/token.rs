@@ -21,7 +21,7 @@ pub(crate) enum TokenKind {
     End,
 }
 
-/// A punctuator or operator. Those of C++ that IDL lacks serve the preprocessor's conditions.
+/// A punctuator or operator. Operators of C++ that IDL lacks are for the preprocessor's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Punctuation {
     Semicolon,

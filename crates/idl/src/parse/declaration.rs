@@ -218,7 +218,7 @@ impl Parser<'_> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
-        // Unknown characters have already been reported.
+        // Unknown characters were reported before.
         if self.token().kind == TokenKind::Unknown {
             return Err(Failed);
         }
@@ -376,7 +376,7 @@ impl Parser<'_> {
         Ok(Kind::Enum(Enum { name, enumerators }))
     }
 
-    /// Refuses an explicit value of an enumerator, which other languages allow.
+    /// Refuses a value for an enumerator, as other languages permit.
     fn no_value_of_enumerator(&mut self) -> Parsed<()> {
         let Some(start) = self.take(P::Equal) else { return Ok(()) };
         let before = self.before();
@@ -387,7 +387,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Skips an unknown token, already reported, and what follows it up to the comma.
+    /// Skips an unknown token, which was reported before, and the tokens up to the comma.
     fn skip_unknown(&mut self) -> Parsed<()> {
         if self.token().kind == TokenKind::Unknown { self.skip_to_comma() } else { Ok(()) }
     }

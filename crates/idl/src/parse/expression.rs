@@ -8,7 +8,7 @@ use crate::source::Span;
 use crate::symbol::Keyword;
 
 impl Parser<'_> {
-    /// Maximum number of operators in a row; each makes the tree one level deeper.
+    /// Maximum number of operators in a row. Each of them makes the tree one level deeper.
     const LONGEST: usize = 500;
 
     pub(super) fn expression(&mut self) -> Parsed<Expression> {

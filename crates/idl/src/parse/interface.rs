@@ -250,7 +250,8 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Reports a list of exceptions that this attribute cannot have, and the correct one.
+    /// Reports a list of exceptions of a kind that this attribute cannot have, and names the right
+    /// kind.
     fn misplaced_raises(&mut self, readonly: bool, word: K) {
         let both = "write `getraises (..)` for what reading raises, then `setraises (..)` for what setting does";
         let (message, help) = match (readonly, word) {

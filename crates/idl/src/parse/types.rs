@@ -12,15 +12,15 @@ use crate::symbol::Keyword as K;
 pub(super) enum Position {
     /// In a `typedef`, a member or a union arm: any type but void.
     Member,
-    /// The element of a sequence: no type definition in place.
+    /// The element of a sequence: a type cannot be defined in place.
     Element,
-    /// A parameter or an attribute: no anonymous type and no definition in place.
+    /// A parameter or an attribute: neither an anonymous type nor a definition in place.
     Parameter,
-    /// The result of an operation: also void.
+    /// The result of an operation, which may be void.
     Result,
-    /// A constant: also `fixed` without digits.
+    /// A constant, which may be `fixed` without digits.
     Constant,
-    /// The discriminator of a union: an enumeration may be defined in place.
+    /// The discriminator of a union, for which an enumeration may be defined in place.
     Discriminator,
 }
 
@@ -140,7 +140,7 @@ impl Parser<'_> {
         basic(simple)
     }
 
-    /// Reports a type of C++'s standard library, and parses the IDL type of another name.
+    /// Reports a type of C++'s standard library. Then parses it as the corresponding IDL type.
     fn type_of_cpp(&mut self, position: Position) -> Option<Parsed<TypeKind>> {
         let token = self.token();
         let behind = self.ahead(1).filter(|_| self.symbols.text(token.text) == "std")?;

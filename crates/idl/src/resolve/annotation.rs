@@ -1,5 +1,5 @@
-//! Annotations: the standard ones, Corelane's real-time ones, and those declared in the source (IDL
-//! 4.2, 7.4.15).
+//! Annotations: the standard ones, Corelane's real-time ones, and annotations that the source
+//! declares (IDL 4.2, 7.4.15).
 
 use super::standard::Place;
 use super::{At, Failed, Resolved, Resolver, What};
@@ -44,7 +44,7 @@ impl Resolver<'_> {
         self.annotations.insert(id, parameters);
     }
 
-    /// Returns the name with `@` in front: annotations have their own name space.
+    /// Returns the name with `@` in front, because annotations have their own name space.
     fn annotation_symbol(&mut self, name: Name) -> Symbol {
         let text = format!("@{}", self.text(name.symbol));
         self.symbols.intern(&text)
@@ -111,8 +111,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the parameter for a single unnamed argument: the only one, or the one called
-    /// `value`.
+    /// Returns the parameter for a single unnamed argument. It is the only parameter, or the one
+    /// called `value`.
     fn only_parameter<'p>(&self, parameters: &'p [Parameter], annotation: &Annotation) -> Option<&'p Parameter> {
         match (parameters, annotation.arguments.as_slice()) {
             ([only], [_]) => Some(only),

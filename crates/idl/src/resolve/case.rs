@@ -1,5 +1,5 @@
-//! Warnings about names that differ only in case, in the mode `--case-sensitive`. Other languages
-//! and compilers treat them as one name.
+//! Warnings about names that differ only in case, for the mode `--case-sensitive`. Other languages
+//! and compilers treat such names as one.
 
 use super::{Resolver, Scope, What};
 use crate::ast::{Name, Parameter};

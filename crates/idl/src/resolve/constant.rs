@@ -104,7 +104,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Checks only the names in an expression whose type is unknown.
+    /// Checks only the names in an expression, because its type is unknown.
     pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: At) -> Resolved<()> {
         match &expression.kind {
             E::Named(name) => self.look_up(name, at.scope, true).map(drop),
@@ -130,7 +130,7 @@ impl Resolver<'_> {
                 }
             }
             (V::Float(number), Target::Float { kind }) => {
-                // A value that rounds to the largest number of the type is in range.
+                // A value is in range if it rounds to the largest number of the type.
                 #[expect(clippy::cast_possible_truncation, reason = "whether it fits is the question")]
                 let fits = number.is_finite() && (kind != Basic::Float || (*number as f32).is_finite());
                 if !fits {
@@ -138,7 +138,7 @@ impl Resolver<'_> {
                     return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
                 }
                 if kind == Basic::Float {
-                    // Other uses of the constant see the rounded value.
+                    // Other uses of the constant get the rounded value.
                     #[expect(clippy::cast_possible_truncation, reason = "the value of a `float` is rounded to one")]
                     let value = f64::from(*number as f32);
                     return Ok(V::Float(value));
@@ -321,8 +321,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the enumerator that a label names without its scope, if the name has no other
-    /// meaning.
+    /// Returns the enumerator that a label names without its scope, provided that the name has no
+    /// other meaning.
     fn label_without_scope(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Option<DefinitionId> {
         let (Target::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else { return None };
         if !matches!(self.find_outwards(single.symbol, at.scope), (Found::Nothing, _)) {

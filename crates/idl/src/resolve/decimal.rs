@@ -1,7 +1,7 @@
 //! Fixed-point arithmetic of constant expressions (CORBA 3.10.2).
 //!
 //! Results are exact, then cut to 31 digits, with at most 31 places after the point. The runtime's
-//! `Decimal` computes the same.
+//! `Decimal` gives the same results.
 
 use crate::ast::Binary;
 
@@ -11,8 +11,8 @@ const MOST: usize = 31;
 /// A number: its digits, and how many of them are after the point.
 pub(super) type Fixed = (i128, u32);
 
-/// Applies an operator. `None` for an unsupported operator. `Some(None)` for a division by zero, or
-/// a value whose whole part has more than 31 digits.
+/// Applies an operator. Returns `None` for an unsupported operator. Returns `Some(None)` for a
+/// division by zero, and for a value whose whole part has more than 31 digits.
 pub(super) fn apply(operator: Binary, left: Fixed, right: Fixed) -> Option<Option<Fixed>> {
     Some(match operator {
         Binary::Add => sum(left, right),
@@ -64,8 +64,8 @@ fn quotient(left: Fixed, right: Fixed) -> Option<Fixed> {
         (left.0.unsigned_abs().checked_div(divisor)?, left.0.unsigned_abs().checked_rem(divisor)?);
     let (mut scale, taken) = (left.1, right.1);
     let limit = 10_u128.pow(30);
-    // Each step adds a digit. While the scale is below the divisor's, digits before the point are
-    // still missing.
+    // Each step adds a digit. While the scale is below the divisor's scale, digits before the point
+    // are still missing.
     while scale < taken || (rest != 0 && digits < limit && ((scale - taken) as usize) < MOST) {
         if digits >= limit {
             return None;
@@ -108,7 +108,7 @@ fn added(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// Subtracts; `two` must not be greater than `one`.
+/// Returns the difference; `two` must not be greater than `one`.
 fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     let mut taken = 0;
     let places = (0..one.len()).map(|at| {
@@ -161,7 +161,7 @@ mod tests {
         let two = 1_000_000_000_000_000_000_000_000_000_001;
         let product = Some((1_234_567_890_123_456_789_012_345_678_902, 30));
         assert_eq!(apply(B::Multiply, (one, 30), (two, 30)), Some(product));
-        // At most 31 places after the point, including leading zeros.
+        // The result has at most 31 places after the point, including leading zeros.
         assert_eq!(apply(B::Divide, (1, 0), (300, 0)), Some(Some((33_333_333_333_333_333_333_333_333_333, 31))));
         assert_eq!(apply(B::Multiply, (1, 19), (1, 19)), Some(Some((0, 0))));
         // Digits after the point are dropped if the whole part needs the room.

@@ -518,14 +518,14 @@ impl Resolver<'_> {
                 Kind::Union(union) => union.defined,
                 _ => true,
             };
-            // The ORB implements objects and values that its IDL files only declare forward.
+            // The ORB implements the objects and values that its IDL files only declare forward.
             let has_methods = matches!(definition.kind, Kind::Interface(_) | Kind::Value(_));
             if defined || (has_methods && self.is_of_the_orb(id)) {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
             // Another file may reopen the module: large systems split mutually dependent
-            // declarations that way. A reference needs only the name.
+            // declarations in this way. A reference needs only the name.
             let continued = matches!(definition.kind, Kind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
@@ -538,7 +538,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The labels of a union so far.
+/// The labels of a union that were read so far.
 #[derive(Default)]
 struct Labels {
     values: HashMap<Key, Span>,

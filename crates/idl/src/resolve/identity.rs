@@ -57,7 +57,7 @@ impl Resolver<'_> {
                     None => self.report(Diagnostic::error(span, "`#pragma version` needs a name and a version")),
                 }
             }
-            // Other pragmas are for other compilers (CORBA 10.7.5: never refused).
+            // Other pragmas are for other compilers and are never refused (CORBA 10.7.5).
             other => {
                 let like = |word: &&str| match *word {
                     "ID" => other.eq_ignore_ascii_case("ID"),
@@ -237,7 +237,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the definition that a name denotes in a scope, if the spelling is the same.
+    /// Returns the definition that a name denotes in a scope, if the spelling is exactly the same.
     pub(super) fn known_definition(&self, name: Name, at: At) -> Option<DefinitionId> {
         let entry = self.entry(at.scope, name.symbol)?;
         match entry.what {

@@ -199,7 +199,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Checks that no two bases contribute different operations of one name.
+    /// Checks that no two bases contribute different operations with one name.
     pub(super) fn check_inherited(
         &mut self,
         id: DefinitionId,

@@ -60,7 +60,7 @@ impl Resolver<'_> {
     }
 
     pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: At) -> Vec<Parameter> {
-        // Each parameter has a name, and most name a type.
+        // Room for two names for each parameter: its own and that of its type.
         let mut names: SymbolMap<(Name, &str)> =
             SymbolMap::with_capacity_and_hasher(parameters.len() * 2, Default::default());
         let mut result = Vec::with_capacity(parameters.len());

@@ -41,17 +41,17 @@ enum Takes {
 
 #[derive(Clone, Copy, Debug)]
 enum Effect {
-    /// Descriptive: the generated code does not depend on it.
+    /// The annotation is descriptive: the generated code does not depend on it.
     Describes,
-    /// Requests something that the compiler does not support.
+    /// The annotation requests a feature that the compiler does not support.
     Ignored,
-    /// Evaluated at these places.
+    /// The compiler evaluates the annotation at these places.
     At(&'static [Place]),
 }
 
 struct Standard {
     name: &'static str,
-    /// Name, kind, and true if optional.
+    /// The parameters: name, kind, and true if optional.
     parameters: &'static [(&'static str, Takes, bool)],
     effect: Effect,
 }

@@ -108,8 +108,8 @@ impl Resolver<'_> {
         array
     }
 
-    /// Returns the number of elements that every value has, with nested arrays and structures
-    /// multiplied out.
+    /// Returns the number of elements that every value has. The sizes of nested arrays and
+    /// structures are multiplied.
     pub(super) fn elements(&self, ty: &Type) -> u64 {
         match ty {
             Type::Named(id) => self.model.get(*id).elements,
@@ -187,7 +187,8 @@ impl Resolver<'_> {
     }
 
     /// Returns true for definitions of the specification itself. Their interfaces were never
-    /// remote, whatever the IDL says, and the ORB implements those that are only declared forward.
+    /// remote, whatever the IDL states, and the ORB implements those that are only declared
+    /// forward.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
         let top = outermost.unwrap_or(id);

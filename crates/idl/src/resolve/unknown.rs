@@ -1,5 +1,5 @@
-//! Explains names that were not found: a later declaration, or one in another scope, may be meant.
-//! Runs after all declarations are known.
+//! Explains names that were not found. The source may mean a later declaration, or one in another
+//! scope. Runs after all declarations are known.
 
 use super::{Found, Name, Resolver, ScopeId};
 use crate::ast::ScopedName;
@@ -42,7 +42,8 @@ impl Resolver<'_> {
     /// scope.
     fn meant_elsewhere(&self, name: &ScopedName, scope: ScopeId) -> Option<String> {
         let (first, rest) = name.parts.split_first()?;
-        // Members of an interface and enumerators cannot be meant from outside by their name alone.
+        // From outside, a member of an interface and an enumerator cannot be named without their
+        // scope.
         let is_candidate = |id: &DefinitionId| {
             let definition = self.model.get(*id);
             definition.name == first.symbol

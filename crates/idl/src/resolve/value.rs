@@ -187,7 +187,8 @@ impl Resolver<'_> {
         supports
     }
 
-    /// Checks that the supported interface is, or is derived from, the one that the base supports.
+    /// Checks that the supported interface is the one that the base supports, or is derived from
+    /// it.
     fn check_supported(&mut self, value: &ast::Value, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
             ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, Kind::Interface(known) if known.flavor != Flavor::Abstract))

@@ -51,13 +51,13 @@ pub(super) enum Read {
     Block(Vec<Line>, String),
 }
 
-/// The encoding of a handle: a value that stands for an object.
+/// The encoding of a value that stands for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handle {
     Reference,
     Value,
     Abstract,
-    /// Cannot be sent: local objects, native types.
+    /// The value cannot be sent: it is a local object or of a native type.
     Local,
 }
 
@@ -357,7 +357,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Reads the pairs of a map; the last of several pairs with one key is kept.
+    /// Reads the pairs of a map. If several pairs have the same key, the last one is kept.
     fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> Read {
         let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
         let mut lines = vec![Line::plain(match bound {

@@ -158,7 +158,7 @@ impl Generator<'_> {
             .map(|arm| Variant {
                 name: free(escaped(upper_camel(self.text(arm.member.name))), &mut taken),
                 arm: Some(arm),
-                // The variant carries the discriminator if the arm does not determine its value.
+                // The variant contains the discriminator if the arm does not determine its value.
                 carries: arm.default || arm.labels.len() != 1,
             })
             .collect();
@@ -231,7 +231,7 @@ impl Generator<'_> {
                 Some(_) => format!("Self::{}(discriminator, _)", variant.name),
                 None => format!("Self::{}(discriminator)", variant.name),
             };
-            // A default covers all values without a label, another arm its own labels.
+            // A default arm covers all values without a label; any other arm covers its own labels.
             let (own, negated) = match variant.arm {
                 Some(arm) if !arm.default => (arm.labels.clone(), false),
                 _ => {
@@ -296,7 +296,7 @@ impl Generator<'_> {
         if let [Variant { name, arm: Some(arm), .. }] = variants
             && arm.default
         {
-            // There is only one member, for every discriminator.
+            // There is only one member, which every discriminator selects.
             let lines = self.decode_into(&arm.member.ty, "value", "d");
             let member = snake(self.text(arm.member.name));
             out.lines(&self.named(lines, Part::Member, &member, "d"));
@@ -407,7 +407,8 @@ impl Generator<'_> {
 
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut Writer) {
         let name = self.name(id);
-        // The alias names the reference type itself; its uses add the `Option`.
+        // The alias names the reference type itself. Where the alias is used, the `Option` is
+        // added.
         let of = match self.model().resolved_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),

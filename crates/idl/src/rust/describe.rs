@@ -1,4 +1,5 @@
-//! Writes type descriptions, from which TypeCodes are made: statics beside the types, without code.
+//! Writes type descriptions, from which TypeCodes are made. They are statics beside the types and
+//! contain no code.
 
 use super::Generator;
 use super::writer::Writer;
@@ -53,7 +54,7 @@ impl Generator<'_> {
         if !matches!(kind, Kind::Typedef(_)) {
             out.gap();
         }
-        // An attribute in front of a macro has no effect.
+        // An attribute in front of a macro has no effect, so it goes into the macro.
         let allowed = if self.path.is_empty() { format!("{} ", super::ALLOWED) } else { String::new() };
         let open = format!("corelane::describe! {{ {allowed}pub static {name}{own} = {call}");
         if members.is_empty() {
@@ -167,7 +168,7 @@ impl Generator<'_> {
                     resolved => self.described(&resolved),
                 },
             },
-            // A map is described as on the wire: a sequence of pairs.
+            // A map is described by its form on the wire: a sequence of pairs.
             Type::Map(pair, length) => {
                 let (key, value) = (self.described(&pair.0), self.described(&pair.1));
                 let members = format!("&[member(\"key\", {key}), member(\"value\", {value})]");

@@ -6,7 +6,8 @@ use crate::lex::scanner::Comment;
 /// Returns the lines of the comment before the declaration whose first token is `first_token`.
 ///
 /// A documentation comment (`/** */`, `///`) counts anywhere before the declaration. A plain
-/// comment counts only directly above it; elsewhere it is a heading or a licence.
+/// comment counts only directly above the declaration; elsewhere it is taken for a heading or a
+/// licence.
 pub(super) fn of(compilation: &Compilation, first_token: usize) -> Vec<String> {
     let Some(token) = compilation.text.tokens.get(first_token) else { return Vec::new() };
     let comments = &compilation.text.comments;

@@ -1,4 +1,4 @@
-//! Bit masks and bit sets of IDL 4, and native types, which are only a name.
+//! Bit masks and bit sets of IDL 4, and native types, of which only the name is generated.
 
 use super::names::{escaped, free, screaming, snake};
 use super::writer::Writer;

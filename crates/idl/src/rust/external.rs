@@ -11,7 +11,7 @@ use std::path::Path;
 /// Definitions that exist elsewhere, and their Rust paths.
 #[derive(Debug, Default)]
 pub(super) struct External {
-    /// The mapped Rust paths; each begins the paths into it.
+    /// The mapped Rust paths. Every path into mapped code begins with one of them.
     roots: HashSet<String>,
     /// Rust paths of mapped IDL modules.
     modules: HashMap<DefinitionId, String>,
@@ -32,8 +32,8 @@ impl External {
         self.modules.get(&id).map(String::as_str)
     }
 
-    /// Returns the module path of a definition, with the root of its file in front if the file is
-    /// mapped.
+    /// Returns the module path of a definition. If its file is mapped, the root of the file comes
+    /// first.
     pub(super) fn complete(&self, id: DefinitionId, mut path: Vec<String>) -> Vec<String> {
         if let Some(root) = self.files.get(&id)
             && !path.first().is_some_and(|first| self.is_root(first))
@@ -78,8 +78,8 @@ impl Generator<'_> {
         refused
     }
 
-    /// Returns an error about the options. It has no location in the source and is shown at its
-    /// beginning.
+    /// Returns an error about the options. It has no location in the source, so it is shown at the
+    /// source's beginning.
     fn misuse(message: String) -> Diagnostic {
         let help =
             "name a module of IDL as `A::B`, or a file as it is included, and a path of Rust as `a_crate::module`";

@@ -1,7 +1,7 @@
-//! Searches the perfect hash of an interface's operation names.
+//! Searches for a perfect hash of an interface's operation names.
 //!
-//! `corelane::mapping::OperationTable` uses the result at run time. Both have the same `hash` and
-//! `slot`.
+//! `corelane::mapping::OperationTable` uses the result at run time. Both have the same functions
+//! `hash` and `slot`.
 
 /// Parameters of an operation table.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) struct PerfectHash {
 }
 
 impl PerfectHash {
-    /// Finds parameters for distinct names by hash and displace, the fullest buckets first.
+    /// Finds parameters for distinct names by hash and displace; the fullest buckets come first.
     pub(super) fn of(names: &[&str]) -> Self {
         if names.is_empty() {
             return Self { seed: 0, displacements: vec![0], order: Vec::new() };
@@ -26,7 +26,8 @@ impl PerfectHash {
     }
 
     fn with_seed(names: &[&str], seed: u64) -> Option<Self> {
-        // With about four names a bucket, displacements stay small and are found in microseconds.
+        // With about four names in each bucket, displacements stay small and are found in
+        // microseconds.
         let buckets = (names.len() / 4).max(1).next_power_of_two();
         let hashes: Vec<u64> = names.iter().map(|name| hash(seed, name.as_bytes())).collect();
         let mut members = vec![Vec::new(); buckets];
@@ -97,7 +98,7 @@ fn slot(hash: u64, displacement: u16, count: usize) -> usize {
 mod tests {
     use super::{PerfectHash, bucket, hash, slot};
 
-    /// Words whose hashes the tests of `OperationTable` also state.
+    /// The words have hashes that the tests of `OperationTable` also state.
     #[test]
     fn hash_is_what_the_runtime_uses() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

@@ -190,7 +190,7 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// Writes an interface that is only declared forward: references to it can be passed on.
+    /// Writes an interface that is only declared forward. References to it can be passed on.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut Writer) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -210,7 +210,7 @@ impl Generator<'_> {
         self.document(id, out);
         self.attributes(Item::Calls, out);
         let head = format!("pub trait {name}: {bounds} {{");
-        // rustfmt breaks bounds eight columns early.
+        // rustfmt breaks bounds eight columns earlier than other lines.
         if out.has_room(head.len() + 8) {
             out.open(&head);
         } else {
@@ -377,8 +377,8 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Returns the reference type. If operations have names of common reference methods, appends
-    /// the remaining methods.
+    /// Returns the reference type. If operations have names of common reference methods, appends a
+    /// list of the other methods.
     fn reference_methods(&self, id: DefinitionId, name: &str) -> String {
         let interfaces = std::iter::once(id).chain(self.model().all_bases(id));
         let operations: HashSet<String> = interfaces
@@ -407,7 +407,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations of bases that the reference of the first base lacks.
+    /// Returns the operations of bases that the reference type of the first base lacks.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -510,7 +510,7 @@ impl Generator<'_> {
         if joined.len() <= 60 && out.has_room(line.len()) {
             return out.line(&line);
         }
-        // rustfmt would break so long a method call at its dot.
+        // rustfmt would break so long a method call at its dot, so the call is written as a path.
         let arguments: Vec<String> = std::iter::once(servant.to_owned()).chain(arguments).collect();
         out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
     }
@@ -623,7 +623,7 @@ impl Generator<'_> {
             arms.close("}");
         }
         let arms = arms.finish();
-        // Operations with neither arguments nor results need no call.
+        // A dispatcher of operations without arguments and results does not use `call`.
         let unused = if arms.contains("call.") || arms.contains("(call)") { "" } else { "_" };
         let parameters = [
             format!("servant: &dyn {servant}"),
@@ -664,7 +664,8 @@ impl Generator<'_> {
         let names: Vec<String> = match outputs.len() {
             0 => Vec::new(),
             1 => vec!["result".to_owned()],
-            // The result, if any, comes first; an `out` parameter may have its name.
+            // The result, if any, comes first. An `out` parameter may have the same name as the
+            // result.
             _ => outputs
                 .iter()
                 .enumerate()
@@ -682,7 +683,8 @@ impl Generator<'_> {
         let mut before = format!("servant.{}(", call.method);
         let joined = arguments.join(", ");
         if joined.len() > 60 || !out.has_room(4 + before.len() + joined.len() + 3) {
-            // rustfmt would break so long a method call at its dot.
+            // rustfmt would break so long a method call at its dot, so the call is written as a
+            // path.
             before = format!("{}::{}(", self.path_to_trait(interface), call.method);
             arguments.insert(0, "servant".to_owned());
         }
@@ -854,11 +856,11 @@ fn own_names(calls: &[Call]) -> Vec<&str> {
     calls.iter().map(|call| call.wire.as_str()).collect()
 }
 
-/// An operation of an interface or one of its bases.
+/// An operation of an interface or of one of its bases.
 struct Slot {
     name: String,
     of: DefinitionId,
-    /// Its number in the dispatcher of the interface `of`.
+    /// The operation's number in the dispatcher of the interface `of`.
     number: usize,
     /// Declared maximum processor time in microseconds; 0 if none.
     worst_case: u32,

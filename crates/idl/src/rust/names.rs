@@ -61,7 +61,8 @@ impl Names {
         names
     }
 
-    /// Assigns the names in one Rust module. IDL names come first; added names take what is free.
+    /// Assigns the names in one Rust module. Names from IDL come first; added names get what is
+    /// left.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {
@@ -215,7 +216,8 @@ pub(super) fn snake(text: &str) -> String {
 pub(super) fn upper_camel(text: &str) -> String {
     let mut name = String::new();
     for part in text.split('_').filter(|part| !part.is_empty()) {
-        // An underscore between digits stays, else they would form another number.
+        // An underscore between digits stays, because without it the digits would form another
+        // number.
         if name.ends_with(|last: char| last.is_ascii_digit()) && part.starts_with(|first: char| first.is_ascii_digit())
         {
             name.push('_');

@@ -1,14 +1,14 @@
 //! Adds the name of the member, parameter or result to coding statements, so that errors show the
-//! path.
+//! path to it.
 
 use super::Generator;
 use super::code::Read;
 use super::writer::Line;
 
-/// Maximum width of an inner call; a wider one would have to be broken, and stays without a name.
+/// Maximum width of an inner call. A wider call would have to be broken, so it gets no name.
 const INNER_WIDTH: usize = 60;
 
-/// The kind of item that an error passes through.
+/// The place of a value in which an error occurs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Member,

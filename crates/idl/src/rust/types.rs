@@ -8,7 +8,7 @@ use crate::model::{DefinitionId, Kind, Type};
 /// Arrays of at least this many bytes are boxed.
 const BOXED_FROM: u64 = 4096;
 
-/// Properties of a structure, exception, union, enumeration, bit mask or bit set.
+/// Facts about a structure, exception, union, enumeration, bit mask or bit set.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// Approximate size in memory, in bytes.
@@ -134,7 +134,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if the keys of a map are ordered, as their Rust type allows.
+    /// Returns true if the Rust type of a map's keys can be ordered.
     pub(super) fn is_ordered(&self, key: &Type) -> bool {
         match self.model().resolved(key) {
             Type::Basic(basic) => !matches!(
@@ -254,9 +254,9 @@ impl Generator<'_> {
                 dimensions.iter().all(|length| *length <= LONGEST_COMMON_ARRAY) && self.has_default_type(element)
             }
             Type::Named(id) => match &self.model().get(*id).kind {
-                // Its default is `tk_null`.
+                // The default of a TypeCode is `tk_null`.
                 Kind::Native if self.is_type_code(ty) => true,
-                // The default is nil or null.
+                // The default of these types is nil or null.
                 Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) => true,
                 Kind::Native => false,
                 _ => self.has_default(*id),
@@ -265,8 +265,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if all parts are types of Rust's standard library, so that other crates'
-    /// derives accept it.
+    /// Returns true if all parts are types of Rust's standard library, so that the derives of other
+    /// crates accept the type.
     pub(super) fn is_standard(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
             Kind::Value(value) => {
@@ -371,14 +371,14 @@ impl Generator<'_> {
             };
             let default = match &model.get(*id).kind {
                 Kind::Struct(_) | Kind::Exception(_) => members.iter().all(|ty| self.has_default_type(ty)),
-                // Its default is the first enumerator. A union cannot derive `Default`: the variant
-                // would have no value.
+                // The default of an enumeration is its first enumerator. A union cannot derive
+                // `Default`, because its variant would have no value.
                 Kind::Enum(_) => true,
                 _ => false,
             };
             self.facts.insert(*id, Facts { size, least, copy, exact: true, plain, default, standard: true });
         }
-        // Sequences may refer to later types: repeat until nothing changes.
+        // Sequences may refer to later types, so this repeats until nothing changes.
         let mut changed = true;
         while changed {
             changed = false;

@@ -157,7 +157,7 @@ impl Generator<'_> {
         self.abstract_kind(id, out);
     }
 
-    /// Writes the macro call that makes a trait a value type.
+    /// Writes the macro call that turns a trait into a value type.
     pub(super) fn abstract_kind(&mut self, id: DefinitionId, out: &mut Writer) {
         let (name, repository_id) = (self.name(id), self.repository_id(id));
         out.gap();
@@ -309,7 +309,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the base whose state is part of this one.
+    /// Returns the base whose state is a part of this type's state.
     pub(super) fn base_with_state(&self, value: &Value) -> Option<DefinitionId> {
         let first = value.bases.first().copied()?;
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
@@ -329,7 +329,7 @@ impl Generator<'_> {
         all
     }
 
-    /// Returns true if there are operations to implement.
+    /// Returns true if the value type has operations to implement.
     pub(super) fn has_operations(&self, id: DefinitionId) -> bool {
         let Some(value) = self.value_of(id) else {
             return matches!(self.model().get(id).kind, Kind::Interface(_));

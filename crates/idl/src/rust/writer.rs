@@ -66,7 +66,7 @@ impl Writer {
         self.line(line);
     }
 
-    /// Indents again: the line that opened the block had to be closed first.
+    /// Indents again. Called where the line that opened the block had to be closed first.
     pub(super) fn open_again(&mut self) {
         self.indent += 1;
     }
@@ -137,8 +137,8 @@ impl Writer {
         self.close(after);
     }
 
-    /// Writes `before(arguments)after`; `before` ends with the parenthesis and `after` begins with
-    /// one.
+    /// Writes `before(arguments)after`. `before` ends with the opening parenthesis, and `after`
+    /// begins with the closing one.
     pub(super) fn call(&mut self, before: &str, arguments: &[String], after: &str) {
         self.list(before, arguments, after, CALL_WIDTH);
     }
@@ -148,7 +148,7 @@ impl Writer {
         let joined = parameters.join(", ");
         let arrow = format!("-> {result}{end}");
         let length = self.indent * 4 + before.len() + joined.len() + 2 + arrow.len();
-        // rustfmt measures a head without a body as if its brace followed.
+        // rustfmt measures a head without a body as if a brace followed it.
         if end == ";" && length == WIDTH {
             self.line(&format!("{before}{joined})"));
             return self.line(&arrow);
@@ -162,8 +162,8 @@ impl Writer {
         }
         let last = format!(") {arrow}");
         let indent = (self.indent - 1) * 4;
-        // rustfmt counts the indentation twice before it puts the brace of a broken head on its own
-        // line.
+        // rustfmt counts the indentation twice when it decides whether the brace of a broken head
+        // gets a line of its own.
         let room = if end == ";" { WIDTH } else { WIDTH.saturating_sub(indent) };
         if indent + last.len() <= room {
             self.close(&last);
@@ -213,8 +213,8 @@ impl Writer {
         self.fits(length)
     }
 
-    /// Writes `before items after` on one line, or fills the items into lines. It is the inside of
-    /// a macro, which rustfmt does not format.
+    /// Writes `before items after` on one line, or fills the items into lines. It is used inside a
+    /// macro, which rustfmt does not format.
     pub(super) fn filled(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         if self.fits(before.len() + joined.len() + after.len() + 2) {
@@ -357,7 +357,8 @@ impl Line {
         Self::Plain(text.into())
     }
 
-    /// Returns the line if it is short enough, or `None` for one that is never a single line.
+    /// Returns the line if it is short enough. Returns `None` for a part that is never a single
+    /// line.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Plain(text) => Some(text.clone()),

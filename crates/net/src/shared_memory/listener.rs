@@ -1,4 +1,5 @@
-//! The listener: accepts a connection when its client has sent the rings, and waits for no client.
+//! The listener: accepts a connection when its client has sent the rings. It never blocks for a
+//! client.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,17 +19,18 @@ use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
 
 /// Token of the listening socket; a client's token is its descriptor number.
 const LISTENER_TOKEN: u64 = u64::MAX;
-/// Maximum number of clients that have connected but not sent their rings. One more drops the
-/// oldest.
+/// Maximum number of clients that have connected but not sent their rings. A further client
+/// replaces the oldest.
 const MAX_HANDSHAKES: usize = 64;
 /// Time after which a client that has not sent its rings is dropped when another one arrives.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest ring accepted without a property that allows more, in bytes.
+/// Largest ring in bytes that is accepted unless a property allows more.
 const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct RingListener {
-    /// Dropped first: while the socket exists, no other file can have its file's inode.
+    /// Dropped before the socket: while the socket exists, no other file can have the inode of its
+    /// file.
     _file: SocketFile,
     fd: FilteredListener,
     local: Endpoint,
@@ -102,7 +104,7 @@ impl RingListener {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         let rings = match RingPair::open(memory.as_fd(), sizes) {
-            // Closing memory that stays mapped does not wait.
+            // Closing memory that stays mapped does not block.
             Ok(rings) => rings,
             Err(error) => {
                 deferred_close::close(memory);

@@ -14,8 +14,9 @@
 //! client. It keeps a bounded number of slow clients, and drops them after a while. Both sides ask
 //! the kernel for the peer's credentials.
 //!
-//! Afterwards the socket carries single bytes, the bell: each wakes a side that waits for the
-//! descriptor. The end of the socket tells each side that the peer is gone, however it ended.
+//! Afterwards the socket is the *bell*: it carries single bytes, each of which wakes a side that
+//! waits for the descriptor. The end of the socket tells each side that the peer is gone, whatever
+//! the cause.
 
 mod large;
 mod listener;
@@ -49,8 +50,8 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
 /// Rings in shared memory, for processes on one machine.
 ///
-/// By default a server accepts clients of its own user and of root. Clients check the same rule
-/// themselves, so that they try another transport instead of being refused.
+/// By default a server accepts clients of its own user and of root. A client checks this rule
+/// before it connects, so that it tries another transport instead of being refused.
 ///
 /// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
 /// by default. Buffer sizes of a listener, if above 1 MiB, are the largest ring sizes that it
@@ -80,7 +81,7 @@ pub enum AllowedUsers {
     /// The client and the server have the same effective user, or the client is root.
     #[default]
     Same,
-    /// Any user that may use the socket's file; to be set on both sides.
+    /// Any user that may use the socket's file. Must be set on both sides.
     Any,
 }
 
@@ -99,13 +100,13 @@ impl SharedMemory {
     }
 
     /// Sets the time for which a waiting thread polls before it sleeps: 20 us by default, zero for
-    /// never. It is the time of [`SpinPolicy::Adaptive`].
+    /// never. The time becomes that of [`SpinPolicy::Adaptive`].
     #[must_use]
     pub fn max_spin(self, longest: Duration) -> Self {
         self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })
     }
 
-    /// Sets whether waiting threads poll before they sleep. Whatever the policy, a thread polls only
+    /// Sets whether waiting threads poll before they sleep. With every policy, a thread polls only
     /// while the peer was last seen on another core.
     #[must_use]
     pub fn spin_policy(self, policy: SpinPolicy) -> Self {
@@ -147,7 +148,7 @@ impl Transport for SharedMemory {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         let fd = socket::connect(&Address::Unix(socket_path(endpoint)?), &SocketOptions::default(), deadline)?;
-        // The server passes no descriptors.
+        // The server passes no descriptors to the client.
         let fd = filtered_socket(fd);
         let peer = credentials(fd.as_fd());
         self.check_users(Some(process::effective_user_id()), user_id(&peer))?;
@@ -166,7 +167,7 @@ impl Transport for SharedMemory {
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let path = socket_path(endpoint)?;
         socket_file::remove_stale(&path)?;
-        // Clients pass the rings' descriptor.
+        // Clients pass the rings' descriptor, so the listener must not refuse descriptors.
         let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
         let fd = FilteredListener::passing_possible(socket::listen(&Address::Unix(path.clone()), &options, BACKLOG)?);
         let file = SocketFile::for_path(&path)?;

@@ -5,10 +5,10 @@
 //! there are connections, or until the last ORB that used the transport
 //! [detaches](crate::Transport::detach_orb).
 //!
-//! It receives hang-ups only, and does nothing but wake. It runs in the ordinary scheduling class
-//! until a thread of a fixed priority sleeps on one of its connections; then it takes the highest
-//! priority among these. So less urgent threads that keep the cores busy do not delay the news of a
-//! dead peer, and peers that come and go do not disturb more urgent threads.
+//! It receives hang-ups only, and its only task is to wake threads. It runs in the ordinary
+//! scheduling class until a thread of a fixed priority sleeps on one of its connections. Then it
+//! takes the highest priority of these threads. So less urgent threads that keep the cores busy do
+//! not delay the report of a dead peer. Peers that come and go do not disturb more urgent threads.
 //!
 //! Sleeping threads check by themselves if the monitor cannot be started, or if the peer has
 //! announced that it writes no more.
@@ -31,9 +31,9 @@ use corelane_sys::thread::{self, Builder, JoinHandle, Scheduling, Tid};
 #[derive(Debug)]
 pub(super) struct PeerState {
     pub(super) rings: RingPair,
-    /// Set, and never cleared, when the socket has reported a hang-up.
+    /// Set when the socket has reported a hang-up; never cleared.
     is_gone: AtomicBool,
-    /// Number of this side's threads that sleep, or are about to, until they are woken.
+    /// Number of this side's threads that sleep or are about to sleep.
     asleep: AtomicU32,
 }
 
@@ -50,7 +50,7 @@ impl PeerState {
         self.is_gone.load(Ordering::SeqCst)
     }
 
-    /// Counts the calling thread as asleep; called before it checks
+    /// Counts the calling thread as asleep. It calls this before it checks
     /// [`is_peer_gone`](Self::is_peer_gone).
     #[inline]
     pub(super) fn begin_sleep(&self) {
@@ -75,8 +75,8 @@ impl PeerState {
 
     /// Returns true if a thread may still sleep although it has been woken.
     ///
-    /// A thread does not fall asleep if its word has changed. But the peer, which can write the
-    /// word, may have restored it. So a single wake-up may come too early.
+    /// A thread does not fall asleep if its word in the shared memory has changed. But the peer can
+    /// write the word and may have restored it. So a single wake-up may come too early.
     fn is_any_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst) > 0
     }
@@ -119,14 +119,14 @@ impl PeerMonitor {
     pub(super) fn attach_orb(&self) {
         let mut used = self.0.lock();
         if used.forks != process::generation() {
-            // The parent's ORBs are not in this process.
+            // The counted ORBs belong to the parent process.
             (used.orbs, used.forks) = (0, process::generation());
         }
         used.orbs += 1;
     }
 
-    /// Counts one ORB fewer. After the last one, ends the thread and waits for its end; threads
-    /// that sleep on remaining connections then check by themselves.
+    /// Counts one ORB fewer. After the last one, ends the thread and waits for its end. Threads
+    /// that sleep on remaining connections then check for the peer by themselves.
     pub(super) fn detach_orb(&self) {
         let mut used = self.0.lock();
         used.orbs = used.orbs.saturating_sub(1);
@@ -160,10 +160,10 @@ impl MonitoredPeer {
             token
         };
         let watched = MonitoredPeer { watch, token };
-        // A hang-up that has already happened is reported at once.
+        // The kernel reports a hang-up that has already happened at once.
         let added = watched.watch.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE);
         if watched.watch.shared.stop.load(Ordering::Acquire) {
-            // It was added while the monitor was stopping, which may not have seen it.
+            // The connection was added while the monitor was stopping, which may not have seen it.
             ends.report_gone();
         }
         added.is_ok().then_some(watched)
@@ -180,7 +180,7 @@ impl MonitoredPeer {
 
     pub(super) fn unregister(self, fd: BorrowedFd<'_>) {
         self.watch.shared.peers.lock().all.remove(&self.token);
-        // It may already be unwatched.
+        // The connection may already be unwatched.
         let _ = self.watch.shared.epoll.remove(fd);
     }
 }
@@ -198,7 +198,7 @@ struct MonitorShared {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// Highest native priority of any thread that has slept on these connections; written under the
+    /// Highest native priority of any thread that has slept on these connections. Written under the
     /// lock `peers`, sequentially consistent.
     priority: AtomicU8,
     thread: OnceLock<Tid>,
@@ -213,10 +213,10 @@ struct MonitoredPeers {
 
 /// Token of the wake-up event; tokens of connections count from 1.
 const WAKE_TOKEN: u64 = 0;
-/// Time between two wake-ups of a thread that has been woken and may still sleep.
+/// Time between two wake-ups of a thread that was woken and may still sleep.
 const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
-/// Maximum number of wake-ups at the end of the thread. A thread that still counts as asleep after
-/// them was woken by one of the first, and may be waiting for a core.
+/// Maximum number of wake-ups at the end of the monitor. The first ones suffice to wake a thread.
+/// One that counts as asleep after all of them may be waiting for a core.
 const MAX_FINAL_WAKE_UPS: usize = 100;
 
 impl MonitorThread {
@@ -233,7 +233,7 @@ impl MonitorThread {
         });
         let run = Arc::clone(&list);
         // The thread starts with the priority of its creator, which may be a lane's thread, and
-        // lowers it by itself. The creator does not wait for that.
+        // lowers its own priority. The creator does not wait for this.
         let builder = Builder::new().name("net/peers").stack_size(128 * 1024);
         let thread = builder.spawn(move || run.run())?;
         let thread = Mutex::new("thread of shared memory", Scope::Orb, Some(thread));
@@ -291,7 +291,8 @@ impl MonitorShared {
             self.apply_priority(Some(own));
         }
         self.monitor();
-        // From here on no hang-up is reported, so every sleeping thread is told to check.
+        // From now on no hang-up is reported, so every sleeping thread is told to check for the
+        // peer itself.
         let mut all: Vec<Arc<PeerState>> = self.peers.lock().all.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|ends| ends.report_gone());
         for _ in 0..MAX_FINAL_WAKE_UPS {
@@ -384,15 +385,15 @@ mod tests {
         assert!(!ends.is_peer_gone() && Arc::strong_count(&list) > 2, "another one uses it");
         watching.detach_orb();
         assert!(ends.is_peer_gone() && Arc::strong_count(&list) == 2, "the thread has been joined");
-        // Another ORB may go on with the same transport.
+        // Another ORB may continue with the same transport.
         let (other, _, next) = watched(&watching);
         assert!(!Arc::ptr_eq(&next.watch, &left.watch));
         next.unregister(other.as_fd());
         left.unregister(fd.as_fd());
     }
 
-    /// The peer restores the thread's wish to sleep between the wake-up and the sleep; the thread
-    /// is woken all the same.
+    /// The peer restores the word on which the thread sleeps, between the wake-up and the sleep.
+    /// The thread is woken all the same.
     #[test]
     fn wake_up_undone_by_the_peer_is_repeated() {
         let watching = PeerMonitor::default();
@@ -401,7 +402,7 @@ mod tests {
         let (fd, peer) = socket::pair().unwrap();
         let ends = PeerState::new(rings);
         let watched = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
-        // As a thread does that is about to sleep and has not been woken yet.
+        // Does what a thread does that is about to sleep and has not been woken yet.
         ends.begin_sleep();
         ends.rings.reader().set_wake_method(WakeMethod::Futex);
         assert!(!ends.is_peer_gone());
@@ -411,8 +412,8 @@ mod tests {
             assert!(!end.is_past(), "the socket's end is not told");
             std::thread::yield_now();
         }
-        // Only now the thread sleeps. Its word keeps the expected value, because the peer can write
-        // that value.
+        // Only now the thread sleeps. Its word has the expected value, because the peer can write
+        // this value.
         let woken = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,18 +1,19 @@
-//! One end of a connection over shared memory, and how its threads wait.
+//! One end of a connection over shared memory, and the ways in which its threads wait.
 //!
-//! A thread that waits in `recv` or `send` first polls for a while, if that has helped and the peer
-//! is on another core. Then it sleeps on the ring's own word until the peer or the peer monitor
-//! ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps at most [`FALLBACK_SLEEP`]. A reader
-//! that has slept that long then waits for the socket, which reports both the bell and the peer's
-//! end, whatever its cause. So an idle connection wakes no thread, and a killed peer is noticed.
+//! A thread that waits in `recv` or `send` first polls for a while, if this has helped before and
+//! the peer is on another core. Then it sleeps on the ring's own word until the peer or the peer
+//! monitor ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps at most [`FALLBACK_SLEEP`].
+//! A reader that has slept that long then waits for the socket, which reports both the bell and the
+//! peer's end, whatever its cause. So an idle connection wakes no thread, and a killed peer is
+//! noticed.
 //!
-//! A thread that does not wait ([`Wait::Now`]) asks for the bell whenever it got less than it asked
-//! for. Its descriptor then reports later arrivals as edges.
+//! A thread that does not wait ([`Wait::Now`]) asks for the bell whenever it got less than it
+//! wanted. Its descriptor then reports later arrivals as edges.
 //!
 //! The thread that reads the stream also reads the bell's bytes, before the socket is full of them.
-//! It never does so while a writer waits for the edge that announces room, because an edge whose
-//! byte is gone is not reported any more. A writer that asks for room repeatedly, while no thread
-//! reads the stream, leaves one byte.
+//! There is one exception: while a writer waits for the edge that announces room, the bytes stay.
+//! The kernel does not report an edge whose byte was read. If a writer asks for room repeatedly
+//! while no thread reads the stream, the writer reads all bytes of the bell but one.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,7 +32,7 @@ use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
 use crate::spin::AdaptiveSpin;
 use crate::{Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Time that a thread sleeps before it checks for the peer, if the monitor would not wake it.
+/// Time that a thread sleeps before it checks for the peer, if the monitor cannot wake it.
 const FALLBACK_SLEEP: Duration = Duration::from_millis(50);
 /// Number of requests for the bell after which the bell's bytes are read.
 const MAX_BELL_REQUESTS: u32 = 64;
@@ -42,20 +43,20 @@ pub(super) struct RingStream {
     monitored: Option<MonitoredPeer>,
     fd: FilteredSocket,
     peer: Peer,
-    /// Coarse time-out of receiving in nanoseconds, 0 for none; relaxed.
+    /// Coarse time-out of receiving in nanoseconds; 0 for none. `Relaxed`.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
-    /// Set with release when this side writes no more.
+    /// True once this side writes no more. Stored `Release`.
     write_ended: AtomicBool,
-    /// Set with release when nothing is sent or received any more.
+    /// True once no bytes are sent or received any more. Stored `Release`.
     shut_down: AtomicBool,
-    /// Requests for the bell since its bytes were last read; relaxed, approximate.
+    /// Number of requests for the bell since its bytes were last read, approximately. `Relaxed`.
     bell_requests: AtomicU32,
     /// Set when a writer that does not wait found no room and waits for the edge that announces it.
     /// Relaxed.
     wants_room: AtomicBool,
-    /// Held to read the bell's bytes and to set `wants_room`. Threads of several priorities take it
-    /// where a request was handed over.
+    /// Held while the bell's bytes are read or `wants_room` is set. Threads of several priorities
+    /// take it if a request was handed over.
     bell: PiMutex<()>,
     /// Polling for bytes to read.
     spin: AdaptiveSpin,
@@ -96,7 +97,7 @@ impl RingStream {
     pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
         if ring {
-            // If the bell cannot be delivered, the peer is gone and waits for no room.
+            // If the bell cannot be delivered, the peer is gone and does not wait for room.
             let _ = self.ring_bell();
         }
         Ok(count)
@@ -151,7 +152,7 @@ impl RingStream {
     /// Asks the peer to ring the bell, and counts the request.
     #[inline]
     fn request_bell(&self, reader: RingReader<'_>) {
-        // Concurrent threads may lose an increment; one more or less does not matter.
+        // Concurrent threads may lose an increment; an exact count is not needed.
         let asked = self.bell_requests.load(Ordering::Relaxed);
         self.bell_requests.store(asked + 1, Ordering::Relaxed);
         if asked >= MAX_BELL_REQUESTS {
@@ -163,7 +164,7 @@ impl RingStream {
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
-            // A writer that waits for an edge would have come back long before this many reads.
+            // A writer that waited for an edge would have continued long before this many reads.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();
@@ -177,8 +178,8 @@ impl RingStream {
         }
         self.bell_requests.store(0, Ordering::Relaxed);
         let mut octets = [0; 256];
-        // The caller detects the end or an error itself. The bound stops a peer that rings without
-        // end.
+        // The caller detects the end or an error itself. The loop is bounded, in case the peer
+        // rings without end.
         for _ in 0..8 {
             if !matches!(self.fd.recv(&mut octets, socket::WaitMode::Now), Ok(256)) {
                 break;
@@ -188,8 +189,8 @@ impl RingStream {
     }
 
     /// Reads all the bell's bytes but one. While a message of many times the ring's capacity is
-    /// written, perhaps no thread reads the stream. The next thread that reads it still finds an
-    /// edge that has not been reported.
+    /// written, perhaps no thread reads the stream. The next thread that reads it must still find
+    /// an edge that has not been reported.
     #[cold]
     fn drain_bell_but_one(&self) -> io::Result<()> {
         let mut octets = [0; 1024];
@@ -213,24 +214,24 @@ impl RingStream {
         self.shut_down.load(Ordering::Acquire)
     }
 
-    /// Completes a read that does not wait: the bell reports what arrives from now on.
+    /// Completes a read that does not wait: asks for the bell, which reports later arrivals.
     #[inline]
     fn read_rest(&self, buffer: &mut [u8], count: usize) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
         self.request_bell(reader);
-        // Bytes that arrived before the peer could see the request.
+        // Reads bytes that arrived before the peer could see the request.
         match count + self.read_ring(reader, &mut buffer[count..])? {
             0 => self.read_at_end_or(buffer, io::ErrorKind::WouldBlock),
             count => Ok(count),
         }
     }
 
-    /// Handles an empty ring: returns 0 at the end of the stream, else the error `otherwise`.
+    /// Handles an empty ring. Returns 0 at the end of the stream, else the error `otherwise`.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
         let ended = reader.is_ended() || poll::hang_up(self.fd.as_fd())?.reading;
-        // Bytes that were written before the end.
+        // Reads bytes that were written before the end.
         match self.read_ring(reader, buffer)? {
             0 if ended || self.is_shut_down() => Ok(0),
             0 => Err(otherwise.into()),
@@ -256,8 +257,8 @@ impl RingStream {
         self.spin.is_allowed() && reader.peer_core().is_some_and(|core| thread::current_core() != Some(core))
     }
 
-    /// Sleeps in `park`, after the caller has announced how it waits. The sleep lasts until a
-    /// wake-up, or for a short time if no thread would wake it.
+    /// Sleeps in `park`. The caller has announced how it waits. The sleep lasts until a wake-up, or
+    /// for a short time if no other thread would wake this one.
     #[inline]
     fn park(&self, until: Option<Monotonic>, park: impl Fn(Option<Duration>) -> bool) -> bool {
         let Some(watched) = &self.monitored else { return park(fallback_sleep(until)) };
@@ -421,7 +422,7 @@ impl Stream for RingStream {
     }
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
-        // A thread that has the stream for itself waits for no edge of room.
+        // A thread that has the stream for itself does not wait for an edge that announces room.
         self.wants_room.store(false, Ordering::Relaxed);
         self.drain_bell();
         let reader = self.peer_state.rings.reader();
@@ -448,7 +449,7 @@ impl Stream for RingStream {
             self.shut_down.store(true, Ordering::Release);
         }
         self.write_ended.store(true, Ordering::Release);
-        // Without the bell: the socket reports either end, also as an edge.
+        // Needs no bell: the socket reports either end, also as an edge.
         writer.end();
         writer.unpark();
         let direction = match half {
@@ -459,8 +460,7 @@ impl Stream for RingStream {
                 socket::Shutdown::Both
             }
         };
-        // The only failure is a connection that is already gone, and then the shutdown has no
-        // purpose.
+        // The call fails only if the connection is already gone.
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 
@@ -475,7 +475,7 @@ impl Stream for RingStream {
 
 impl Drop for RingStream {
     fn drop(&mut self) {
-        // In a forked child it is still the parent's connection.
+        // In a forked child the connection belongs to the parent.
         if process::generation() == self.forks {
             self.shutdown(ShutdownMode::Both);
             if let Some(watched) = self.monitored.take() {
@@ -501,8 +501,8 @@ mod tests {
         )
     }
 
-    /// Without a monitor thread, a long wait goes over to the bell, and the reader finds the end by
-    /// itself.
+    /// Without a monitor thread, a reader that waits long asks for the bell and detects the peer's
+    /// end by itself.
     #[test]
     fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
         let sizes = RingSizes::at_least(4096, 4096);
@@ -519,7 +519,7 @@ mod tests {
                 let first = server.recv(&mut octet, Wait::Block).unwrap();
                 (first, octet[0], server.recv(&mut octet, Wait::Block).unwrap())
             });
-            // Longer than the reader sleeps before it asks for the bell.
+            // This is longer than the reader sleeps before it asks for the bell.
             std::thread::sleep(2 * FALLBACK_SLEEP);
             client.send(&[7], Wait::Block).unwrap();
             std::thread::sleep(2 * FALLBACK_SLEEP);

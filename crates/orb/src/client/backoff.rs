@@ -1,8 +1,8 @@
-//! The back-off of servers that could not be reached lately. Other profiles and addresses of a
-//! reference are tried before them.
+//! The back-off of servers that could not be reached lately. A call tries the other profiles and
+//! addresses of a reference first.
 //!
-//! Invariant: at most [`MAX_ENDPOINTS`] are recorded, each for a bounded time. A server that is the
-//! only one for its object is still tried.
+//! Invariant: at most [`MAX_ENDPOINTS`] are recorded, each for a bounded time. A server in back-off
+//! is still tried if it is the only one of its object.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,8 @@ const MAX_ENDPOINTS: usize = 256;
 pub(crate) struct EndpointBackoff {
     /// Callers of all priorities take this lock before they connect.
     entries: PiMutex<HashMap<Endpoint, Backoff>>,
-    /// Number of entries; 0 saves the lock. Written `Relaxed`, under the lock.
+    /// Number of entries. While it is 0, a look-up does not take the lock. Written `Relaxed`, under
+    /// the lock.
     count: AtomicUsize,
 }
 
@@ -34,7 +35,7 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Returns true if the next failure still counts as consecutive.
+    /// Returns true if the next failure still counts as a further one in a row.
     fn is_known(self, now: Monotonic) -> bool {
         now < self.until + MAX_BACKOFF
     }

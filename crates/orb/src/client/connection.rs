@@ -24,12 +24,13 @@ use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of late replies to wait for; beyond it a new connection is cheaper.
+/// Maximum number of late replies that a connection waits for. With more, a new connection is
+/// cheaper.
 const MAX_ABANDONED: u32 = 8;
 
-/// Size in bytes from which a reply is taken out of the connection's buffer. Octet sequences can
-/// then share its memory. Below it the buffer is heap memory, which costs more to replace than to
-/// copy.
+/// Size in bytes from which a reply is taken out of the connection's buffer, so that octet
+/// sequences can share its memory. A smaller reply lies in heap memory, which costs more to replace
+/// than to copy.
 pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
 
 /// A place for a connection in its pool, which one caller checks out at a time.
@@ -46,7 +47,8 @@ pub(crate) struct ClientConnection {
     framer: Framer,
     received: ReceiveBuffer,
     spares: RegionCache,
-    /// Share of the ORB's memory for replies; 0 bytes while the received data needs at most 64 KiB.
+    /// The connection's share of the ORB's memory for replies. It is 0 bytes while the received
+    /// data needs at most 64 KiB.
     share: MemoryShare,
     /// Memory of the last request, kept for the next one.
     pub(crate) request_memory: Vec<u8>,
@@ -69,17 +71,17 @@ pub(super) struct OnewayBuffer {
     bytes: Vec<u8>,
     max_bytes: usize,
     oldest_at: Option<Monotonic>,
-    /// True if the connection is in the ORB's list.
+    /// True if the connection is in the ORB's list of connections that hold oneways.
     is_listed: bool,
 }
 
-/// The result of buffering a message.
+/// The result of buffering a oneway.
 pub(super) enum BufferResult {
-    /// There is no room.
+    /// The buffer has no room for the message.
     Full,
-    /// It is buffered, and the connection is already listed.
+    /// The message is buffered, and the connection was already in the ORB's list.
     AlreadyListed,
-    /// It is buffered, and the caller must list the connection.
+    /// The message is buffered, and the caller must add the connection to the ORB's list.
     NeedsListing,
 }
 
@@ -104,7 +106,7 @@ impl OnewayBuffer {
 /// A whole message from the server.
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
-    /// A message at the front of the receive buffer, with this length.
+    /// The message at the front of the receive buffer: its header and its length in bytes.
     InPlace(Header, usize),
     /// A message assembled from fragments.
     Assembled(Box<AssembledMessage>),
@@ -155,9 +157,9 @@ impl ClientConnection {
         !self.is_broken && self.is_band_declared && !self.monitored.has_hung_up()
     }
 
-    /// Returns true if the next call may use the connection at once. It must owe no late reply and
-    /// have at least the id `min_connection_id`. `awaits` tells if the request wants a reply;
-    /// without one the connection must be monitored.
+    /// Returns true if the next call may use the connection at once: it owes no late reply and has
+    /// at least the id `min_connection_id`. `awaits` tells if the request wants a reply. A request
+    /// without a reply also needs a monitored connection.
     #[inline]
     pub(super) fn accepts_request(&mut self, min_connection_id: u64, awaits: bool) -> bool {
         self.is_usable()
@@ -181,11 +183,11 @@ impl ClientConnection {
         self.oneways.max_bytes = octets;
     }
 
-    /// Sends the buffered oneways if they are older than `delay`, without blocking. Returns when to
-    /// call it again, if the connection stays listed.
+    /// Sends the buffered oneways, without blocking, if they have waited longer than `delay`.
+    /// Returns the time of the next call, if oneways remain.
     ///
     /// # Errors
-    /// If the connection is broken: the peer, and the number of bytes lost.
+    /// If the connection is broken: the peer's address, and the number of bytes lost.
     #[cold]
     pub(super) fn flush_oneways(
         &mut self,
@@ -249,8 +251,8 @@ impl ClientConnection {
         self.monitored.pin()
     }
 
-    /// Sets `due` in the transport. A coarse time-out costs a system call only if the one set is
-    /// shorter, or longer by more than an eighth. It never ends a call early.
+    /// Sets `due` in the transport. A coarse time-out is set again, by a system call, only if the
+    /// present one is shorter, or longer by more than an eighth. It never ends a call early.
     #[inline(always)]
     fn apply_timeout(&mut self, due: CallDeadline) -> Result<Wait, ExchangeError> {
         let coarse = match due {
@@ -275,7 +277,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Sends a finished message, that of request `id`, in fragments if there is a `fragment_size`.
+    /// Sends the finished message of request `id`, in fragments if there is a `fragment_size`.
     ///
     /// # Errors
     /// The part that was sent, and the reason why no more was.
@@ -440,15 +442,16 @@ impl ClientConnection {
         }
     }
 
-    /// Waits for bytes until `moment` or a cancellation. Dispatches requests of the thread's lane
-    /// while it waits, if so configured.
+    /// Waits until bytes arrive, `moment` comes, or the call is cancelled. Meanwhile runs requests
+    /// of the thread's lane, if so configured.
     #[cold]
     fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
         let Some(fd) = self.monitored.stream().readiness() else { return Ok(()) };
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
-            // If upcalls are nested too deeply to dispatch, it waits in place.
+            // With too many nested upcalls on its stack, the thread runs no further request while
+            // it waits.
             is_readable =
                 !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_readable_or_late(moment)?;
         }
@@ -466,13 +469,14 @@ impl ClientConnection {
         }
     }
 
-    /// Returns true if a readable descriptor really means received bytes, or if the time is over.
+    /// Returns true if bytes have arrived or the time is over. A readable descriptor does not
+    /// always mean bytes.
     fn is_readable_or_late(&self, moment: Option<Monotonic>) -> io::Result<bool> {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// Returns the first whole message received; if there is none, the number of bytes that it
-    /// needs.
+    /// Returns the first whole message received. If there is none, returns the number of bytes that
+    /// it needs.
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
@@ -514,7 +518,7 @@ impl ClientConnection {
         }
     }
 
-    /// Counts the memory of received bytes that no call has consumed.
+    /// Charges the memory of received bytes that no call has read yet.
     ///
     /// # Errors
     /// If the ORB has no more memory. The connection is then broken and its memory freed.
@@ -543,8 +547,8 @@ impl ClientConnection {
         &self.received.unread()[..length]
     }
 
-    /// Takes the message at the front out of the buffer, for results that outlive the connection's
-    /// use.
+    /// Takes the message at the front out of the buffer, for results that a caller keeps after it
+    /// returns the connection.
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
@@ -555,7 +559,7 @@ impl ClientConnection {
             // The next reply is likely as large: read it directly into such memory.
             self.received.room(length, &self.spares);
         }
-        // Cannot fail: less is held than before.
+        // Cannot fail: the buffer is smaller than before.
         let _ = self.account_memory();
         taken
     }
@@ -565,14 +569,14 @@ impl ClientConnection {
     pub(crate) fn consume(&mut self, length: usize) {
         self.received.consume(length);
         if self.share.octets() > 0 {
-            // Cannot fail: less is held than before.
+            // Cannot fail: the buffer is smaller than before.
             let _ = self.account_memory();
         }
     }
 
-    /// Abandons the reply that a call waited for; a late reply is skipped. If a large part of it
-    /// has come, the connection is closed. No call would read the rest, and the part would keep its
-    /// memory.
+    /// Abandons the reply that a call waited for. A late reply is skipped. If a large part of the
+    /// reply has come, the connection is closed: no call would read the rest, and the part would
+    /// stay in memory.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -581,8 +585,8 @@ impl ClientConnection {
         }
         let mut list = empty_slices();
         let slices = cancel.gather(&mut list, IoSlice::new);
-        // The CancelRequest is only a hint. If it does not fit, it is not sent; a half-sent one
-        // breaks the stream.
+        // The CancelRequest is only a hint: it is dropped if the transport takes none of it. If the
+        // transport takes a part, the connection is broken.
         match self.monitored.stream().send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -591,8 +595,8 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// Handles a reply that is a system exception. If more bytes follow although the server owes no
-    /// other reply, they end the connection, and the next call takes another one.
+    /// Handles a reply that is a system exception. Bytes after it are an error if the server owes
+    /// no other reply. They end the connection, and the next call takes another one.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {
@@ -633,14 +637,15 @@ impl ClientConnection {
         self.is_truncated = true;
     }
 
-    /// Returns true if bytes of the reply to request `id` have come, or bytes that may be.
+    /// Returns true if bytes have come that may belong to the reply to request `id`.
     #[cold]
     pub(crate) fn has_begun_reply(&self, id: u32) -> bool {
         self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
     }
 
     /// Looks for a CloseConnection or MessageError, which may still be unread after a failed send.
-    /// The search ends at a reply to request `id`, as later messages do not concern that request.
+    /// The search ends at a reply to request `id`, because later messages do not concern this
+    /// request.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {
@@ -684,8 +689,8 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
     named.map_or(true, |named| named == id)
 }
 
-/// Returns true if `unread` begins a reply to request `id`, or a reply that does not show its id
-/// yet.
+/// Returns true if `unread` begins a reply to request `id`, or a reply that is too short to show
+/// its id.
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
     let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_id_first();
@@ -703,7 +708,8 @@ impl Drop for ClientConnection {
         // In a forked child the connection still belongs to the parent.
         if corelane_sys::process::generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
-                // If they do not fit, no caller is left to be told.
+                // Bytes that the transport does not take are lost: no caller is left to report them
+                // to.
                 let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
             }
             self.monitored.stream().shutdown(ShutdownMode::Both);

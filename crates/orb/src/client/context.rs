@@ -1,4 +1,4 @@
-//! What the client side of an ORB owns: the connections to servers, and what all calls share.
+//! The client side of an ORB: the connections to servers, and the state that all calls share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,15 +25,15 @@ use crate::memory::ByteBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::SocketSettings;
 
-/// Number of known servers above which those that no reference uses are dropped.
+/// Number of known servers from which the client drops those without references.
 const PRUNE_THRESHOLD: usize = 256;
 
 /// The key of a server: the addresses of a profile, and the socket settings of its connections.
 type ServerKey = (Vec<Endpoint>, SocketSettings);
 
-/// The layers of the ORB above the client, for what the client seldom needs of them.
+/// The layers of the ORB above the client, as the client uses them.
 pub(crate) trait UpperLayers: Send + Sync {
-    /// Runs the periodic maintenance of what these layers own.
+    /// Runs the periodic maintenance of these layers.
     fn run_maintenance(&self);
 
     /// Returns the addresses that references carry for the lanes of thread pools.
@@ -92,7 +92,7 @@ impl ClientContext {
         })
     }
 
-    /// Introduces the layers above the client, once, before the ORB is handed out.
+    /// Sets the layers above the client. The ORB does this once, before the program gets it.
     pub(crate) fn set_upper_layers(&self, layers: Box<dyn UpperLayers>) {
         // Set once: an ORB is made once.
         let _ = self.upper_layers.set(layers);
@@ -122,7 +122,8 @@ impl ClientContext {
         ValueReadState::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
     }
 
-    /// Returns the state for reading the values of a message: no value is known.
+    /// Returns the state for reading the values of a message. Without the features for values it is
+    /// empty.
     #[cfg(not(all(feature = "any", feature = "valuetype")))]
     #[inline]
     pub(crate) fn value_read_state(&self) -> ValueReadState {
@@ -184,7 +185,7 @@ impl ClientContext {
         self.hangup_monitor.monitor(stream, pool, always)
     }
 
-    /// Has the hang-up monitor's thread maintain the ORB every `period`, once it runs.
+    /// Makes the hang-up monitor's thread maintain the ORB every `period`, from the thread's start.
     pub(crate) fn set_maintenance(self: &Arc<Self>, period: Duration) {
         let maintained: Weak<Self> = Arc::downgrade(self);
         self.hangup_monitor.set_maintenance(maintained, period);
@@ -198,7 +199,8 @@ impl ClientContext {
         }
     }
 
-    /// Sends the oneways whose delay has passed, or `all`. Returns when to call it again.
+    /// Sends the oneways whose delay has passed, or all if `all` is true. Returns the time of the
+    /// next call.
     #[cold]
     pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
         self.oneway_batches.flush(Monotonic::now(), all, self.events())
@@ -228,7 +230,8 @@ impl ClientContext {
         let pools = Arc::new(pools);
         let mut known = self.private_pools.lock();
         if known.len() == known.capacity() {
-            // Only when full; otherwise each new private connection would scan all others.
+            // Only when the list is full; otherwise each new private connection would scan all
+            // others.
             known.retain(|pools| pools.strong_count() > 0);
             let room = known.len().max(16);
             known.reserve(room);

@@ -1,16 +1,16 @@
 //! The hang-up monitor: notices when peers close their connections, so that no request is written
-//! to one that closed earlier.
+//! to a closed one.
 //!
-//! One thread per ORB, made with the first connection, waits for hang-ups on all of them. Replies
-//! do not wake it. It runs in the ordinary class, on the cores of the thread that made the ORB, for
-//! connections of any priority. For work that callers may wait for, it takes their priority.
+//! One thread per ORB, made with the first connection, waits for hang-ups on all connections.
+//! Replies do not wake it. It runs in the ordinary scheduling class, on the cores of the thread
+//! that made the ORB, whatever priority a connection has. While callers may wait for its work, the
+//! thread runs at their priority.
 //!
 //! The kernel treats each reply as an event of a monitored connection, even if no thread waits for
 //! it, and the sender pays for that. So a caller that makes [`BUSY_CALLS`] calls within a
 //! [`USAGE_PERIOD`] suspends the monitoring of its connection; its next call finds a hang-up
 //! itself. The thread samples these connections every period and resumes monitoring the idle ones.
-//! A request without a reply does not notice a hang-up, so a connection that carries such is
-//! monitored.
+//! A oneway does not notice a hang-up, so a connection that carries oneways stays monitored.
 
 use std::fmt;
 use std::io;
@@ -38,27 +38,27 @@ const USAGE_PERIOD: Duration = Duration::from_millis(50);
 /// Number of calls in a period that make a connection busy.
 const BUSY_CALLS: u32 = 64;
 
-/// A connection with fewer calls in a period is idle again.
+/// Number of calls in a period below which a connection is idle again.
 const IDLE_CALLS: u32 = 16;
 
-/// Number of calls after a request without a reply before monitoring may be suspended. To suspend
-/// and resume costs as much as a few such calls save.
+/// Number of calls after a oneway before monitoring may be suspended again. To suspend and resume
+/// costs as much as a few unmonitored calls save.
 const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
 
 /// Mode: monitored, and suspended when the connection is busy.
 const MONITORED: u8 = 0;
 /// Mode: busy, and not monitored.
 const UNMONITORED: u8 = 1;
-/// Mode: monitored because of a recent request without a reply.
+/// Mode: monitored, because the connection carried a oneway lately.
 const PINNED: u8 = 2;
 /// Mode: always monitored, if the stream has a descriptor.
 const ALWAYS: u8 = 3;
 
-/// The ORB, as the monitor thread maintains it.
+/// The ORB's work that the monitor's thread does.
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Sends the buffered oneways whose delay has passed. Returns when to call it again.
+    /// Sends the buffered oneways whose delay has passed. Returns the time of the next call.
     fn send_batches(&self) -> Option<Monotonic>;
 
     /// Runs the periodic maintenance.
@@ -84,7 +84,7 @@ struct MonitorInner {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// The ORB to maintain, and the period of that.
+    /// The ORB to maintain, and the time between two runs of its maintenance.
     maintained: OnceLock<(Weak<dyn Maintained>, Duration)>,
     entries: GenerationalSlab<MonitorEntry>,
     /// Slots and generations of the unmonitored connections, and of some closed ones. Its capacity
@@ -118,7 +118,7 @@ pub(crate) struct MonitoredStream {
     entry: Option<(Arc<MonitorInner>, u32, u32)>,
     /// Start of the current [`BUSY_CALLS`] calls.
     busy_since: Monotonic,
-    /// Number of calls before the last one without a reply; valid in mode `PINNED` only.
+    /// Value of `calls` at the last oneway; valid in mode `PINNED` only.
     pinned_at: u32,
 }
 
@@ -134,9 +134,9 @@ impl HangupMonitor {
         Ok(HangupMonitor { shared, cores, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
-    /// Monitors `stream`: `always`, or while it is not busy. A stream without a descriptor is not
-    /// monitored and never seen to hang up. A stream that reports bytes only on demand costs
-    /// nothing to monitor, so it always is.
+    /// Monitors `stream`: if `always`, without a break, else while it is not busy. A stream without
+    /// a descriptor is not monitored and never seen to hang up. A stream that reports bytes only on
+    /// demand costs nothing to monitor, so it always is.
     pub(crate) fn monitor(
         &self,
         stream: Box<dyn Stream>,
@@ -157,14 +157,15 @@ impl HangupMonitor {
         monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            // In addition to the present entries, which may be closed connections.
+            // Beside the list's present entries, which may be closed connections, there is room for
+            // every connection.
             let more = self.shared.entries.len();
             self.shared.unmonitored.lock().reserve(more);
         }
         Ok(monitored)
     }
 
-    /// Has the thread maintain the ORB every `period`, once it runs.
+    /// Makes the thread maintain the ORB every `period`, from its start.
     pub(crate) fn set_maintenance(&self, orb: Weak<dyn Maintained>, period: Duration) {
         // Set once: an ORB starts once.
         let _ = self.shared.maintained.set((orb, period));
@@ -181,7 +182,7 @@ impl HangupMonitor {
         Ok(())
     }
 
-    /// Wakes the thread to check the oneway buffers.
+    /// Wakes the thread, which then sends the oneways that are due.
     pub(crate) fn wake(&self) {
         self.shared.wake.notify();
     }
@@ -268,9 +269,9 @@ impl MonitorInner {
         !unmonitored.is_empty()
     }
 
-    /// Resumes monitoring, and checks whether the peer has hung up already. The kernel reports that
-    /// too, but maybe too late for the next request. If the kernel refuses, the next call takes
-    /// another connection.
+    /// Resumes monitoring, and checks whether the peer has hung up already. The kernel reports an
+    /// earlier hang-up too, but maybe too late for the next request. If the kernel refuses, the
+    /// next call takes another connection.
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
@@ -279,14 +280,14 @@ impl MonitorInner {
         }
     }
 
-    /// Has hang-ups of a connection, also earlier ones, reported to the thread.
+    /// Adds a connection to those that the thread waits on. The kernel also reports a hang-up that
+    /// came earlier.
     fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
         let token = (u64::from(slot) << 32) | u64::from(generation);
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
-    /// Ends the thread early. From now on calls find hang-ups themselves, and nothing is
-    /// maintained.
+    /// Ends the thread early. From now on calls find hang-ups themselves, and no maintenance runs.
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);
@@ -366,8 +367,7 @@ impl MonitoredStream {
         unmonitored.push((*slot, *generation));
     }
 
-    /// Makes sure that the connection is monitored, for a request without a reply. Returns false if
-    /// it has hung up.
+    /// Makes sure that the connection is monitored, for a oneway. Returns false if it has hung up.
     #[inline]
     pub(crate) fn pin(&mut self) -> bool {
         self.pinned_at = self.calls();
@@ -506,8 +506,8 @@ pub(super) mod tests {
             fixture.call(1, USAGE_PERIOD);
             assert_eq!(fixture.state(), UNMONITORED);
             assert!(fixture.shared().resume_idle(false));
-            // The earlier calls count, as they may all have been in this period; then the later
-            // ones.
+            // The earlier calls count, as all of them may have been in this period. The later calls
+            // count too.
             for calls in [0, IDLE_CALLS, 5 * BUSY_CALLS] {
                 fixture.call(calls, USAGE_PERIOD);
                 assert!(fixture.look());
@@ -574,7 +574,7 @@ pub(super) mod tests {
         assert!(!fixture.monitored.pin());
     }
 
-    /// Waits until the kernel of the other side, on this machine, knows that `peer` writes no more:
+    /// Waits until the socket at the other end of `peer`, on this machine, is in the state
     /// CLOSE_WAIT.
     pub(in crate::client) fn wait_for_end(peer: &TcpStream) {
         let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());

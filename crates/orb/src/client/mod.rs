@@ -2,7 +2,7 @@
 //!
 //! `context` has what all calls of an ORB share. `pool` has the connections to one server for one
 //! band, `connection` and `multiplexed` the two kinds of connections. This module knows no
-//! references, no POA and no lanes: what it needs of them it gets through traits in `context`.
+//! references, no POA and no lanes; it calls them through traits in `context`.
 
 pub(crate) mod backoff;
 pub(crate) mod connection;

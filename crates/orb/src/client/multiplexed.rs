@@ -33,7 +33,7 @@ use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 /// Maximum number of requests of one connection that wait for their replies.
 const MAX_PENDING: u32 = 1 << 16;
-/// Number of bytes of replies to read before other connections have a turn.
+/// Number of bytes of replies that a thread reads before it turns to other connections.
 const MAX_READ_BYTES: usize = 256 << 10;
 
 /// One connection, its requests and their replies.
@@ -58,7 +58,7 @@ pub(crate) struct Multiplexed {
     fork_generation: u64,
     /// The ORB's cache of memory for large messages.
     spares: RegionCache,
-    /// True while more than [`MIN_OWNED_BYTES`] bytes of an incomplete message have come. Stored
+    /// True while more than [`MIN_OWNED_BYTES`] bytes of an incomplete reply have come. Stored
     /// `Release` by the reader, loaded `Acquire` by callers that cancel.
     is_mid_large_reply: AtomicBool,
 }
@@ -70,8 +70,8 @@ pub(crate) struct SendHalf {
     pub(crate) memory: Vec<u8>,
     /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
-    /// The end of a message that its sender could not send in time. It is sent before any other
-    /// message; `remainder_sent` bytes of it already are.
+    /// The end of a message whose sender ran out of time. It is sent before any other message;
+    /// `remainder_sent` bytes of it already are.
     remainder: Vec<u8>,
     remainder_sent: usize,
     /// The value of `remainder_sent` at the last check, and the time since which it has not
@@ -126,7 +126,7 @@ struct PendingTable {
 /// The outcome of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// Nothing is left: the kernel reports the next bytes.
+    /// No bytes are left; the kernel will report the next ones.
     Drained,
     /// There may be more to read.
     More,
@@ -138,22 +138,23 @@ pub(crate) enum ReadOutcome {
 struct ReceiveHalf {
     framer: Framer,
     received: ReceiveBuffer,
-    /// Share of the ORB's memory for replies; 0 bytes while incomplete messages need at most 64
-    /// KiB.
+    /// The connection's share of the ORB's memory for replies. It is 0 bytes while incomplete
+    /// messages need at most 64 KiB.
     share: MemoryShare,
 }
 
 /// A request that waits for its reply.
 #[derive(Debug)]
 pub(crate) struct PendingReply {
-    /// Locked by the caller, and briefly by the reader, whose other callers may be more urgent.
+    /// Locked by the caller, and briefly by the reader, for which more urgent callers may wait.
     state: PiMutex<State>,
     done: EventCount,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The reply has not come. A caller that also waits for other events has a bell.
+    /// The reply has not come. A caller that waits for other events too has an event descriptor
+    /// here.
     Waiting(Option<Arc<EventFd>>),
     Done(Result<ReceivedReply, ReplyError>),
     Taken,
@@ -175,8 +176,8 @@ pub(crate) struct ReceivedReply {
     pub(crate) octets: Octets,
     /// Positions where GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
-    /// Share of the ORB's memory for replies that a large reply holds while it waits for its
-    /// caller.
+    /// The share of the ORB's memory for replies that a large reply holds until its caller reads
+    /// it.
     pub(crate) _share: Option<MemoryShare>,
 }
 
@@ -261,7 +262,8 @@ impl Multiplexed {
         !self.is_band_declared.load(Ordering::Acquire)
     }
 
-    /// Records that the server knows the band, or does not know bands. Two threads may both do so.
+    /// Records that the server knows the band, or does not know bands. Two threads may do this at
+    /// once.
     pub(crate) fn set_band_declared(&self) {
         self.is_band_declared.store(true, Ordering::Release);
     }
@@ -299,7 +301,8 @@ impl Multiplexed {
         requests.is_used = true;
         match requests.waiting.insert(Arc::clone(&pending)) {
             Ok(id) => Ok((id, pending)),
-            // The server leaves requests without replies: the next ones take another connection.
+            // The server has left requests without replies, so this request takes another
+            // connection.
             Err(_) if requests.waiting.abandoned() > 0 => {
                 requests.is_closed = true;
                 Err(RegisterError::Closed)
@@ -399,8 +402,8 @@ impl Multiplexed {
         Ok(())
     }
 
-    /// Sends the remainder when there is room, unless the sending half is in use; its user then
-    /// sends it.
+    /// Sends the remainder when there is room. If the sending half is in use, its user sends the
+    /// remainder.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
@@ -421,8 +424,8 @@ impl Multiplexed {
         }
     }
 
-    /// Tells the server that the reply to `id` is not wanted. A hint, sent only if there is room
-    /// for it.
+    /// Tells the server that the reply to `id` is not wanted. The message is a hint, sent only if
+    /// there is room for it.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
@@ -443,9 +446,9 @@ impl Multiplexed {
         }
     }
 
-    /// Closes the connection if for `idle` it was not used, or the server read none of the
-    /// remainder. The time is measured in steps of the maintenance period. Frees memory of large
-    /// requests. Returns true if the connection has ended.
+    /// Closes the connection if for `idle` no request used it, or the server read none of the
+    /// remainder. The time is measured in steps of the maintenance period. Also frees memory of
+    /// large requests. Returns true if the connection has ended.
     #[cold]
     pub(crate) fn run_maintenance(&self, now: Monotonic, idle: Duration) -> bool {
         if self.is_send_stalled(now, idle) {
@@ -477,7 +480,7 @@ impl Multiplexed {
     }
 
     fn is_send_stalled(&self, now: Monotonic, time: Duration) -> bool {
-        // A sender that has the sending half makes progress itself.
+        // A sender that has the sending half also sends the remainder.
         let Some(mut sender) = self.try_sender().filter(|_| self.has_remainder.load(Ordering::Acquire)) else {
             return false;
         };
@@ -490,9 +493,9 @@ impl Multiplexed {
         }
     }
 
-    /// Closes the sending half: nothing can follow what was sent, maybe a part of a message. The
-    /// reader reads the server's last messages, above all CloseConnection, and then ends the
-    /// waiting requests.
+    /// Closes the sending half: after a part of a message nothing else can follow. The reader still
+    /// reads the server's last messages, above all CloseConnection, and then ends the waiting
+    /// requests.
     #[cold]
     fn close_send_half(&self) {
         self.requests.lock().is_closed = true;
@@ -501,7 +504,7 @@ impl Multiplexed {
 
     /// Reads what has arrived and completes the requests with replies.
     pub(crate) fn read_replies(&self, limits: &Limits) -> ReadOutcome {
-        // One thread reads.
+        // Only one thread reads at a time.
         let Some(mut reading) = self.reading.try_checkout() else { return ReadOutcome::Drained };
         let read = self.read_burst(&mut reading, limits);
         read.unwrap_or_else(|lost| {
@@ -512,7 +515,7 @@ impl Multiplexed {
         })
     }
 
-    /// Reads until nothing is left, or other connections are to have a turn.
+    /// Reads until no bytes are left, or until other connections must have a turn.
     fn read_burst(&self, reading: &mut ReceiveHalf, limits: &Limits) -> Result<ReadOutcome, CloseCause> {
         let mut read = 0;
         loop {
@@ -614,8 +617,8 @@ impl Multiplexed {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection if no request waits. The rest of the current message is not wanted,
-    /// and its memory would stay. Returns true if closed.
+    /// Closes the connection if no request waits for a reply, because the rest of the current
+    /// message would stay in memory without a reader. Returns true if closed.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
@@ -699,7 +702,7 @@ impl PendingReply {
         canceller: Option<&Canceller>,
     ) -> Result<ReceivedReply, ReplyError> {
         nested_wait::release_dedicated_connection();
-        // Without a free descriptor, only the reply is waited for.
+        // Without a free descriptor the caller waits for the reply alone.
         if (nested_wait::dispatches_while_waiting() || canceller.is_some())
             && let Ok(Some(bell)) = self.reply_event()
         {
@@ -713,19 +716,20 @@ impl PendingReply {
         }
         match std::mem::replace(&mut *self.state.lock(), State::Taken) {
             State::Done(outcome) => outcome,
-            // The first caller gets the reply.
+            // The call that asked first gets the reply.
             State::Waiting(_) | State::Taken => Err(ExchangeError::TimedOut.into()),
         }
     }
 
-    /// Makes a descriptor that becomes readable with the reply; `None` if the reply is here.
+    /// Makes a descriptor that becomes readable with the reply. Returns `None` if the reply has
+    /// come.
     fn reply_event(&self) -> io::Result<Option<Arc<EventFd>>> {
         let made = Arc::new(EventFd::new()?);
         Ok(self.notify_on_reply(&made).then_some(made))
     }
 
-    /// Has `bell`, instead of an earlier one, notified with the reply. Returns false if the reply
-    /// is here.
+    /// Notifies `bell`, instead of an earlier one, when the reply comes. Returns false if the reply
+    /// has come.
     pub(crate) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => {
@@ -840,8 +844,8 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// Callers may have any priority of a band. One that is preempted while it holds the table or
-    /// its reply inherits the priority of the threads that wait.
+    /// Callers may have any priority of a band. A caller that is preempted while it holds the table
+    /// or its reply inherits the priority of the threads that wait for it.
     #[test]
     fn table_and_reply_locks_inherit_priority() {
         let connection = || {

@@ -1,9 +1,9 @@
-//! Buffers for oneways that wait on their connections until others are sent
+//! Buffers for oneways that wait on their connections so that several are sent together
 //! ([`SyncScope::None`](crate::SyncScope::None)).
 //!
 //! A buffer is sent when it exceeds its maximum, before any other message of the connection, or
-//! when its delay has passed. For the last case the connection is listed, once, and the hang-up
-//! monitor's thread sends it.
+//! when its delay has passed. For the delay the connection is put on a list, once, and the hang-up
+//! monitor's thread sends the buffer.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -26,18 +26,18 @@ pub(crate) struct PendingBatches {
 struct PendingBatch {
     due: Monotonic,
     slot: Weak<PoolSlot>,
-    /// [`send`]. Only [`PendingBatches::add`] names it, so the linker drops it from programs whose
-    /// clients do not buffer.
+    /// The function [`send`]. Only [`PendingBatches::add`] names it, so the linker drops it from
+    /// programs whose clients do not buffer oneways.
     send: SendBatch,
 }
 
 type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
 
-/// Sends the buffer of a slot that is due, or `all` of it. Returns when to call it again.
+/// Sends the buffer of a slot if it is due or `all` is true. Returns the time of the next call.
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {
-        // Its caller sends the buffer, or adds to it.
+        // The caller that has the connection sends the buffer, or adds to it.
         None => Ok(Some(now + delay)),
         Some(mut slot) => slot.as_deref_mut()?.flush_oneways(now, if all { Duration::ZERO } else { delay }),
     };
@@ -61,7 +61,8 @@ impl PendingBatches {
         list.len() == 1
     }
 
-    /// Sends the buffers that are due at `now`, or `all`. Returns when to call it again.
+    /// Sends the buffers that are due at `now`, or all if `all` is true. Returns the time of the
+    /// next call.
     #[cold]
     pub(crate) fn flush(&self, now: Monotonic, all: bool, events: &Events) -> Option<Monotonic> {
         let mut list = std::mem::take(&mut *self.list.lock());
@@ -89,7 +90,8 @@ mod tests {
     use crate::policy::SyncScope;
     use crate::{OnewayBatch, Orb};
 
-    /// On another connection they would overtake the oneways that are being sent.
+    /// A later oneway stays on this connection: on another one it would overtake those that are
+    /// being sent.
     #[test]
     fn oneways_stay_on_their_connection_while_its_batch_is_flushed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -27,8 +27,8 @@ use crate::rt::band::Band;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
-/// Maximum time for which a caller waits for the maintenance of its connection. Maintenance takes
-/// some microseconds, but its thread has no urgency and may not get to run.
+/// Maximum time for which a caller waits for the maintenance of its connection. The maintenance
+/// takes microseconds, but its thread has a low priority and may be preempted.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
 /// The connections of one band to one server.
@@ -38,8 +38,8 @@ pub(crate) struct ConnectionPool {
     endpoints: Arc<[Endpoint]>,
     sockets: SocketSettings,
     slots: Vec<Arc<PoolSlot>>,
-    /// Index of the first slot that has never held a connection. Callers raise it with `fetch_max`
-    /// (`AcqRel`), loads are `Acquire`.
+    /// Index of the first slot that has never held a connection. Callers raise it by `fetch_max`
+    /// (`AcqRel`) and load it `Acquire`.
     used: AtomicUsize,
     /// The last sample of each slot, for the maintenance thread only.
     usage_samples: Mutex<Vec<UsageSample>>,
@@ -58,7 +58,7 @@ pub(crate) struct ConnectionPool {
 struct UsageSample {
     /// Number of uses of the slot.
     uses: u32,
-    /// Time since which the slot has not been used, as far as known.
+    /// The latest time at which the slot is known to have been in use.
     unused_since: Monotonic,
 }
 
@@ -73,12 +73,12 @@ enum MultiplexedState {
 
 /// Exclusive use of a connection by the calling thread; returned to the pool on drop.
 pub(crate) struct Checkout<'p> {
-    /// The slot: borrowed if the pool outlives the checkout, which saves a reference count, else
-    /// owned. Empty before connecting and after [`discard`](Self::discard).
+    /// The slot. It is borrowed if the pool outlives the checkout, which saves a reference count,
+    /// else owned. Empty before connecting and after [`discard`](Self::discard).
     slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
-/// Returns a test: does the connection of a slot take a request at once?
+/// Returns a function that tells if a slot's connection takes a request at once.
 #[inline]
 fn accepts_request(min_connection_id: u64, awaits: bool) -> impl Fn(&mut Option<Box<ClientConnection>>) -> bool {
     move |slot| slot.as_mut().is_some_and(|connection| connection.accepts_request(min_connection_id, awaits))
@@ -144,7 +144,7 @@ impl ConnectionPool {
 
     /// Checks out an open, idle connection that owes no late reply and has at least the id
     /// `min_connection_id`. `awaits` tells if the request wants a reply. If the caller's last
-    /// connection is under maintenance, waits for it, within `due`.
+    /// connection is under maintenance, waits until it is back, at most until `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -160,8 +160,8 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Takes an idle slot that is `wanted`, and closes connections that have hung up on the way.
-    /// With `due`, waits for the caller's last slot if it is under maintenance.
+    /// Takes an idle slot that passes the test `wanted`. Closes connections on the way that have
+    /// hung up. With `due`, waits for the caller's last slot if it is under maintenance.
     #[inline]
     fn find_slot<'p, 'k>(
         &'p self,
@@ -195,7 +195,8 @@ impl ConnectionPool {
     /// caller would overtake the oneways that it sent on this one.
     ///
     /// A caller with a real-time priority takes another slot: it has no buffered oneways, and must
-    /// not wait for a lower priority. So does a caller that finds another caller in the slot.
+    /// not wait for a thread of lower priority. A caller also takes another slot if a third one has
+    /// this slot.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,
@@ -209,7 +210,7 @@ impl ConnectionPool {
         let now = Monotonic::now();
         let until = match due {
             CallDeadline::At(moment) => moment.min(now + MAX_MAINTENANCE_WAIT),
-            // The whole time-out is still available, and may end an eighth late.
+            // The call's whole time is still left, and it may end an eighth late.
             CallDeadline::WithinFrom(duration, _) => now + MAX_MAINTENANCE_WAIT.min(duration / 8),
             CallDeadline::Never => now + MAX_MAINTENANCE_WAIT,
         };
@@ -220,16 +221,16 @@ impl ConnectionPool {
             match slot.holder() {
                 Holder::Maintenance => return None,
                 Holder::User => return Some(None),
-                // It was returned in between.
+                // The maintenance has just ended.
                 Holder::None => {}
             }
         };
         self.slot_returned.wait(Some(until), look).flatten()
     }
 
-    /// Checks out a connection with at least the id `min_connection_id`. Takes an idle one, or a
-    /// new one if the maximum permits, else waits for a returned one until `deadline`. A new one is
-    /// made until the moment that `until` returns then.
+    /// Checks out a connection with at least the id `min_connection_id`: an idle one, or a new one
+    /// if the maximum permits. Otherwise waits until `deadline` for one to be returned. `until`
+    /// gives the deadline for making a new one, at the moment when that begins.
     #[cold]
     pub(crate) fn acquire(
         self: &Arc<Self>,
@@ -267,8 +268,9 @@ impl ConnectionPool {
         Ok(checkout)
     }
 
-    /// Takes an idle connection, else an empty slot, else a connection that owes a late reply. That
-    /// one is last: a server that serves a connection's requests one by one would delay this call.
+    /// Takes an idle connection, else an empty slot, else a connection that owes a late reply. The
+    /// last kind can delay this call, because a server may serve a connection's requests one by
+    /// one.
     pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
@@ -290,8 +292,8 @@ impl ConnectionPool {
         matches!(&*self.multiplexed.lock(), MultiplexedState::Open(connection) if connection.is_open())
     }
 
-    /// Returns the multiplexed connection, and makes one if none is open. A caller waits for it no
-    /// longer than its own `until`.
+    /// Returns the multiplexed connection, and makes one if none is open. While another thread
+    /// makes it, a caller waits no longer than its own `until`.
     #[cold]
     pub(crate) fn multiplexed(
         &self,
@@ -363,7 +365,7 @@ impl ConnectionPool {
         TryOrder::new(self.endpoints.len(), self.last_answered.load(Ordering::Relaxed), backing_off)
     }
 
-    /// Returns true if none of the endpoints could be reached lately.
+    /// Returns true if every endpoint failed lately.
     pub(crate) fn is_backing_off(&self, context: &ClientContext, now: Monotonic) -> bool {
         self.endpoints.iter().all(|endpoint| context.backoff().is_backing_off(endpoint, now))
     }
@@ -413,17 +415,16 @@ impl ConnectionPool {
         }
     }
 
-    /// Raises the calling thread to the priority of the pool's callers. While it holds a slot or a
-    /// sender, callers cannot use it and cannot lend their priority. `None` if the system refuses;
-    /// the thread then leaves the work to the callers.
+    /// Raises the calling thread to the priority of the pool's callers, because callers wait while
+    /// it holds a slot or a sender. Returns `None` if the system refuses; the thread must then
+    /// leave the work to the callers.
     fn boost_priority(&self, orb: &OrbContext) -> Option<PriorityBoost> {
         let native = self.band.scheduling(&orb.config().rt).ok()?;
         PriorityBoost::at_least(native).ok()
     }
 
-    /// Closes connections not used for `idle`, and frees memory of unused ones. Exclusive
-    /// connections of callers with a real-time priority stay open for the next call; the
-    /// multiplexed one does not.
+    /// Closes connections not used for `idle`, and frees memory of unused ones. The exclusive
+    /// connections of callers with a real-time priority stay open for the next call.
     #[cold]
     pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
@@ -499,7 +500,7 @@ impl HangupHandler for ConnectionPool {
 }
 
 /// Returns true if the server caused a failure to connect between `begun` and `due`. Other causes
-/// are this process, or too short a time.
+/// are errors of this process, or too short a time.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())
@@ -607,8 +608,8 @@ mod tests {
         Monotonic::from_nanos(second * 1_000_000_000)
     }
 
-    /// CloseConnection means that requests without a reply did not run; a reply before it means the
-    /// opposite.
+    /// A CloseConnection means that the requests without a reply did not run. A reply before it
+    /// means that the server ran its request.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
         let fixture = fixture(Band::for_current_thread(), 1);
@@ -625,7 +626,7 @@ mod tests {
         }
         assert_eq!(connection.final_message(7, limits), None);
         assert!(connection.has_begun_reply(7));
-        // For another request it does mean that.
+        // For another request the CloseConnection counts.
         assert_eq!(connection.final_message(8, limits), Some(MessageKind::CloseConnection));
     }
 
@@ -639,7 +640,7 @@ mod tests {
         let memory = || {
             fixture.pool.take_idle(0, true, CallDeadline::Never).map(|connection| connection.request_memory.capacity())
         };
-        // There was no earlier sample, so it counts as used.
+        // Without an earlier sample the slot counts as used.
         run_maintenance(1);
         assert!(memory().is_some_and(|memory| memory > MAX_RETAINED_BYTES));
         // `memory` took the connection, which counts as a use.
@@ -654,7 +655,8 @@ mod tests {
         assert_eq!(memory(), None);
     }
 
-    /// On another connection it would overtake the oneways that it had sent before.
+    /// A oneway stays on its connection: on another one it would overtake the caller's earlier
+    /// oneways.
     #[test]
     fn caller_waits_while_its_connection_is_under_maintenance() {
         let fixture = fixture(Band::for_current_thread(), 2);
@@ -735,7 +737,7 @@ mod tests {
         assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_none());
     }
 
-    /// Makes 1,000 calls at one moment.
+    /// Makes 1,000 calls without a pause.
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {
@@ -822,7 +824,7 @@ mod tests {
                 |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
             (1..4).for_each(run_maintenance);
             assert!(connection.is_open());
-            // The kernel's buffers take some bytes at first, which is progress.
+            // At first the kernel's buffers take some bytes, which counts as progress.
             assert!((4..1000).any(|at| {
                 run_maintenance(at);
                 !connection.is_open()

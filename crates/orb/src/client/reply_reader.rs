@@ -66,7 +66,7 @@ impl ReplyReaders {
         ReplyReaders { limits, threads: Mutex::new("readers of replies", Scope::Orb, ReaderThreads::default()) }
     }
 
-    /// Has `connection` read until it ends.
+    /// Makes the reader of `band` read `connection` until it ends.
     pub(crate) fn attach(&self, orb: &OrbContext, band: Band, connection: &Arc<Multiplexed>) -> io::Result<()> {
         let Some(fd) = connection.stream().readiness() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
@@ -81,7 +81,7 @@ impl ReplyReaders {
         reader.epoll.add(fd, registration.token(), INTEREST)?;
         connection.set_registration(registration);
         if reader.stop.load(Ordering::SeqCst) {
-            // The reader may have looked at its connections for the last time.
+            // The reader may have left its loop already and would not see this connection.
             connection.close(&CloseCause::Io(io::ErrorKind::ConnectionAborted));
         }
         Ok(())
@@ -122,7 +122,7 @@ impl ReplyReaders {
     ) -> io::Result<(JoinHandle<()>, Option<Event>)> {
         let name = format!("orb/r{}", band.id());
         let builder = thread::Builder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(orb.cores());
-        // A range with an end that cannot be mapped has no calls at that end.
+        // A band has no calls at an end that has no native priority.
         let scheduling = band.scheduling(&orb.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
         let run = || {
             let own = Arc::clone(reader);
@@ -153,7 +153,7 @@ impl Registration {
         (u64::from(self.slot) << 32) | u64::from(self.generation)
     }
 
-    /// Asks the reader to report room to send, or not to.
+    /// Sets whether the reader reports that the connection has room to send.
     pub(super) fn set_writable_interest(&self, fd: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
         let interest = if wanted { INTEREST | Interest::WRITABLE } else { INTEREST };
         self.reader.epoll.modify(fd, self.token(), interest)
@@ -176,8 +176,8 @@ impl fmt::Debug for Registration {
 impl ReplyReader {
     fn run(&self) {
         let mut events = [EpollEvent::EMPTY; 32];
-        // Connections with more to read than one turn permits; they alternate with the reported
-        // ones.
+        // Connections that have more to read after their turn. They alternate with the ones that
+        // the kernel reports.
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);

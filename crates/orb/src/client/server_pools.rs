@@ -9,8 +9,8 @@ use super::pool::ConnectionPool;
 use crate::rt::band::Band;
 use crate::rt::protocol::SocketSettings;
 
-/// The pools of one server. They are few and never removed, so they form a list that is only
-/// appended to. A look-up takes no lock.
+/// The pools of one server. They are few and never removed, so the list only grows. A look-up takes
+/// no lock.
 #[derive(Debug)]
 pub(crate) struct ServerPools {
     endpoints: Arc<[Endpoint]>,
@@ -27,8 +27,8 @@ struct BandPool {
 }
 
 impl ServerPools {
-    /// Makes the pools of the server at `endpoints`, the addresses of one profile in the order to
-    /// try. Each band has at most `max_connections`.
+    /// Makes the pools of the server at `endpoints`, the addresses of one profile in the order in
+    /// which they are tried. Each band has at most `max_connections`.
     pub(crate) fn new(endpoints: &[Endpoint], sockets: SocketSettings, max_connections: usize) -> Self {
         ServerPools { endpoints: endpoints.into(), sockets, max_connections, first: OnceLock::new() }
     }

@@ -1,9 +1,9 @@
 //! The order and the time in which profiles of a reference, or addresses of a profile, are tried.
 //! Pure, without a clock or a socket.
 //!
-//! The one that answered last comes first; those that failed lately come last. While others are
-//! left, an attempt has a brief time. One that times out is repeated after the others, with a share
-//! of the time left.
+//! The candidate that answered last comes first; candidates that failed lately come last. While
+//! others are left, an attempt has a brief time. A candidate that does not answer in that time is
+//! tried again after the others, with a share of the time left.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ pub(crate) struct TryOrder {
 /// The time of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptTime {
-    /// [`BRIEF_ATTEMPT`] for each address, but at most an equal share of the time left, among this
-    /// number of attempts.
+    /// [`BRIEF_ATTEMPT`] for each address, but at most an equal share of the time left. The number
+    /// is that of the attempts which share it.
     Brief(u32),
-    /// An equal share of the time left, among this number of attempts.
+    /// An equal share of the time left. The number is that of the attempts which share it.
     Share(u32),
 }
 
@@ -52,8 +52,8 @@ fn share(now: Monotonic, deadline: Option<Monotonic>, among: u32) -> Option<Dura
 }
 
 impl TryOrder {
-    /// Makes an order of `count` candidates: `first` before the others, those with bits in
-    /// `backing_off` last.
+    /// Makes an order of `count` candidates. The one at `first` comes first; those with a bit in
+    /// `backing_off` come last.
     pub(crate) fn new(count: usize, first: usize, backing_off: u64) -> Self {
         let count = count.min(MAX_TRIED);
         TryOrder { count, first: if first < count { first } else { 0 }, backing_off }
@@ -113,8 +113,8 @@ impl Attempts {
         if self.is_brief { AttemptTime::Brief(others.count_ones() + 1) } else { AttemptTime::Share(1) }
     }
 
-    /// Records that `index` did not answer in its time. If that was brief, it is repeated after the
-    /// others.
+    /// Records that `index` did not answer in its time. After a brief time it is tried again after
+    /// the others.
     pub(crate) fn record_timeout(&mut self, index: usize) {
         if self.is_brief {
             self.timed_out |= bit(index);

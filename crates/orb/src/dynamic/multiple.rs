@@ -20,8 +20,8 @@ impl DynamicRequest {
     /// (`send_multiple_requests_oneway`).
     ///
     /// # Errors
-    /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; then none is sent. Otherwise the
-    /// first request's error; the others are sent.
+    /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; then no request is sent.
+    /// Otherwise the first error of a request; the other requests are sent.
     pub fn send_all_oneway(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<(), SystemException> {
         let requests: Vec<DynamicRequest> = requests.into_iter().collect();
         requests.iter().try_for_each(DynamicRequest::check_oneway)?;
@@ -70,12 +70,12 @@ impl DynamicRequest {
 }
 
 /// Responses to requests that were sent together, in the order of arrival. Iterates over pairs of a
-/// request's number, counted from 0 in the order of sending, and its response.
+/// request's number and its response. Numbers count from 0 in the order of sending.
 ///
 /// `next` waits for a response (`get_next_response`), at most until its request's deadline, after
 /// which the response is TIMEOUT. It therefore ends if every request has a deadline. If the
-/// references carry several [`Canceller`]s, only the first wakes the wait; the others are checked
-/// when something arrives. Dropping this abandons outstanding responses.
+/// references carry several [`Canceller`]s, only the first one wakes the wait; the others are
+/// checked when a response arrives. Dropping the `Responses` abandons outstanding responses.
 pub struct Responses {
     /// Requests whose responses had not arrived at the last check, with their numbers.
     waiting: Vec<(usize, DeferredRequest)>,
@@ -119,7 +119,8 @@ impl Responses {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
     }
 
-    /// Moves arrived responses to `ready`, including those past their deadline or cancelled.
+    /// Moves requests to `ready` whose response has arrived, whose deadline has passed, or which
+    /// were cancelled.
     fn collect_ready(&mut self) {
         self.wakeup.drain();
         let has_come = |(_, request): &mut (usize, DeferredRequest)| {
@@ -136,7 +137,8 @@ impl Responses {
         let deadline = requests().filter_map(DeferredRequest::deadline).min();
         let canceller = requests().find_map(DeferredRequest::canceller);
         nested_wait::release_dedicated_connection();
-        // Signals, and work of the lane, may end the wait early: the caller checks again.
+        // The event, or a request of the thread's lane, may end the wait early; the caller checks
+        // again.
         if nested_wait::wait_or_dispatch(self.wakeup.as_fd(), deadline, canceller).unwrap_or(false) {
             return;
         }

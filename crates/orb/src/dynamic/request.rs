@@ -86,7 +86,7 @@ impl From<CdrError> for RequestError {
     }
 }
 
-/// Operations that the ORB itself invokes; dynamic requests for them are BAD_PARAM 32.
+/// Operations that the ORB itself invokes. A dynamic request for one of them is BAD_PARAM 32.
 const IMPLICIT: [&str; 7] =
     ["_is_a", "_interface", "_non_existent", "_not_existent", "_repository_id", "_component", "_domain_managers"];
 
@@ -144,8 +144,8 @@ impl DynamicRequest {
         self
     }
 
-    /// Sets the properties sent with the call; only for an operation with a `context` clause. All
-    /// of them are sent: [`Context::matching`] selects those that the clause names.
+    /// Sets the properties sent with the call; only for an operation with a `context` clause. The
+    /// request sends all of them: [`Context::matching`] selects those that the clause names.
     #[must_use]
     pub fn context(mut self, context: Context) -> Self {
         self.context = Some(context);
@@ -155,8 +155,8 @@ impl DynamicRequest {
     /// Calls the operation and waits for its results.
     ///
     /// # Errors
-    /// The exception of the object or the ORB: BAD_PARAM 32 for an implicit operation, BAD_TYPECODE
-    /// 3 if null, void or an exception is the type of an argument.
+    /// The exception of the object or the ORB. The ORB raises BAD_PARAM 32 for an implicit
+    /// operation, and BAD_TYPECODE 3 for an argument whose type is null, void or an exception.
     pub fn invoke(self) -> Result<DynamicResponse, RequestError> {
         self.check()?;
         let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, self.context.as_ref(), encoder);
@@ -268,7 +268,7 @@ impl DeferredRequest {
         self.request.object.callee().canceller()
     }
 
-    /// Signals `bell` when the response arrives. Returns false if it is already here.
+    /// Signals `bell` when the response arrives. Returns false if it has arrived.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.ring(bell)
     }

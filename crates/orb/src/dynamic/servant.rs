@@ -47,7 +47,7 @@ pub trait DynamicServant: Send + Sync + 'static {
     fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException>;
 }
 
-/// A request as a [`DynamicServant`] processes it.
+/// A request that a [`DynamicServant`] processes.
 pub struct ServerRequest<'c, 'm> {
     operation: &'c str,
     call: &'c mut ServerCall<'m>,

@@ -2,7 +2,7 @@
 //! the server which priorities it will carry (Real-time CORBA 1.2, PriorityBandedConnectionPolicy).
 //!
 //! A server without this operation replies BAD_OPERATION, and the connection is used all the same.
-//! INV_POLICY, from a server that cannot serve the band, is raised to the caller.
+//! A server that cannot serve the band replies INV_POLICY, which is raised to the caller.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn no_arguments(_: &mut Encoder<'_>) -> Result<(), CdrError> {
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Makes the invocation that binds `range`, within this one's time.
+    /// Makes the invocation that declares the band `range`, with the deadline of this call.
     fn band_invocation(&self, range: (i16, i16)) -> Invocation<'r, '_, 'static> {
         let response = ResponseExpected::Target;
         let request = RequestSpec::Call { operation: &OPERATION, response, arguments: &no_arguments };
@@ -43,7 +43,7 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Declares the band of an exclusive connection, which is closed if that fails.
+    /// Declares the band of an exclusive connection. If that fails, the connection is closed.
     #[cold]
     pub(super) fn declare_band<'p>(
         &self,
@@ -105,7 +105,7 @@ impl<'r> Invocation<'r, '_, '_> {
             match *error {
                 AttemptError::Raised(exception) if refuses_band(&exception) => return Err(refuse(exception)),
                 error @ (AttemptError::Failed(..) | AttemptError::Refused(_)) => return Err(before_request(error)),
-                // The call itself will get any other reply of the server.
+                // Any other reply concerns the object. The call itself will get it too.
                 AttemptError::Raised(_) | AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => {}
             }
         }
@@ -114,12 +114,13 @@ impl<'r> Invocation<'r, '_, '_> {
     }
 }
 
-/// Returns true if the server refuses the band, rather than not knowing bands or the object.
+/// Returns true if the server refuses the band. False means that it does not know bands, or not the
+/// object.
 fn refuses_band(exception: &SystemException) -> bool {
     matches!(exception.kind(), Kind::InvPolicy | Kind::NoPermission)
 }
 
-/// Converts the error of a declaration: the call's own request has not been sent.
+/// Converts the error of a declaration for its call, whose own request has not been sent.
 fn before_request(error: AttemptError) -> Box<AttemptError> {
     Box::new(match error {
         AttemptError::Failed(MachineInput::Lost { .. }, detail) => AttemptError::Failed(

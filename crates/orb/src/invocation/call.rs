@@ -37,8 +37,8 @@ use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
 use crate::service_contexts::{ContextList, context};
 
-/// Writes the arguments. Called again for every attempt, because version, alignment and code sets
-/// may differ.
+/// Writes the arguments. Each attempt calls it again, because version, alignment and code sets may
+/// differ.
 pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
 /// Makes a two-way call; the caller reads the results.
@@ -56,7 +56,8 @@ pub(crate) fn invoke<'r, 'a>(
     Invocation::new(context, callee, request).run_out_of_line(callee)?.ok_or_else(missing_reply)
 }
 
-/// Makes a call under the calling thread's policies, or through a callee that the reply outlives.
+/// Makes a call under the calling thread's policies, or through a callee that does not live as long
+/// as the reply.
 #[cold]
 pub(crate) fn invoke_as<'r, 'a>(
     context: &'r Arc<ClientContext>,
@@ -73,9 +74,9 @@ pub(crate) fn invoke_as<'r, 'a>(
 /// Reads the results of a call.
 pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// Makes a two-way call of a thread without policies; `results` reads the results where they have
-/// arrived. Returns a reply that `results` has not read: a user exception, or one that took another
-/// path.
+/// Makes a two-way call of a thread without policies. `results` reads the results where they have
+/// arrived. Returns a reply that `results` has not read: a user exception, or a reply that left the
+/// fast path.
 ///
 /// Always inlined into its one caller, which nearly every stub shares.
 #[inline(always)]
@@ -122,7 +123,7 @@ pub(crate) fn oneway<'a>(
     call.run_out_of_line(callee).map(drop)
 }
 
-/// Asks the server for the object; follows and remembers forwards.
+/// Asks the server by LocateRequest where the object is. Follows and remembers forwards.
 #[cold]
 pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -193,7 +194,7 @@ impl Drop for ReplyGuard<'_> {
     }
 }
 
-/// The outcome of an attempt that has no result and no user exception.
+/// The outcome of an attempt that brought neither a result nor a user exception.
 pub(super) enum AttemptError {
     /// The object has moved to this reference.
     Forward(Ior),
@@ -210,7 +211,7 @@ pub(super) enum AttemptError {
 /// A result or user exception; `None` if no reply is wanted.
 pub(super) type AttemptResult<'r> = Result<Option<Reply<'r>>, Box<AttemptError>>;
 
-/// The target and profile of an attempt.
+/// The target and the profile that an attempt uses.
 #[derive(Clone, Copy)]
 pub(super) struct CallRoute<'t> {
     pub(super) target: &'t TargetProfiles,
@@ -219,9 +220,9 @@ pub(super) struct CallRoute<'t> {
 }
 
 impl<'t> CallRoute<'t> {
-    /// Returns the profile that answered last and its connections, if calls may begin with it.
-    /// Intercepted calls never do: the driver has their points.
-    /// Always inlined, because a returned pair would go through memory.
+    /// Returns the profile that answered last and its connections, if the call may begin with this
+    /// profile. Intercepted calls never do, because the driver has their points. Always inlined,
+    /// because a returned pair would go through memory.
     #[inline(always)]
     fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
@@ -254,11 +255,11 @@ pub(super) struct Invocation<'r, 'c, 'a> {
     /// The priorities that the connection is to carry, for `_bind_priority_band`
     /// (RTCorbaPriorityRange).
     pub(super) range: Option<(i16, i16)>,
-    /// True if the request may wait on its connection until others are sent.
+    /// True if the request may wait on its connection to be sent together with others.
     pub(super) may_batch: bool,
     /// Id of the first connection that was made after the call began.
     pub(super) first_new_connection: u64,
-    /// True if the server is told the time left.
+    /// True if the request tells the server how much time is left.
     pub(super) sends_deadline: bool,
 }
 
@@ -283,12 +284,12 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Makes a call on the fast path: the preferred profile, an idle connection, send. These are
-    /// the machine's decisions for a call without failures. `callee` is the call's own and lends
-    /// the connection. Returns no reply if `results` has read it.
+    /// Makes a call on the fast path: the preferred profile, an idle connection, send. For a call
+    /// without failures these are the decisions that the machine would take. `callee` is the call's
+    /// own and lends the connection. Returns no reply if `results` has read it.
     ///
     /// Always inlined, as are its callees up to the read that waits for the reply. The kernel may
-    /// refill the processor's return stack buffer when another process runs in between
+    /// refill the processor's return stack buffer when another process runs during the wait
     /// (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
     fn run_inline(
@@ -318,7 +319,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Driver::new(self.clone()).run()
     }
 
-    /// Makes a call on the fast path; the reply may outlive the object.
+    /// Makes a call on the fast path. The reply may outlive the callee.
     fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((route, chosen)) = CallRoute::preferred(self.context, self.callee.binding())
             && let Some(connection) = chosen.pool.take_idle(0, true, self.due)
@@ -405,7 +406,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        // The next attempt may need it.
+        // Returned first: the next attempt may need this connection.
         drop(connection);
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }
@@ -440,7 +441,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: &mut Checkout<'_>,
         added: &[(u32, Vec<u8>)],
     ) -> Result<Option<u32>, Box<AttemptError>> {
-        // Checked again: the pool may have chosen this connection for lack of another.
+        // Checked again: the pool may have had no monitored connection.
         if !self.wants_reply() && !connection.ensure_monitored() {
             let broken = ExchangeError::Io(io::ErrorKind::ConnectionAborted.into());
             let id = connection.next_request_id();
@@ -457,7 +458,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             own.request_memory = encoder.take_buffer();
             return Err(refuse(exception));
         }
-        // Not earlier: the arguments may panic while they are written.
+        // Set only now, because the arguments may panic while they are written.
         own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_batch
@@ -603,8 +604,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish(encoder)
     }
 
-    /// Reads messages until the reply to `id` arrives. `first` is true if nothing has been read
-    /// yet.
+    /// Reads messages until the reply to `id` arrives. `first` is true if the call has not read
+    /// anything yet.
     fn await_reply(
         &mut self,
         route: CallRoute<'_>,
@@ -651,7 +652,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             // Otherwise a server could prolong the call without end.
             return Ok(Err(self.on_no_reply(route, &mut connection, id, Fault::Unexpected(header.kind).into())));
         }
-        // A late reply to an abandoned call. It must not restart this call's time.
+        // A late reply to an abandoned call must not restart this call's time.
         self.due = self.due.to_absolute();
         if let ReceivedMessage::InPlace(_, length) = received {
             connection.consume(length);
@@ -813,8 +814,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Box::new(AttemptError::Failed(input, detail))
     }
 
-    /// Explains a call without a reply in time, if an upcall made it and its thread waited in
-    /// place.
+    /// Adds an explanation to a call that timed out, if an upcall made it and its thread waited
+    /// without running other requests.
     #[cold]
     fn nested_wait_hint(&self) -> String {
         if !crate::upcall_stack::in_upcall_of(self.context.stamp()) || nested_wait::dispatches_while_waiting() {
@@ -839,7 +840,7 @@ pub(super) fn refuse(exception: SystemException) -> Box<AttemptError> {
     Box::new(AttemptError::Refused(exception))
 }
 
-/// Converts a reply that is no result.
+/// Converts a reply without results into the outcome of the attempt.
 #[cold]
 fn non_result<'r>(mut reply: Reply<'r>, head: &ReplyHead) -> AttemptResult<'r> {
     let error = match head.status {

@@ -1,4 +1,4 @@
-//! The callee of an invocation: the object, and what a reference says about calls to it.
+//! The callee of an invocation: the object, and what its reference says about calls.
 
 use std::sync::Arc;
 
@@ -65,12 +65,12 @@ impl Callee {
         Callee { own_policies: policies.or(self.own_policies), ..self.clone() }
     }
 
-    /// Returns a copy with the binding of the same object under other policies.
+    /// Returns a copy with `binding`, which binds the same object under other policies.
     pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {
         Callee { binding, ..self.clone() }
     }
 
-    /// Returns a copy with calls that `canceller` can cancel.
+    /// Returns a copy whose calls `canceller` can cancel.
     pub(crate) fn with_canceller(&self, canceller: &Canceller) -> Self {
         Callee { canceller: Some(canceller.clone()), ..self.clone() }
     }

@@ -37,7 +37,7 @@ pub struct Deferred {
 enum DeferredState {
     /// The request has been sent.
     Sent { target: Arc<TargetProfiles>, profile: usize, sent: SentRequest },
-    /// A call within the process has its reply.
+    /// The call ran within the process; its reply is here.
     Local(Result<ReplyContent<'static>, SystemException>),
     /// The reply has been collected.
     Finished,
@@ -58,7 +58,7 @@ impl Deferred {
         Ok(deferred)
     }
 
-    /// Makes the deferred call of one that has run within the process.
+    /// Makes a deferred call from the outcome of a call that ran within the process.
     pub(crate) fn completed(
         callee: Callee,
         operation: &str,
@@ -90,7 +90,7 @@ impl Deferred {
     }
 
     /// Returns true if the server's first reply has come, so that [`reply`](Self::reply) would not
-    /// wait for it. If it is a forward, the call goes on and takes further time.
+    /// wait for it. If that reply is a forward, the call continues and takes further time.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.state {
@@ -105,8 +105,8 @@ impl Deferred {
         self.due.latest()
     }
 
-    /// Has `bell` notified when [`is_ready`](Self::is_ready) becomes true; returns false if it
-    /// already is.
+    /// Notifies `bell` when [`is_ready`](Self::is_ready) becomes true. Returns false if it already
+    /// is.
     #[cfg(feature = "any")]
     pub(crate) fn ring(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         match &self.state {

@@ -42,7 +42,7 @@ enum NextAction {
     /// Write the request and wait for the reply.
     Send,
     Raise(SystemException),
-    /// End the call without a result.
+    /// End the call: its request wants no reply.
     Nothing,
 }
 
@@ -59,11 +59,11 @@ pub(super) struct Driver<'r, 'c, 'a> {
     pool: Option<Arc<ConnectionPool>>,
     connection: Option<CallConnection>,
     next_target: Option<Arc<TargetProfiles>>,
-    /// Minimum id of the connection: older ones are not used.
+    /// Minimum id of the call's connection. Older connections have lower ids and are not used.
     min_connection_id: u64,
     /// True if the last attempt's connection was multiplexed.
     was_multiplexed: bool,
-    /// True after a multiplexed connection was lost: the next one is multiplexed too.
+    /// True after a multiplexed connection was lost; the next connection is multiplexed too.
     use_multiplexed: bool,
     /// True if a profile was skipped because it would change the policies in force.
     was_rebind_refused: bool,
@@ -180,11 +180,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         NextAction::Connect
     }
 
-    /// Returns the next step after TRANSIENT: a retry after a pause. If the call's time would end
-    /// during the pause, it is the TRANSIENT itself.
+    /// Returns the next step after TRANSIENT: a pause, then another attempt. If the call's time
+    /// would end during the pause, the step is to raise the TRANSIENT.
     fn retry(&mut self, attempt: u32) -> NextAction {
         let now = clock::now();
-        // Needs only to differ between calls and between attempts.
+        // The number must only differ between calls and between attempts.
         let random =
             (now.as_nanos() ^ self.call.first_new_connection.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
         let moment = now + machine::pause(attempt, random);
@@ -200,7 +200,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Waits until `moment`.
     ///
     /// # Errors
-    /// TRANSIENT 3 if the call is cancelled before.
+    /// TRANSIENT 3 if the call is cancelled before `moment`.
     fn wait_until(&self, moment: Monotonic) -> Result<(), SystemException> {
         nested_wait::release_dedicated_connection();
         let Some(canceller) = self.call.callee.canceller() else {
@@ -317,8 +317,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns true if the client's rebind policy is `mode` or stricter and the reference is bound.
-    /// Locating an object always binds anew.
+    /// Returns true if the reference is bound and the client's rebind policy is `mode` or stricter.
+    /// Always false while an object is located, which binds the reference anew.
     fn forbids_rebind(&self, mode: RebindMode) -> bool {
         let is_call = matches!(self.call.request, RequestSpec::Call { .. });
         is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.callee.binding().is_bound()
@@ -329,7 +329,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         !self.forbids_rebind(RebindMode::NoRebind) || self.call.callee.binding().is_bound_as(profile)
     }
 
-    /// Refuses to make a connection that the rebind policy forbids.
+    /// Makes the input for a connection that the rebind policy forbids.
     fn refuse_rebind(&mut self) -> MachineInput {
         let exception = SystemException::new(Kind::Rebind, 0, Completion::No)
             .because("no connection is there and idle, and the policy is NO_RECONNECT");
@@ -390,8 +390,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns the machine's input after no address of the profile answered in time. If the connect
-    /// time-out of the policies ended the attempt, a second attempt would get no more time.
+    /// Returns the machine's input after no address of the profile answered in time. After the
+    /// connect time-out of the policies, a second attempt would get no more time.
     fn timeout_input(&self) -> MachineInput {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let start = Monotonic::from_nanos(0);
@@ -415,7 +415,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {
             Ok(_) if over => {
-                // The connection returns unused: no time is left to wait for the reply.
+                // The connection goes back unused: no time is left to wait for the reply.
                 self.last_failure = detail(Phase::Connect, String::new());
                 MachineInput::DeadlinePassed(Phase::Connect)
             }
@@ -442,15 +442,16 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Converts the error of an attempt into the machine's input, or returns the exception to
     /// raise.
     fn input_from_error(&mut self, error: AttemptError) -> Result<MachineInput, SystemException> {
-        // Further attempts are within the call's original time.
+        // From now on the deadline is absolute, so that further attempts share the call's original
+        // time.
         self.call.due = self.call.due.to_absolute();
         match error {
             AttemptError::Refused(exception) => Err(exception),
             AttemptError::Failed(input, detail) => {
                 self.last_failure = detail;
                 if matches!(input, MachineInput::Lost { .. }) {
-                    // A server that went away has also lost its other connections. Only one begun
-                    // after the call is used.
+                    // A server that went away has also lost its other connections. Only a
+                    // connection made after the start of the call is used.
                     self.use_multiplexed = self.was_multiplexed;
                     self.min_connection_id =
                         std::mem::replace(&mut self.call.first_new_connection, self.call.context.peek_connection_id());
@@ -508,8 +509,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 }
 
-/// The error of an action that the machine never returns here. Nothing was sent; another address
-/// would not help.
+/// Makes the error for an action that the machine never returns here. The request was not sent, and
+/// another address would not help.
 #[cold]
 fn unreachable_step() -> Box<AttemptError> {
     Box::new(AttemptError::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))

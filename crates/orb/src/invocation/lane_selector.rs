@@ -1,7 +1,7 @@
-//! The selection of connections by priority, and of the priority in requests.
+//! The selection of connections by priority, and of the priority that a request carries.
 //!
-//! The priority model, bands and lanes in a reference are read once. Choosing for a call takes no
-//! lock and allocates nothing.
+//! The priority model, bands and lanes in a reference are read once. The selection for a call takes
+//! no lock and allocates nothing.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub(crate) struct PoolSelection<'l> {
 }
 
 impl LaneSelector {
-    /// Creates a selector from the policies of reference and client. `None` if neither concerns
-    /// priorities.
+    /// Creates a selector from the policies of reference and client. Returns `None` if neither has
+    /// policies on priorities.
     pub(crate) fn new(
         profile: &ProfilePolicies,
         client: &ClientPolicies,
@@ -63,9 +63,9 @@ impl LaneSelector {
     /// Selects the pool and priority for a call of the calling thread.
     ///
     /// # Errors
-    /// INV_POLICY for a priority in no band, for bands without a model, and for bands that both
-    /// sides set; TRANSIENT 2 if no endpoint serves the priority; DATA_CONVERSION 2 if the ORB's
-    /// transform refuses it.
+    /// INV_POLICY for a priority in no band, for bands without a priority model, and if both
+    /// reference and client set bands. TRANSIENT 2 if no endpoint serves the priority.
+    /// DATA_CONVERSION 2 if the ORB's transform refuses it.
     #[inline(never)]
     pub(crate) fn select(&self, orb: &OrbContext) -> Result<PoolSelection<'_>, SystemException> {
         let thread = Band::for_current_thread();
@@ -74,14 +74,15 @@ impl LaneSelector {
         }
         let (priority, is_implied) = caller_priority(orb).parts();
         let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
-        // An implied priority is no reason to refuse the call: the server decides instead.
+        // An implied priority that no endpoint serves does not fail the call; the server decides
+        // instead.
         if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
     }
 
     /// Selects the pool for calls at `priority`, made by a thread that runs at it.
     ///
     /// # Errors
-    /// As for [`select`](Self::select).
+    /// The errors of [`select`](Self::select).
     pub(crate) fn select_at(&self, orb: &OrbContext, priority: Priority) -> Result<PoolSelection<'_>, SystemException> {
         self.select_for(Some(priority), Band::for_priority(&orb.config().rt, priority)?)
     }
@@ -125,7 +126,7 @@ impl LaneSelector {
 }
 
 /// Returns the priority that a nested call carries. The ORB's transform, if any, is given the id of
-/// the object whose servant calls.
+/// the object whose servant makes the call.
 fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
     match (&orb.config().rt.transform, priority) {
         (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
@@ -140,7 +141,7 @@ fn transform_outbound(
 ) -> Result<Option<Priority>, SystemException> {
     let innermost = crate::upcall_stack::innermost();
     let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
-        // Outside of an upcall no priority came in that the transform could have changed.
+        // Outside of an upcall no request came in whose priority could have been transformed.
         return Ok(Some(priority));
     };
     transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)

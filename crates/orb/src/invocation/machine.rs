@@ -1,13 +1,13 @@
 //! The rules of one invocation, as a pure state machine. They say which profile to try, and when to
-//! retry, follow a forward or give up.
+//! retry, to follow a forward or to give up.
 //!
 //! The blocking driver in `driver.rs` (and the simulation in the tests) reports each event and
 //! carries out the returned action. A result or a user exception ends the invocation without asking
 //! the machine.
 //!
 //! Invariant: once a server may have acted on the first byte of a complete request, the request is
-//! never sent again. The exception is a server that states that it did not run it (CORBA 3.0.3,
-//! sections 15.5.1 and 4.12.3.3).
+//! never sent again. The exception is a request that, as the server states, did not run (CORBA
+//! 3.0.3, sections 15.5.1 and 4.12.3.3).
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) enum MachineInput {
     Lost {
         /// The part of the request that the transport took.
         bytes_sent: BytesSent,
-        /// The server's last message about it before the end.
+        /// The server's last message about the request before the connection ended.
         last_message: LastMessage,
     },
     /// The reply is a system exception.
@@ -62,9 +62,9 @@ pub(crate) enum MachineInput {
 pub(crate) enum LastMessage {
     /// No message.
     None,
-    /// CloseConnection, and no byte of a reply: the server did not run the request.
+    /// CloseConnection before any byte of a reply: the server did not run the request.
     CloseConnection,
-    /// MessageError: the server could not read the request, and could not a second time.
+    /// MessageError: the server could not read the request, and could not read a repetition either.
     MessageError,
     /// The beginning of a reply: the server ran the request or refused it.
     PartialReply,
@@ -128,8 +128,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// Maximum of all pauses.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns a random pause before a retry, between 0 and the maximum for this attempt. The number
-/// `random` chooses it. Clients that were refused together then do not return together.
+/// Returns a random pause before a retry, between 0 and the maximum for this attempt. `random` is
+/// the random number. Random pauses keep clients that were refused together from returning
+/// together.
 #[must_use]
 pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     let longest = (FIRST_PAUSE * 2_u32.saturating_pow(attempt.min(16))).min(MAX_PAUSE);
@@ -156,8 +157,8 @@ pub(crate) struct InvocationMachine {
 impl InvocationMachine {
     /// Makes the machine of an invocation on a target with the usable profiles of `order`.
     /// `forwarded` means that an earlier invocation was forwarded to this target; `original` lists
-    /// the original's profiles. `retry_transient` is the number of TRANSIENT replies to retry, by
-    /// policy (0 by default).
+    /// the original target's profiles. `retry_transient` is the number of retries after TRANSIENT
+    /// that the policy permits (0 by default).
     #[must_use]
     pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, retry_transient: u8) -> Self {
         InvocationMachine {
@@ -253,7 +254,7 @@ impl InvocationMachine {
         MachineAction::Fail(SystemException::new(Kind::CommFailure, 0, completed))
     }
 
-    /// Sends a request that certainly did not run again, on a new connection, within bounds.
+    /// Sends a request on a new connection, if it certainly did not run and attempts are left.
     fn resend(&mut self) -> MachineAction {
         if self.retries >= MAX_RETRIES {
             return self.fall_back(SystemException::new(Kind::CommFailure, 0, Completion::No));
@@ -287,8 +288,8 @@ impl InvocationMachine {
         MachineAction::Deliver
     }
 
-    /// Handles a failure of the current target with COMPLETED_NO. Leaves a forwarded target for the
-    /// original, once.
+    /// Handles a failure of the current target with COMPLETED_NO. A forwarded target is given up
+    /// for the original one, once.
     fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
         if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }

@@ -21,7 +21,7 @@ pub(super) struct SentRequest {
     id: u32,
     pending: Arc<PendingReply>,
     announced: Option<corelane_wire::CodeSets>,
-    /// The part of it that was sent.
+    /// The part of the request that was sent.
     bytes_sent: BytesSent,
     /// Set if interceptors have seen the request.
     intercepted: Option<Box<InterceptedAttempt>>,
@@ -94,7 +94,7 @@ impl<'r> Invocation<'r, '_, '_> {
         };
         let (id, pending) = match connection.register() {
             Ok(entry) => entry,
-            // The connection ended after it was chosen; the driver makes another.
+            // The connection ended after it was chosen, so the driver makes another.
             Err(RegisterError::Closed) => {
                 return Err(lost(self, BytesSent::None, ExchangeError::Io(io::ErrorKind::NotConnected.into())));
             }
@@ -200,7 +200,7 @@ impl SentRequest {
         self.pending.is_done()
     }
 
-    /// Has `bell` notified when the reply can be collected; returns false if it already can.
+    /// Notifies `bell` when the reply can be collected. Returns false if it already can.
     #[cfg(feature = "any")]
     pub(super) fn notify_on_reply(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         self.pending.notify_on_reply(bell)

@@ -20,8 +20,8 @@ use crate::exception::{Completion, Detail, Phase, SystemException, SystemExcepti
 /// declared.
 ///
 /// # Errors
-/// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to one
-/// server; else the reason why they cannot be made.
+/// BAD_PARAM for an invalid priority; NO_RESOURCES if `count` exceeds the ORB's maximum for one
+/// server; otherwise the reason why a connection cannot be made.
 #[cold]
 pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -39,7 +39,7 @@ pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> R
         .because("no profile is of use");
     let (order, deadline) = (target.try_order(context), call.due.to_absolute().latest());
     for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
-        // A profile that does not answer leaves the others their share of the time.
+        // The profiles share the time, so that one without an answer leaves some for the others.
         let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
         let until = AttemptTime::Share(left).deadline(clock::now(), deadline, 1);
         let made =
@@ -62,7 +62,7 @@ fn connect_at(
 ) -> Result<(), SystemException> {
     let chosen = profile.select_pool_at(call.context, priority)?;
     let route = CallRoute { target, profile, addressing: AddressingMode::Key };
-    // All are held at once: a connection returned to the pool would be taken again.
+    // All are kept until the end: a connection returned to the pool would be checked out again.
     let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {

@@ -69,7 +69,7 @@ impl<'r> Reply<'r> {
         Reply { context, answer: ReplyContent { body, position, exception: None, endian, version, code_sets } }
     }
 
-    /// Detaches the reply from its ORB and its connection, to be kept.
+    /// Detaches the reply from its ORB and its connection, so that the caller can keep it.
     pub(crate) fn detach(mut self) -> ReplyContent<'static> {
         let octets = match &mut self.answer.body {
             ReplyBody::InPlace(connection, length) => (connection.front_message(*length).to_vec().into(), Vec::new()),
@@ -135,7 +135,7 @@ impl<'r> Reply<'r> {
 pub(super) type ReplyCoding = (Endian, Version, CodeSets);
 
 /// Reads results of the message `octets`, from `position`. Returns the position after them. `owned`
-/// is the message and its fragments' positions, if the results may share its memory.
+/// is the message with the positions where fragments begin, if the results may share its memory.
 ///
 /// # Errors
 /// MARSHAL, COMPLETED_YES, for bytes that are not the values; IMP_LIMIT, COMPLETED_YES, if there is

@@ -34,15 +34,15 @@ pub(crate) struct Binding {
     /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
-    /// The object's place in this ORB, as the object adapter knows it.
+    /// The object's entry in this ORB's object adapter, once a call has found it.
     home: OnceLock<ErasedArc>,
     policies: ClientPolicies,
     own_policies: ClientPolicies,
     /// The profile that answered the last call.
     bound_profile: RcuCell<Option<BoundProfile>>,
-    /// Index of the reference's profile that answered last, or [`OTHER_TARGET`]; saves loading
-    /// `bound_profile`. Before the first answer it is 0 with [`UNBOUND`]. The call that is answered
-    /// stores it, `Release`.
+    /// Index of the reference's profile that answered last, or [`OTHER_TARGET`]. It saves loading
+    /// `bound_profile`. Before the first answer it is 0 with the flag [`UNBOUND`]. Stored `Release`
+    /// by the call that is answered.
     bound_index: AtomicU8,
 }
 
@@ -53,10 +53,10 @@ struct BoundProfile {
     at: u8,
 }
 
-/// Flag: no call through the reference has been answered.
+/// Flag in `bound_index`: no call through the reference has been answered.
 const UNBOUND: u8 = 0x80;
-/// The profile that answered last belongs to a forwarded target, or its index is too large. The
-/// fast path finds no profile with this index.
+/// Value of `bound_index` if the last answer came by a forwarded target's profile, or by one with a
+/// larger index. The fast path finds no profile with this index.
 const OTHER_TARGET: u8 = 0x7f;
 
 /// The usable profiles of one IOR, in its order.
@@ -64,7 +64,7 @@ const OTHER_TARGET: u8 = 0x7f;
 pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
     pub(crate) profiles: Vec<UsableProfile>,
-    /// True if ClientProtocol policies exclude profiles that could be used otherwise.
+    /// True if ClientProtocol policies exclude some profiles.
     pub(crate) excludes_profiles: bool,
     /// Index of the profile that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
@@ -77,7 +77,7 @@ pub(crate) struct UsableProfile {
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
-    /// Code sets to announce on a new connection; `None` in GIOP 1.0, and if the profile names
+    /// The code sets to announce on a new connection. `None` in GIOP 1.0, and if the profile names
     /// none.
     pub(crate) code_sets: Option<CodeSets>,
     /// Code sets in force if none were negotiated.
@@ -92,7 +92,8 @@ pub(crate) struct UsableProfile {
 }
 
 impl Binding {
-    /// Makes a binding from the policies of the reference itself, completed by `wider` ones.
+    /// Makes a binding from the policies of the reference itself. Values that it does not set come
+    /// from `wider`.
     pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
@@ -173,7 +174,7 @@ impl Binding {
         if self.has_moved() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
     }
 
-    /// Returns true if a call by `profile` has the same policies as the last one answered.
+    /// Returns true if calls by `profile` have the same policies as the profile that answered last.
     pub(crate) fn is_bound_as(&self, profile: &UsableProfile) -> bool {
         self.bound_profile.load().as_ref().is_some_and(|bound| bound.policies == profile.policies)
     }
@@ -206,14 +207,15 @@ impl Binding {
         self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
-    /// Returns the object's place in this ORB, once a call has found it, of the object adapter's
-    /// type `T`.
+    /// Returns the object's entry in this ORB's object adapter, of the adapter's type `T`. `None`
+    /// until a call has found it.
     #[inline]
     pub(crate) fn home<T: 'static>(&self) -> Option<&T> {
         self.home.get()?.get()
     }
 
-    /// Records the object's place in this ORB; the first call to find it does so.
+    /// Records the object's entry in this ORB's object adapter. The first call that finds it does
+    /// so.
     #[inline]
     pub(crate) fn settle(&self, home: impl FnOnce() -> Option<ErasedArc>) {
         if self.home.get().is_none()

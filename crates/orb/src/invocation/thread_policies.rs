@@ -19,8 +19,8 @@ thread_local! {
 /// The policies of a thread, and the bindings of the references called under them.
 struct ThreadPolicies {
     policies: ClientPolicies,
-    /// Maps a binding's address to the binding and its variant under the policies. The entry keeps
-    /// both alive, so the address stays unique.
+    /// The bindings under these policies, by the address of the reference's own binding. An entry
+    /// keeps both bindings alive, so the address stays unique.
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 

@@ -41,8 +41,8 @@ fn invoke<'r, 'a>(
 }
 
 /// Makes a two-way call; `results` reads the results where they have arrived. Nearly every stub
-/// shares this code. Returns a reply that `results` has not read: a user exception, or one that
-/// took another path.
+/// shares this code. Returns a reply that `results` has not read: a user exception, or a reply that
+/// left the fast path.
 #[inline(never)]
 fn call_and_read<'r, 'a>(
     callee: &'r Callee,
@@ -56,7 +56,7 @@ fn call_and_read<'r, 'a>(
     call::call(callee, operation, arguments, results)
 }
 
-/// Makes a call whose reply is collected later. One within the process runs now.
+/// Makes a call whose reply is collected later. A call within the process runs now.
 fn send_deferred(
     callee: &Callee,
     operation: &str,
@@ -74,7 +74,7 @@ fn send_deferred(
 
 impl ObjectRef {
     /// Returns true if the object has the interface `repository_id`. Asks the object unless the
-    /// reference states it.
+    /// reference already states this interface.
     ///
     /// # Errors
     /// The errors of a call.
@@ -91,7 +91,7 @@ impl ObjectRef {
     /// Returns true if the object certainly does not exist, or no longer exists.
     ///
     /// # Errors
-    /// The errors of a call, except OBJECT_NOT_EXIST, which is the answer.
+    /// The errors of a call, except OBJECT_NOT_EXIST, which makes the result true.
     pub fn non_existent(&self) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_non_existent");
         let ask = || self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_bool());
@@ -278,7 +278,7 @@ impl ObjectRef {
     ///     encoder.write_i32(12);
     ///     Ok(())
     /// })?;
-    /// // Something else meanwhile.
+    /// // The program may do other work here.
     /// let result = square.reply()?.read(|decoder| decoder.read_i32())?;
     /// # Ok(())
     /// # }
@@ -295,8 +295,8 @@ impl ObjectRef {
     /// has the request.
     ///
     /// # Errors
-    /// The reason why the request could not be sent, or the server's answer if the scope waits for
-    /// one.
+    /// The reason why the request could not be sent. If the scope waits for an answer of the
+    /// server, also the exception in this answer.
     pub fn send_oneway<'a>(
         &self,
         operation: &Operation<'_>,
@@ -310,7 +310,7 @@ impl ObjectRef {
     }
 
     /// For generated code: runs `call` on the servant itself if it lives in this ORB and implements
-    /// `I`; else returns `None`.
+    /// `I`. Otherwise returns `None`.
     #[inline]
     pub fn collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
         &self,

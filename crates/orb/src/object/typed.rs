@@ -12,8 +12,9 @@ use crate::policy::{CallPolicies, Timeout};
 
 /// A typed reference such as `EchoRef`, made by the IDL compiler.
 ///
-/// A reference type also has these methods as inherent ones, unless an operation of its interface
-/// has the name. Only generic code, and calls to a method hidden so, need to import this trait.
+/// A reference type has these methods as inherent ones too, unless an operation of its interface
+/// has the same name and hides the method. Only generic code, and calls of hidden methods, need to
+/// import this trait.
 pub trait Reference: Clone + Sized {
     /// The repository id of the interface.
     const REPOSITORY_ID: &'static str;
@@ -24,14 +25,14 @@ pub trait Reference: Clone + Sized {
     /// Returns the untyped reference.
     fn as_object(&self) -> &ObjectRef;
 
-    /// Returns true if both references denote one object, as far as they show it
+    /// Returns true if the references themselves show that they denote one object
     /// ([`ObjectRef::is_equivalent`]). Asks no server.
     fn is_equivalent(&self, other: &impl Reference) -> bool {
         self.as_object().is_equivalent(other.as_object())
     }
 
     /// Returns a typed reference if the object has this interface. Asks the object unless its
-    /// reference states it.
+    /// reference already states the interface.
     ///
     /// # Errors
     /// The errors of a call.
@@ -58,7 +59,7 @@ pub trait Reference: Clone + Sized {
         self.with_policies(CallPolicies { connect_timeout: Some(timeout), ..CallPolicies::NONE })
     }
 
-    /// Returns a copy with calls that `canceller` can cancel.
+    /// Returns a copy whose calls `canceller` can cancel.
     #[must_use]
     fn with_canceller(&self, canceller: &Canceller) -> Self {
         Self::from_object(self.as_object().with_canceller(canceller))

@@ -17,8 +17,8 @@ use crate::client::context::ValueFunctions;
 /// For generated code: writes a value, or null.
 ///
 /// # Errors
-/// Errors of the states; [`CdrError::BadValue`] for a value of a graph that is not defined, or
-/// whose graph is gone.
+/// Errors of the values' members. [`CdrError::BadValue`] for a value that its graph has not
+/// defined, or whose graph is gone.
 pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) -> Result<(), CdrError> {
     match value {
         Some(value) => write_in_region(e, value.region(), value.index()),
@@ -49,7 +49,7 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
 ///
 /// # Errors
 /// [`CdrError::NoValueFactory`] for a value of an unknown type that cannot be truncated to a known
-/// one; [`CdrError::WrongValueType`] for one that is no `T`; errors of the wire format.
+/// one; [`CdrError::WrongValueType`] for a value that is no `T`; errors of the wire format.
 pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<ValueRef<T>>, CdrError> {
     let read = read_in_region(d, T::REPOSITORY_ID, T::INFO)?;
     Ok(read.map(|(link, index)| ValueRef::from_parts(link, index)))
@@ -68,7 +68,7 @@ fn read_in_region(
             match region_of(space)?.info(index) {
                 Some(info) if info.is_a(expected) => {}
                 Some(_) => return Err(CdrError::WrongValueType),
-                // The value was skipped as bytes, in an `any`.
+                // The value lies in an `any` and was skipped as bytes.
                 None => {
                     d.nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
                 }
@@ -108,7 +108,7 @@ fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.store(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
-/// Returns the factory of the first of these types that is known, if it fits.
+/// Returns the factory of the first type in the list that is known, if it makes the wanted type.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,
@@ -166,7 +166,7 @@ fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
 }
 
 const _: () = {
-    // A handle is as large as a reference and an index.
+    // A handle is no larger than a reference and an index.
     assert!(size_of::<Option<ValueRef<ValueBase>>>() <= 24);
 };
 

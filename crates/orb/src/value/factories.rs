@@ -19,7 +19,7 @@ pub(crate) struct ValueFactory {
 }
 
 impl ValueFactory {
-    /// Returns the default factory of a type, which makes states alone.
+    /// Returns the default factory of a type, which makes values with a state alone.
     pub(crate) fn plain(info: &'static ValueInfo) -> Self {
         ValueFactory { info, read: None }
     }
@@ -34,8 +34,8 @@ impl ValueFactory {
 
 /// The value types that are registered by repository id, with their factories.
 ///
-/// A value of exactly the type that the reader expects needs no entry, and becomes a state without
-/// operations. Entries are for types that inherit from the expected one, and for values with
+/// A type needs an entry if it inherits from the type that the reader expects, or if its values
+/// have operations. A value of exactly the expected type needs none: it becomes a state without
 /// operations. [`Orb::value_factories`](crate::Orb::value_factories) returns an ORB's.
 pub struct ValueFactories {
     known: RcuCell<HashMap<&'static str, ValueFactory>>,
@@ -56,8 +56,8 @@ impl ValueFactories {
     }
 
     /// Registers a type without generated code, so that `any` and dynamic calls receive its values
-    /// whole. Otherwise a value whose type inherits from the expected one is truncated to that, or
-    /// refused if it cannot be.
+    /// whole. Without the entry, a value whose type inherits from the expected one is truncated to
+    /// the expected type. If that is not possible, it is refused.
     #[cfg(feature = "any")]
     pub fn register_type(&self, type_code: &crate::TypeCode) {
         let mut types = (*self.types.load_full()).clone();
@@ -73,7 +73,7 @@ impl ValueFactories {
         self.find(repository_id).map(|factory| (factory.info.type_code)()).or_else(known)
     }
 
-    /// Registers the type `T`, whose values are received as states alone.
+    /// Registers the type `T`. Its values are received as states without operations.
     pub fn register<T: ValueType>(&self) {
         self.add(ValueFactory::plain(T::description()));
     }
@@ -84,8 +84,8 @@ impl ValueFactories {
         self.register_custom(move |d: &mut Decoder<'_>| T::decode_state(d).map(&factory));
     }
 
-    /// Registers `factory`, which reads the state of each received value of the type `T`. For a
-    /// custom value type whose implementation does not write the declared state.
+    /// Registers `factory`, which reads the state of each received value of the type `T`. This is
+    /// for a custom value type whose implementation does not write the declared state.
     pub fn register_custom<T: ValueType>(
         &self,
         factory: impl Fn(&mut Decoder<'_>) -> Result<Implementation<T>, CdrError> + Send + Sync + 'static,

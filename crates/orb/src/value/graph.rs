@@ -6,8 +6,8 @@ use super::object::{Implementation, ValueType};
 use super::region::ValueRegion;
 use super::{RegionLink, ValueRef};
 
-/// A builder of values that refer to each other. They live as long as any handle to one of them
-/// that [`close`](ValueGraph::close) returned or that was cloned after it.
+/// A builder of values that refer to each other. All of them live as long as any handle that
+/// [`close`](ValueGraph::close) returned, or that was cloned after `close`.
 ///
 /// # Examples
 /// ```
@@ -48,8 +48,8 @@ impl ValueGraph {
         ValueRef::from_parts(RegionLink::Inside(Arc::downgrade(&self.region)), index)
     }
 
-    /// Gives a declared value its state or implementation. Returns false if it has one, or belongs
-    /// to another graph.
+    /// Gives a declared value its state or implementation. Returns false if the value has one
+    /// already, or belongs to another graph.
     pub fn define<T: ValueType>(&self, value: &ValueRef<T>, state: impl Into<Implementation<T>>) -> bool {
         let own = value.region().is_some_and(|region| Arc::ptr_eq(&region, &self.region));
         own && self.region.define(value.index(), T::description(), state.into().object)
@@ -62,7 +62,7 @@ impl ValueGraph {
         value
     }
 
-    /// Closes the graph. Returns a handle to one of its values, which keeps them all alive.
+    /// Closes the graph. Returns a handle to one of its values, which keeps all of them alive.
     #[must_use]
     pub fn close<T: ?Sized>(self, value: ValueRef<T>) -> ValueRef<T> {
         self.region.set_open(false);

@@ -1,7 +1,8 @@
 //! Macros with the common parts of all generated value types.
 
-/// For generated code: makes a structure with a state a value type. The ids are the type's own,
-/// those to which it can be truncated (their number after `truncatable to`), and its other bases'.
+/// For generated code: turns a structure that holds a state into a value type. The ids come in this
+/// order: the type's own, the types to which it can be truncated, its other bases. The number after
+/// `truncatable to` tells how many are of the second kind.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_type {

@@ -1,8 +1,8 @@
 //! Values of IDL's `valuetype`. They are sent by copy, with their sharing preserved.
 //!
 //! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from it. A value never
-//! changes once it is created. Clones of the handle are the same value, and equality and hashing
-//! compare this identity. A message contains the value once, however often it is referenced.
+//! changes once it is created. Clones of a handle denote the same value; equality and hashing go by
+//! identity, not by content. A message contains the value once, however often it is referenced.
 //!
 //! The values of a received message may refer to each other in cycles. They live in a
 //! [region](region) that owns them all. Handles own the region; references between its values do
@@ -38,7 +38,7 @@ use std::sync::{Arc, Weak};
 
 use region::ValueRegion;
 
-/// A handle to a value of the type `T`, or of one that inherits from it. A null value is `None` of
+/// A handle to a value whose type is `T` or inherits from `T`. A null value is `None` of
 /// `Option<ValueRef<T>>`.
 ///
 /// `T` is the structure that the IDL compiler generates for a value type, `dyn Trait` for an
@@ -110,25 +110,25 @@ impl<T: ?Sized> ValueRef<T> {
         self.region().and_then(|region| region.info(self.index))
     }
 
-    /// Returns the repository id of the value's own type, or "" for a value whose graph is gone.
+    /// Returns the repository id of the value's own type, or "" if the value's graph is gone.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.info().map_or("", ValueInfo::repository_id)
     }
 
-    /// Returns true if the value's type is, inherits from or supports `repository_id`.
+    /// Returns true if the value's type is `repository_id`, inherits from it or supports it.
     #[must_use]
     pub fn is_a(&self, repository_id: &str) -> bool {
         self.info().is_some_and(|info| info.is_a(repository_id))
     }
 
-    /// Returns the value as one of the type `U`, if it is one.
+    /// Returns a handle of the type `U` to the value, if the value has this type.
     #[must_use]
     pub fn narrow<U: ValueKind + ?Sized>(&self) -> Option<ValueRef<U>> {
         self.is_a(U::REPOSITORY_ID).then(|| self.cast())
     }
 
-    /// Returns the value as one of a type that `T` inherits from.
+    /// Returns a handle to the value as one of a type from which `T` inherits.
     #[must_use]
     pub fn widen<U: ?Sized>(&self) -> ValueRef<U>
     where
@@ -143,8 +143,8 @@ impl<T: ?Sized> ValueRef<T> {
     }
 
     /// Returns the object that runs the value's operations: `circle.implementation::<dyn Shape>()`.
-    /// `None` for a state alone, when no factory with an implementation was registered at its
-    /// receipt.
+    /// Returns `None` for a state without operations: when it was received, no factory with an
+    /// implementation was registered.
     #[must_use]
     pub fn implementation<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
@@ -169,9 +169,9 @@ impl<T: ValueType> ValueRef<T> {
         self.try_get().expect("a value of a graph is read when it is defined and before the graph is gone")
     }
 
-    /// Returns the value's state like [`get`](Self::get); `None` for a value without one. Such a
-    /// value is declared in a [`ValueGraph`] and not defined, or still being read by custom code,
-    /// or its graph is gone.
+    /// Returns the value's state like [`get`](Self::get); `None` for a value without a state. This
+    /// is a value that a [`ValueGraph`] has declared but not defined, a value that custom code is
+    /// still reading, or one whose graph is gone.
     #[must_use]
     pub fn try_get(&self) -> Option<ValueState<T>> {
         let region = self.region()?;
@@ -179,7 +179,7 @@ impl<T: ValueType> ValueRef<T> {
             Some(snapshot) => StateSource::Snapshot(snapshot),
             None => StateSource::Region(region, self.index),
         };
-        // A handle of this type exists only for a value that has such a part.
+        // A handle of this type exists only for a value that has a part of this type.
         place.part(TypeId::of::<T>())?.is::<T>().then_some(ValueState { place, kind: PhantomData })
     }
 }

@@ -59,9 +59,9 @@ pub struct ValueInfo {
     /// Repository ids of the type and its bases. The type's own comes first, then those to which it
     /// can be truncated.
     pub ids: &'static [&'static str],
-    /// Number of types to which it can be truncated.
+    /// Number of types to which the type can be truncated.
     pub truncatable: usize,
-    /// True if code of the user writes the state, which is then encoded in chunks.
+    /// True if the program's own code writes the state, which is then encoded in chunks.
     pub custom: bool,
     /// Returns the type's TypeCode.
     #[cfg(feature = "any")]
@@ -97,12 +97,12 @@ pub trait ValueObject: Any + fmt::Debug + Send + Sync {
     /// Returns the state as the type `wanted`: the state itself, or its base part.
     fn part(&self, wanted: TypeId) -> Option<&dyn Any>;
 
-    /// Returns a copy of an implementation's present state; `None` for a state alone.
+    /// Returns a copy of an implementation's present state; `None` for a state without operations.
     fn snapshot(&self) -> Option<Box<dyn ValueObject>> {
         None
     }
 
-    /// Stores itself in `slot` if that is an `Option<Arc<dyn I>>` of a trait that the
+    /// Stores the implementation in `slot` if `slot` is an `Option<Arc<dyn I>>` of a trait that the
     /// implementation has.
     fn cast(&self, slot: &mut dyn Any) {
         let _ = slot;
@@ -130,7 +130,7 @@ impl<T: ValueType> Implementation<T> {
     }
 }
 
-/// Wraps a state alone, without operations.
+/// Wraps a state without operations.
 impl<T: ValueType> From<T> for Implementation<T> {
     fn from(state: T) -> Self {
         Implementation::new(state)

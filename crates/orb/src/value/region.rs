@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::object::{ValueInfo, ValueObject};
 
-/// Number of blocks, of 1, 2, 4, ... slots: more values than a message can hold.
+/// Number of blocks, which have 1, 2, 4, ... slots. They suffice for more values than a message can
+/// hold.
 const BLOCKS: usize = 31;
 
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl ValueRegion {
         }
     }
 
-    /// Stores a value in its slot. Returns false if the slot has one.
+    /// Stores a value in its slot. Returns false if the slot already has a value.
     pub(crate) fn define(&self, index: u32, info: &'static ValueInfo, object: Box<dyn ValueObject>) -> bool {
         let Some(slot) = self.slot(index, true) else { return false };
         let _ = slot.info.set(info);

@@ -27,7 +27,7 @@ fn is_value(type_code: &TypeCode) -> bool {
 }
 
 /// Null is `None`. `Option<ValueRef<T>>` represents the type `T` and types that inherit state from
-/// it. If `T` is abstract or [`ValueBase`], it represents every value type. An inserted value has
+/// it. If `T` is abstract or [`ValueBase`], it represents every value type. An inserted value gets
 /// the TypeCode of its own type.
 impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     fn type_code() -> TypeCode {
@@ -44,7 +44,8 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
-        // The chain of bases in a hostile TypeCode may be endless, so it is cut.
+        // A hostile TypeCode may have a chain of bases without end, so only a part of it is
+        // followed.
         let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.resolved()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())
@@ -59,9 +60,10 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     }
 }
 
-/// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with that of
-/// its own type. An extracted `any` may have the type of a value, of an object (as JacORB inserts
-/// one) or of the interface. TypeCodes do not tell which objects and values have the interface.
+/// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with the
+/// TypeCode of its own type. An extracted `any` may have the TypeCode of a value, of an object (as
+/// JacORB inserts it) or of the interface. A TypeCode does not tell whether the object or value has
+/// the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()

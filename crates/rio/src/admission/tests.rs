@@ -31,7 +31,7 @@ fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
     }
 }
 
-/// Checks that the offer of a refusal is admitted, and one packet more is refused.
+/// Checks that the number that a refusal offers is admitted, and one packet more is refused.
 fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &StreamRefusal) {
     let offered = refusal.would_fit.expect("an offer");
     let with = |packets| admission.check(&request.with_packets(packets).unwrap());
@@ -70,7 +70,7 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
     let bound_is_of_dispatch = matches!(refusal.bound, ViolatedBound::ResponseTime { task: TaskName::Dispatch(0), deadline, .. } if deadline == 5 * MS);
     assert!(bound_is_of_dispatch, "{refusal}");
     assert_offer_is_tight(&admission, &request, &refusal);
-    // Below dispatch, or on another core, the stream delays nothing.
+    // If it runs below dispatch, or on another core, the stream delays no task.
     admission.admit(StreamRequest { priority: 30, ..request }).unwrap();
     admission.admit(StreamRequest { stream: StreamId(2), core: 1, ..request }).unwrap();
 }
@@ -104,14 +104,15 @@ fn best_effort_keeps_its_minimum_of_the_link() {
 fn short_packets_are_padded_on_the_link() {
     let request = StreamRequest { max_packet: 40, ..periodic(1, 1, MS) };
     assert_eq!(resources().bits_per_second(&request), (46 + 38) * 8 * 1_000);
-    // Under a bound in bytes alone, every packet may be as short as possible.
+    // If only bytes are bounded, every packet may be as short as possible.
     let load = Load::Periodic { budget: Budget::of_bytes(4_000, MS), deadline: MS };
     assert_eq!(resources().bits_per_second(&StreamRequest { load, ..request }), 100 * (46 + 38) * 8 * 1_000);
 }
 
 #[test]
 fn short_packets_beside_long_ones_are_padded_on_the_link() {
-    // 99 packets of 40 bytes and one of 1,040: 5,000 bytes. Each short one has 6 bytes of padding.
+    // 99 packets of 40 bytes and one of 1,040 are 5,000 bytes. Each short packet has 6 bytes of
+    // padding.
     let budget = Budget { period: MS, packets: Some(100), bytes: Some(5_000) };
     let request = StreamRequest { load: Load::Periodic { budget, deadline: MS }, ..periodic(1, 1, MS) };
     let on_link = 99 * (46 + 38) + 1_040 + 38;
@@ -198,7 +199,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Promises are kept, and every offer is the largest possible.
+    /// Guarantees are kept, and every offer is the largest possible.
     #[test]
     fn promises_hold_and_offers_are_tight(requests in prop::collection::vec(any_request(), 1..20)) {
         let mut admission = Admission::new(resources());

@@ -1,4 +1,5 @@
-//! Comparison of the program's instructions with the oracle, frame by frame.
+//! Comparison of the program's instructions with the oracle, frame by frame. The oracle is the
+//! decision in plain Rust, [`Steering`].
 
 use corelane_sys::bpf::{Program, XdpAction};
 
@@ -21,7 +22,7 @@ impl Pair {
         Self { oracle, program, tables }
     }
 
-    /// Steers a frame both ways.
+    /// Steers a frame by the oracle and by the program.
     ///
     /// # Panics
     /// If the program violates a rule of the verifier, or differs from the oracle.
@@ -139,7 +140,8 @@ mod tests {
         }
     }
 
-    /// Guards the property above, which would prove nothing if all frames ended in one place.
+    /// Checks that the frames of the property test reach different places. If all ended in one
+    /// place, the property would prove nothing.
     #[test]
     fn scenarios_reach_every_kind_of_route() {
         let mut seen = BTreeSet::new();

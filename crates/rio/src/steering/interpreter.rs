@@ -1,19 +1,18 @@
 //! An interpreter of the steering program for tests, which checks every access against the real
 //! object.
 //!
-//! The kernel's verifier proves that a program accesses nothing outside its objects. This
-//! interpreter checks that at run time, with a frame of exactly known length and with maps that a
-//! test can fill and read. The crate `rbpf` does not fit. Its helpers are plain functions without
-//! state, so they cannot serve maps; its context lacks the 32-bit frame pointers of `struct
-//! xdp_md`.
+//! The kernel's verifier proves that a program accesses only its objects. This interpreter checks
+//! this at run time, with a frame of exactly known length and with maps that a test can fill and
+//! read. The crate `rbpf` does not fit. Its helpers are plain functions without state, so they
+//! cannot serve maps; its context lacks the 32-bit frame pointers of `struct xdp_md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_sys::bpf::assembler::opcode;
 use corelane_sys::bpf::{Arithmetic, Condition, Helper, Instruction, Program, Register, Width, XdpAction};
 
-/// Maximum number of executed instructions; more than a run can have, because the program jumps
-/// forwards only.
+/// Maximum number of executed instructions. No run can have more, because the program only jumps
+/// forwards.
 const MAX_STEPS: usize = 4096;
 const STACK: usize = 512;
 

@@ -192,7 +192,7 @@ impl KernelSteering {
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
     pub fn stop_thread(&self, stream: StreamId, processor: u32) -> Result<(), SteeringError> {
         let threads = self.threads_of.get(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
-        // The kernel reports a removed entry for every possible processor, even without a thread.
+        // The kernel permits this for every possible processor, even one without a thread.
         threads.delete(&processor.to_ne_bytes())?;
         Ok(())
     }
@@ -261,7 +261,7 @@ mod tests {
 
     const LAYOUT: Layout = Layout { streams: 3, queues: 2, max_connections: 2 };
 
-    /// Returns true, after printing the reason, if the kernel permits no test.
+    /// Returns true, after printing the reason, if the kernel does not permit the test.
     fn is_refused() -> bool {
         let refusal = refusal();
         refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
@@ -273,8 +273,8 @@ mod tests {
         action.0.cast_signed()
     }
 
-    /// Loads a scenario into the kernel. Omits rings, because there is no AF_XDP socket, and caps,
-    /// because the kernel has its own clock.
+    /// Loads a scenario into the kernel. It omits rings, because there is no AF_XDP socket, and
+    /// caps, because the kernel has its own clock.
     fn load(scenario: &mut Scenario) -> KernelSteering {
         let kernel = KernelSteering::load(scenario.steering.layout()).unwrap();
         for (stream, entry) in &scenario.streams {

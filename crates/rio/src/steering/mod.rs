@@ -80,7 +80,7 @@ pub enum PortRule {
     /// A server's port. A segment of an accepted connection goes to that connection's stream; any
     /// other one, such as a connection request, to best effort.
     Accepted,
-    /// A client's port, set before the client connects. Every segment goes to this stream.
+    /// A client's port, set before the client connects. Every segment to it belongs to this stream.
     All(StreamId),
 }
 
@@ -100,7 +100,8 @@ impl PortRule {
 /// The place where frames of a stream wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// Nowhere: frames go to best effort. Frames of best effort go to the kernel's receive context.
+    /// No place: frames go to best effort. Frames of best effort itself go to the kernel's receive
+    /// context.
     #[default]
     Off,
     /// The AF_XDP ring of the stream's slot.
@@ -114,8 +115,8 @@ pub enum Delivery {
 pub struct StreamEntry {
     /// The place where frames wait.
     pub delivery: Delivery,
-    /// Low latency: the cap on packets that the kernel processes in the receive context; the rest
-    /// waits. It applies to each receive queue.
+    /// The cap on packets that the kernel processes in the receive context (low latency). Packets
+    /// above the cap wait. The cap applies to each receive queue.
     pub in_context: Option<PacketRate>,
 }
 

@@ -72,8 +72,8 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 /// Its maps are those of [`KernelSteering`](super::KernelSteering), by index.
 ///
 /// # Errors
-/// [`AssembleError`] if a jump is too long. The program has some two hundred instructions, so no
-/// jump is.
+/// [`AssembleError`] if a jump is too long, which cannot happen: the program has some two hundred
+/// instructions.
 pub fn assemble(layout: Layout) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels =
@@ -87,9 +87,9 @@ pub fn assemble(layout: Layout) -> Result<Program, AssembleError> {
 struct Labels {
     pass: Label,
     best_effort: Label,
-    /// Entered with the key on the stack and the local port in R9.
+    /// The code that runs with the key on the stack and the local port in R9.
     connection_tables: Label,
-    /// Entered with the stream in R9.
+    /// The code that runs with the stream in R9.
     deliver: Label,
 }
 
@@ -118,7 +118,8 @@ impl Writer {
         self.asm.set(R0, XdpAction::PASS).exit();
     }
 
-    /// Leaves the frame without its tags in R7 and the Ethernet type in R9.
+    /// Parses the Ethernet header. Leaves the frame without its tags in R7 and the Ethernet type in
+    /// R9.
     fn ethernet(&mut self) {
         let pass = self.labels.pass;
         self.asm.set(R6, R1).call(Helper::XdpFrameLength).set(R5, R0);
@@ -174,7 +175,7 @@ impl Writer {
     fn ipv6(&mut self) {
         let Labels { pass, best_effort, .. } = self.labels;
         let tcp = self.asm.label();
-        // The shortest packet of interest has an ICMPv6 header.
+        // The shortest packet that matters here has an ICMPv6 header.
         self.need(ETHERNET_HEADER + IPV6_HEADER + 4);
         self.asm.load(Width::Byte, R1, R7, IP).compute(Arithmetic::ShiftRight, R1, 4);
         self.asm.jump_if(Condition::NotEqual, R1, 6, best_effort);
@@ -305,14 +306,14 @@ impl Writer {
         self.asm.call(Helper::MapLookup).jump_if(Condition::Equal, R0, 0, absent);
     }
 
-    /// Checks that the frame has this many bytes at R7.
+    /// Checks that the frame has at least this many bytes at R7.
     fn need(&mut self, bytes: usize) {
         self.asm.set(R1, R7).compute(Arithmetic::Add, R1, constant(bytes));
         self.asm.jump_if(Condition::Greater, R1, R8, self.labels.best_effort);
     }
 }
 
-/// Returns a 16-bit field as loaded from a frame.
+/// Returns the constant for a 16-bit field in network order, as it is loaded from a frame.
 fn network(field: u16) -> i32 {
     i32::from(field.to_be())
 }

@@ -1,6 +1,6 @@
 //! Steering tables and frames from arbitrary bytes, for property tests and the fuzz target.
 //!
-//! Most frames are well formed except for a few bytes, because random bytes alone never get past
+//! Most frames are well formed except for a few bytes, because purely random bytes never get past
 //! the Ethernet type.
 
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub(crate) struct Scenario {
     pub(crate) arrivals: Vec<Arrival>,
 }
 
-/// A supply of numbers from arbitrary bytes; zeros after their end.
+/// A supply of numbers from arbitrary bytes. After their end it yields zeros.
 struct Bytes<'b>(&'b [u8]);
 
 impl Bytes<'_> {
@@ -126,7 +126,7 @@ impl Scenario {
     }
 }
 
-/// Returns the ends of a connection of one of the clients.
+/// Returns the two ends of a connection of one of the clients.
 fn ends(version: u8, client: u8, port: u16) -> (SocketAddr, SocketAddr) {
     let (remote, local) = match version {
         4 => ([10, 0, 0, client].into(), [10, 0, 0, 9].into()),

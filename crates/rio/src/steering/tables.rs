@@ -70,7 +70,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Creates empty tables: every frame passes or goes to best effort, which is off.
+    /// Creates empty tables. Every frame passes or goes to best effort, which has no place to wait.
     #[must_use]
     pub fn new(layout: Layout) -> Self {
         let slots = usize::try_from(layout.slots()).unwrap_or(0);
@@ -223,7 +223,7 @@ impl Steering {
     }
 
     /// Finds the place where a frame of `stream` waits, and counts the result. `None` if there is
-    /// no place.
+    /// no such place.
     fn deliver(&mut self, stream: StreamId, queue: u32, now: Nanos) -> Option<Route> {
         let entry = *self.streams.get(usize::from(stream.0))?;
         let slot = self.layout.slot(stream, queue);
@@ -261,7 +261,7 @@ impl Steering {
         self.layout.slot(stream, queue).ok_or(error)
     }
 
-    /// Returns the tables, to be copied into the form of the kernel's maps.
+    /// Returns the tables, for conversion into the form of the kernel's maps.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn parts(&self) -> Parts<'_> {
         Parts {

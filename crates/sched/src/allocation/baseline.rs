@@ -1,4 +1,4 @@
-//! Other allocators and global scheduling, for comparison only: [`admit`](super::admit) accepts
+//! Other allocators and global scheduling, for comparison only. [`admit`](super::admit) accepts
 //! more tasks.
 
 use super::DEFAULT_MAX_LEVELS;
@@ -6,15 +6,15 @@ use super::load::{Charged, CoreLoad, Discipline};
 use crate::analysis::Steps;
 use crate::task::{Task, Timing, Utilization};
 
-/// Places each task in turn on the core with the most room. Returns the place of each task's core,
+/// Places each task in turn on the core with the most room. Returns the index of each task's core;
 /// `None` for a task that does not fit there.
 #[must_use]
 pub fn worst_fit(tasks: &[Task], cores: usize, discipline: Discipline) -> Vec<Option<usize>> {
     fit(tasks, cores, discipline, |rooms| (0..rooms.len()).max_by_key(|&core| rooms[core]).into_iter().collect())
 }
 
-/// Places each task in turn on the first core that takes it. Returns the place of each task's core,
-/// `None` for a task that fits on none.
+/// Places each task in turn on the first core that takes it. Returns the index of each task's core;
+/// `None` for a task that fits on no core.
 #[must_use]
 pub fn first_fit(tasks: &[Task], cores: usize, discipline: Discipline) -> Vec<Option<usize>> {
     fit(tasks, cores, discipline, |rooms| (0..rooms.len()).collect())
@@ -60,7 +60,7 @@ pub fn global_edf_by_density(timings: &[Timing], cores: u32) -> bool {
 pub fn global_edf_by_interference(timings: &[Timing], cores: u32) -> bool {
     timings.iter().enumerate().all(|(place, task)| {
         let Some(slack) = task.deadline.checked_sub(task.execution) else { return false };
-        // Interference longer than this leaves too little of the deadline.
+        // More interference than this leaves too little time before the deadline.
         let most = u128::from(slack) + 1;
         let others = timings.iter().enumerate().filter(|(other, _)| *other != place);
         let sum: u128 = others.map(|(_, other)| u128::from(work_before(other, task.deadline)).min(most)).sum();
@@ -90,7 +90,8 @@ pub fn global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
         && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
 }
 
-/// Returns true if neither jitter nor blocking delays the task, which these tests do not count.
+/// Returns true if neither jitter nor blocking delays the task. These tests do not take them into
+/// account.
 fn is_undelayed(task: &Timing) -> bool {
     task.jitter == 0 && task.blocking == 0
 }
@@ -120,7 +121,8 @@ mod tests {
 
     #[test]
     fn one_heavy_task_defeats_global_scheduling() {
-        // Dhall's effect: light tasks first, and the heavy one misses, at a utilization just above 1.
+        // Dhall's effect: the light tasks run first, and the heavy one misses its deadline at a
+        // utilization just above 1.
         let heavy = [Timing::new(2, 100), Timing::new(2, 100), Timing::new(100, 101)];
         assert!(!global_edf_by_density(&heavy, 2));
         assert!(!global_edf_by_interference(&heavy, 2));

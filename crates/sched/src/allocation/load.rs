@@ -1,4 +1,4 @@
-//! The tasks of one core, and the test of a further one.
+//! The tasks of one core, and the test whether the core can take another one.
 
 use crate::analysis::priorities::{audsley_below, deadline_key, shared_levels};
 use crate::analysis::response_time::{follow, response_time};
@@ -8,20 +8,20 @@ use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 /// The schedulability test of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Discipline {
-    /// Fixed priorities: deadline-monotonic, or an order that Audsley's algorithm finds; exact
-    /// response times.
+    /// Fixed priorities in deadline-monotonic order, or in an order that Audsley's algorithm finds;
+    /// tested by exact response times.
     #[default]
     FixedPriority,
-    /// Rate-monotonic priorities within the bound of Liu and Layland: the test of the MC-ORB paper.
+    /// Rate-monotonic priorities, tested by the bound of Liu and Layland, as in the MC-ORB paper.
     LiuLayland,
-    /// Earliest deadline first: exact processor demand.
+    /// Earliest deadline first, tested by the exact processor demand.
     EarliestDeadlineFirst,
 }
 
 /// One in the fixed-point numbers of the hyperbolic bound.
 const ONE: u128 = 1 << 62;
 
-/// A timing with the numbers that the quick tests need of it.
+/// A timing with the numbers that the quick tests need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charged {
     pub(super) timing: Timing,
@@ -55,7 +55,7 @@ impl Charged {
     }
 }
 
-/// The sums of Bini's response-time bound over the tasks above one.
+/// The sums of Bini's response-time bound over the tasks with higher priority.
 #[derive(Clone, Copy, Default)]
 struct Above {
     weight: u128,
@@ -68,14 +68,14 @@ impl Above {
         self.ceiling += u128::from(charged.ceiling.0);
     }
 
-    /// Returns true if Bini's bound proves that the task below these meets its deadline, before
-    /// its second job arrives.
+    /// Returns true if Bini's bound proves that `task`, below the tasks of these sums, meets its
+    /// deadline before its second job arrives.
     fn proves(&self, task: &Timing) -> bool {
         let one = u128::from(Utilization::ONE.0);
         let latest = task.deadline.min(task.period).saturating_sub(task.jitter);
         let own = (u128::from(task.execution) + u128::from(task.blocking)) * one;
         let Some(rest) = one.checked_sub(self.ceiling) else { return false };
-        // A sum that reached the end of the range is above any product of 64-bit numbers.
+        // A sum that saturated exceeds any product of two 64-bit numbers.
         self.weight.saturating_add(own) <= u128::from(latest) * rest
     }
 }
@@ -93,9 +93,10 @@ pub(super) struct CoreLoad {
     timings: Vec<Timing>,
     /// The tasks with their charged timings, in deadline-monotonic order.
     tasks: Vec<(Task, Charged)>,
-    /// For each task a lower bound of its first completion in deadline-monotonic order.
+    /// For each task, a lower bound of its first completion in deadline-monotonic order.
     completions: Vec<Nanos>,
-    /// The number of leading tasks that are known to meet their deadlines in this order.
+    /// The number of tasks, from the first one, that are known to meet their deadlines in this
+    /// order.
     verified: usize,
     /// The sum of the utilizations, each rounded down.
     share: Utilization,
@@ -124,7 +125,7 @@ impl CoreLoad {
         }
     }
 
-    /// Returns the share that further tasks may take.
+    /// Returns the share of the core that is left for further tasks.
     pub(super) fn room(&self) -> Utilization {
         self.capacity.minus(self.share)
     }
@@ -133,7 +134,7 @@ impl CoreLoad {
         &self.tasks
     }
 
-    /// Returns true if the core does nothing besides its tasks.
+    /// Returns true if the core does other work than its tasks.
     pub(super) fn has_interference(&self) -> bool {
         !self.interference.is_empty()
     }
@@ -142,7 +143,7 @@ impl CoreLoad {
         self.capacity
     }
 
-    /// Returns true if each task could have a priority level of its own with one more.
+    /// Returns true if, with one more task, each task could still have a priority level of its own.
     pub(super) fn has_free_level(&self) -> bool {
         self.tasks.len() < self.max_levels as usize
     }
@@ -154,7 +155,7 @@ impl CoreLoad {
         self.timings.insert(self.interference.len() + place, charged.timing);
         self.completions.insert(place, 0);
         for completion in &mut self.completions[place + 1..] {
-            // One more job interferes at least.
+            // At least one more job interferes.
             *completion = completion.saturating_add(charged.timing.execution);
         }
         self.verified = self.verified.min(place);
@@ -177,8 +178,8 @@ impl CoreLoad {
         Some(self.remove(place))
     }
 
-    /// Repeats the analysis of the tasks not known to meet their deadlines; later tests start from
-    /// its results.
+    /// Repeats the analysis of the tasks that are not known to meet their deadlines. Later tests
+    /// start from its results.
     pub(super) fn refresh(&mut self, steps: &mut Steps) {
         if self.discipline != Discipline::FixedPriority {
             return;
@@ -197,7 +198,7 @@ impl CoreLoad {
         }
     }
 
-    /// Returns true if all deadlines hold with this task besides the core's own.
+    /// Returns true if, together with this task, the core's own tasks meet all deadlines.
     pub(super) fn fits_with(&self, added: &Charged, steps: &mut Steps) -> bool {
         self.holds(Some(added), steps)
     }
@@ -248,7 +249,7 @@ impl CoreLoad {
         let mut product = ONE;
         self.interference.is_empty()
             && self.tasks.iter().map(|(_, charged)| charged).chain(added).all(|charged| {
-                // At most 2 times 2 units: the product fits into 126 bits.
+                // Each factor is at most 2 units, so the product fits into 126 bits.
                 product = (product * charged.factor.min(2 * ONE)).div_ceil(ONE);
                 charged.is_simple() && charged.factor <= 2 * ONE && product <= 2 * ONE
             })
@@ -281,7 +282,7 @@ impl CoreLoad {
             .is_none_or(|added| meets(&added.timing, &above, &self.timings, None, 0, steps))
     }
 
-    /// Returns the worst-case response time of an added task that is known to fit. `None` without
+    /// Returns the worst-case response time of an added task that is known to fit; `None` without
     /// fixed priorities.
     pub(super) fn response_with(&self, task: &Task, added: &Charged) -> Option<Nanos> {
         match self.discipline {
@@ -301,7 +302,7 @@ impl CoreLoad {
     /// Returns the priority level of each task, 0 the most urgent, and its worst-case response time
     /// at that level.
     ///
-    /// Where the deadlines do not hold at any priorities, the order is deadline-monotonic. Tasks
+    /// If the deadlines do not hold at any priorities, the order is deadline-monotonic. Tasks
     /// beyond the last level then share it. Under earliest deadline first there is one level, and
     /// no response time.
     pub(super) fn assigned(&self) -> Vec<Assigned> {
@@ -365,7 +366,7 @@ impl CoreLoad {
     }
 }
 
-/// Returns true if the deadline-monotonic order may fail where another holds.
+/// Returns true if another order may succeed where the deadline-monotonic order fails.
 fn needs_search(timings: &[Timing]) -> bool {
     let blocking = timings.first().map_or(0, |timing| timing.blocking);
     timings.iter().any(|timing| timing.deadline > timing.period || timing.blocking != blocking)
@@ -373,14 +374,14 @@ fn needs_search(timings: &[Timing]) -> bool {
 
 /// Returns true if no task has a shorter period than the interference above it.
 ///
-/// The bound of Liu and Layland holds for rate-monotonic priorities only.
+/// The bound of Liu and Layland only holds if priorities are rate-monotonic.
 fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
     let longest = interference.iter().map(|timing| timing.period).max().unwrap_or(0);
     tasks.iter().all(|task| task.period >= longest)
 }
 
-/// Returns true if a task meets its deadline below `timings` and one more: by Bini's bound, else
-/// exactly.
+/// Returns true if a task meets its deadline below `timings` and one more task. Tries Bini's bound
+/// first, then the exact test.
 fn meets(
     task: &Timing,
     above: &Above,
@@ -426,7 +427,8 @@ mod tests {
 
     #[test]
     fn bound_of_liu_and_layland_needs_interference_with_the_shortest_periods() {
-        // The interference runs first though its period is longer: a job of 10 ms waits for 20 ms.
+        // The interference runs first although its period is longer: a job of 10 ms waits for 20
+        // ms.
         let mut load = empty(Discipline::LiuLayland, &[Timing::new(20 * MS, 100 * MS)]);
         assert!(!fits_with(&load, Timing::new(MS, 10 * MS)));
         assert!(fits_with(&load, Timing::new(MS, 100 * MS)));
@@ -457,7 +459,7 @@ mod tests {
         assert!(fits(&load(Discipline::FixedPriority, &harmonic)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &harmonic)));
         assert!(!fits(&load(Discipline::LiuLayland, &harmonic)));
-        // Utilization 0.97, not harmonic: only earliest deadline first.
+        // Utilization 0.97, not harmonic: only earliest deadline first accepts it.
         let uneven = [task(1, 5, 10), task(2, 7, 15)];
         assert!(!fits(&load(Discipline::FixedPriority, &uneven)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &uneven)));
@@ -466,7 +468,7 @@ mod tests {
     #[test]
     fn interference_comes_before_every_task_in_each_discipline() {
         for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
-            // Two of them: neither has a deadline that the other could make it miss.
+            // Two interfering tasks: neither has a deadline that the other could make it miss.
             let manager = Timing::new(MS, 100 * MS);
             let mut load = empty(discipline, &[manager, manager]);
             load.insert(task(1, 8, 10), Charged::new(task(1, 8, 10).timing));
@@ -515,7 +517,8 @@ mod tests {
         }
         let assigned = load.assigned();
         assert_eq!(assigned.iter().map(|one| one.level).collect::<Vec<_>>(), [0, 1, 1]);
-        // Both tasks of the lower level wait for each other: 2 + 9 and two jobs of the first.
+        // The two tasks of the lower level wait for each other: 2 + 9 and two jobs of the first
+        // task.
         assert_eq!(assigned[1].response, assigned[2].response);
         assert_eq!(assigned[2].response, Some(15 * MS));
         assert!(!load.has_free_level());

@@ -1,8 +1,8 @@
 //! Allocation of tasks to cores, and admission of further tasks.
 //!
 //! [`admit`] looks for a core that keeps all deadlines with the new task on it. If there is none,
-//! it looks for moves of other tasks that make room, from the cheapest [`AllocationStep`] to the most
-//! expensive.
+//! it looks for moves of other tasks that make room. It begins with the cheapest
+//! [`AllocationStep`].
 //!
 //! Invariant: a plan that is carried out leaves every core with all deadlines held, by the test of
 //! its discipline. Pinned tasks never move. [`Machine::max_steps`] bounds the work of a decision.
@@ -23,8 +23,8 @@ use crate::task::{CoreId, Nanos, Task, TaskId, Timing, Utilization};
 use load::{Charged, CoreLoad};
 use search::Search;
 
-/// The default share of a core that may be promised, where the kernel keeps the rest from real-time
-/// threads.
+/// The default share of a core that may be promised. It is below 1 because the kernel keeps the
+/// rest from real-time threads.
 pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 
 /// The default bound on the steps of one search for moves.
@@ -42,7 +42,7 @@ pub const MAX_CLUSTER: u32 = 8;
 /// A core that runs tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Core {
-    /// The host and the processor's number there.
+    /// The host, and the processor's number on that host.
     pub id: CoreId,
     /// The share that may be promised.
     pub capacity: Utilization,
@@ -55,7 +55,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// A core with the default capacity, in cluster 0, that does nothing else.
+    /// Creates a core with the default capacity, in cluster 0, that does no other work.
     #[must_use]
     pub fn new(id: CoreId) -> Self {
         Self { id, capacity: DEFAULT_CAPACITY, interference: Vec::new(), cluster: 0 }
@@ -84,7 +84,7 @@ impl Overheads {
             execution: timing.execution.saturating_add(per_job),
             jitter: timing.jitter.saturating_add(self.release_jitter),
             blocking: timing.blocking.saturating_add(self.blocking),
-            // A late job comes closer to one that is not.
+            // A late job comes closer to a later one that is not late.
             min_distance: timing.min_distance.saturating_sub(self.release_jitter),
             ..*timing
         }
@@ -102,16 +102,16 @@ pub struct Machine {
     pub overheads: Overheads,
     /// Priority levels for the tasks of one core. Tasks that outnumber them share some.
     pub max_levels: u32,
-    /// Bound on the steps of the schedulability tests that look for moves. Those that look for a core
-    /// that takes the task as it is have a bound of their own.
+    /// Bound on the steps of the schedulability tests that look for moves. The tests of the cores
+    /// as they are have a bound of their own.
     pub max_steps: u32,
     /// The most expensive rung that a decision may use.
     pub max_rung: AllocationStep,
 }
 
 impl Machine {
-    /// `cores` cores of host 0 under fixed priorities, without overheads, in clusters of at most
-    /// [`MAX_CLUSTER`].
+    /// Creates a machine of `cores` cores of host 0 under fixed priorities, without overheads, in
+    /// clusters of at most [`MAX_CLUSTER`].
     #[must_use]
     pub fn with_cores(cores: u32) -> Self {
         let core = |core| Core { cluster: core / MAX_CLUSTER, ..Core::new(CoreId { core, ..CoreId::default() }) };
@@ -156,10 +156,10 @@ impl Machine {
     }
 }
 
-/// Tasks that were admitted, and the core of each.
+/// The tasks that were admitted, and the core of each.
 ///
-/// A set made by [`TaskSet::on`] keeps the results of the analysis of each core, so that decisions
-/// about the same machine start from them.
+/// A set made by [`TaskSet::on`] keeps the results of each core's analysis, so that decisions about
+/// the same machine start from them.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSet {
     placed: Vec<(Task, CoreId)>,
@@ -183,13 +183,13 @@ impl PartialEq for TaskSet {
 impl Eq for TaskSet {}
 
 impl TaskSet {
-    /// An empty set whose analysis on `machine` is kept from decision to decision.
+    /// Creates an empty set that keeps its analysis on `machine` from decision to decision.
     #[must_use]
     pub fn on(machine: &Machine) -> Self {
         Self { placed: Vec::new(), warm: Some(Warm { machine: machine.clone(), loads: machine.loads() }) }
     }
 
-    /// Returns the set with its analysis on `machine` in place of any other.
+    /// Returns the set with its analysis on `machine`, which replaces any other.
     #[must_use]
     pub fn moved_to(self, machine: &Machine) -> Self {
         let mut loads = self.loads(machine).into_owned();
@@ -220,7 +220,7 @@ impl TaskSet {
         self.placed.iter().find(|(other, _)| other.id == task).map(|(_, core)| *core)
     }
 
-    /// Carries a plan out: its moves, and the new task on its core.
+    /// Carries out a plan: its moves, and the new task on its core.
     pub fn apply(&mut self, plan: &Plan) {
         for step in &plan.moves {
             if let Some(task) = self.take(step.task) {
@@ -230,7 +230,7 @@ impl TaskSet {
         self.insert(plan.task, plan.core);
     }
 
-    /// Puts a task on a core without a test, for example one whose promise is restored.
+    /// Puts a task on a core without a test, for example a task that was admitted earlier.
     pub fn insert(&mut self, task: Task, core: CoreId) {
         self.placed.push((task, core));
         if let Some(warm) = &mut self.warm
@@ -241,7 +241,7 @@ impl TaskSet {
         }
     }
 
-    /// Takes a task out. Returns true if it was there.
+    /// Removes a task. Returns true if it was in the set.
     pub fn withdraw(&mut self, task: TaskId) -> bool {
         self.take(task).is_some()
     }
@@ -321,7 +321,7 @@ pub struct Plan {
     pub moves: Vec<Move>,
     /// The way in which the room was found.
     pub rung: AllocationStep,
-    /// The task's worst-case response time from its arrival, where the discipline has one.
+    /// The task's worst-case response time from its arrival, if the discipline has one.
     pub response: Option<Nanos>,
 }
 
@@ -350,7 +350,7 @@ pub struct Rejection {
     pub test: Test,
     /// The core with the most room.
     pub core: Option<CoreId>,
-    /// The part by which that core's share would exceed its capacity; 0 where only a deadline fails.
+    /// The part by which that core's share would exceed its capacity; 0 if only a deadline fails.
     pub excess: Utilization,
     /// An execution time that would be admitted with this period and deadline, without moves. It is
     /// the longest, to within a thousandth of the core's room.
@@ -402,7 +402,7 @@ impl std::error::Error for Rejection {}
 /// Decides whether `task` can run beside `set` on `machine`, and on which core.
 ///
 /// # Errors
-/// [`Rejection`] where no rung finds room.
+/// [`Rejection`] if no rung finds room.
 ///
 /// # Examples
 /// ```

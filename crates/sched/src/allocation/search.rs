@@ -10,12 +10,12 @@ use crate::task::{Task, Utilization};
 /// The steps of the first rung, which tests each core once: enough for 1,000 tasks on 16 cores.
 const DIRECT_STEPS: u32 = 1 << 17;
 
-/// A decision under way. Cores are named by their places in the machine.
+/// A decision in progress. Cores are named by their index in the machine.
 pub(super) struct Search<'a> {
     machine: &'a Machine,
     loads: &'a [CoreLoad],
     steps: Steps,
-    /// True if a bound kept the search from a core or a rung.
+    /// True if a bound kept the search from trying a core or a rung.
     is_cut: bool,
 }
 
@@ -101,9 +101,10 @@ impl<'a> Search<'a> {
         load.response_with(&item.task, &item.charged)
     }
 
-    /// Returns the cores of each cluster that may have room for the task, the widest cluster first.
+    /// Returns the cores of each cluster that may have room for the task, the cluster with the most
+    /// room first.
     ///
-    /// No placement within a cluster holds more than the sum of its cores' room.
+    /// A cluster whose cores together have less room than the task needs is left out.
     fn clusters(&self, item: &Item) -> Vec<Vec<usize>> {
         let mut numbers: Vec<u32> = self.machine.cores.iter().map(|core| core.cluster).collect();
         numbers.sort_unstable();
@@ -125,7 +126,7 @@ impl<'a> Search<'a> {
         task.pinned.is_none_or(|pinned| self.machine.cores[core].id == pinned)
     }
 
-    /// Returns the core with the least room among those that take the task as it is.
+    /// Returns, among the cores that take the task as it is, the one with the least room.
     fn best_fit(&mut self, item: &Item, cores: &[usize]) -> Option<usize> {
         let loads = self.loads;
         let possible = |core: &usize| self.may_run(&item.task, *core) && loads[*core].room() >= item.charged.floor;
@@ -138,7 +139,7 @@ impl<'a> Search<'a> {
         Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
     }
 
-    /// Moves one task to another core and gives its place to the new one.
+    /// Moves one task to another core and puts the new task in its place.
     fn with_one_move(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -163,15 +164,15 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns the load of `core` with the new task in place of the one at `place`. `None` if that
-    /// task may not move, a deadline would be missed, or the steps run out.
+    /// Returns the load of `core` with the new task in place of the one at index `place`. `None` if
+    /// that task may not move, a deadline would be missed, or the steps run out.
     fn rest_with(&mut self, item: &Item, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
         if task.pinned.is_some() || load.room().plus(charged.floor) < item.charged.floor {
             return None;
         }
-        // A copy of the load costs about as much as a look at each of its tasks.
+        // A copy of the load costs about as much as one step for each of its tasks.
         if !self.steps.take(load.tasks().len()) {
             return None;
         }
@@ -192,8 +193,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             for place in 0..loads[core].tasks().len() {
-                // If the new task does not fit without the moved one, an exchanged task only makes
-                // it harder.
+                // If the new task does not fit even without the task that moves away, an exchanged
+                // task only makes it harder.
                 let Some(rest) = self.rest_with(item, core, place) else { continue };
                 let (task, charged) = loads[core].tasks()[place];
                 for &other in cores.iter().filter(|&&other| other != core) {
@@ -247,7 +248,8 @@ impl<'a> Search<'a> {
         cores.iter().map(empty).collect()
     }
 
-    /// Places all tasks of the cluster anew: best fit, the largest first.
+    /// Places all tasks of the cluster anew: each on the core where it fits best, the largest task
+    /// first.
     fn repacked(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
@@ -263,7 +265,7 @@ impl<'a> Search<'a> {
         self.moves(&items, &places, cores)
     }
 
-    /// Returns the moves that lead to these places, and the core of the new task.
+    /// Returns the moves that lead to this placement, and the core of the new task.
     fn moves(&self, items: &[Item], places: &[usize], cores: &[usize]) -> Option<Room> {
         let mut core = None;
         let mut moves = Vec::new();
@@ -299,7 +301,7 @@ impl<'a> Search<'a> {
             if self.steps.is_exhausted() {
                 return false;
             }
-            // One of several equal empty cores is enough to try, unless a later task is pinned.
+            // Among equal empty cores one try is enough, unless a later task is pinned.
             let load = &loads[place];
             if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned.is_none())
             {
@@ -325,7 +327,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the places of the loads, the one with the least room first.
+/// Returns the indices of the loads, the load with the least room first.
 fn by_room(loads: &[CoreLoad]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..loads.len()).collect();
     places.sort_by_key(|&place| loads[place].room());

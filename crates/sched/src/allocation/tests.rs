@@ -5,7 +5,7 @@ const MS: Nanos = 1_000_000;
 
 #[test]
 fn the_longest_overheads_are_refused_without_overflow() {
-    // A task file may say so: each of these is a time of 64 bits.
+    // A task file may contain these values: each is a time of 64 bits.
     let mut machine = Machine::with_cores(2);
     machine.overheads = Overheads { context_switch: u64::MAX, release_jitter: u64::MAX, ..Overheads::default() };
     let task = Task::new(TaskId(1), Timing::new(50_000, 100_000)).expect("in range");
@@ -20,7 +20,7 @@ fn release_jitter_shortens_the_distance_of_jobs() {
     let charged = |distance| overheads.charge(&Timing::new(1, 10).with_jitter(9).with_min_distance(distance));
     assert_eq!((charged(5).jitter, charged(5).min_distance), (13, 1));
     assert_eq!(charged(3).min_distance, 0, "only the jitter bounds the distance");
-    // The first job is late by 4, the next is not.
+    // The first job is late by 4; the next one is not late.
     assert_eq!(crate::analysis::arrivals(&charged(5), 2), 2);
 }
 
@@ -61,7 +61,7 @@ fn the_fullest_core_that_fits_takes_the_task() {
     assert!(!set.withdraw(TaskId(3)));
 }
 
-/// A machine of two cores with these tasks on each.
+/// Creates a machine of two cores with these tasks on each.
 fn placed(machine: &Machine, cores: [&[Task]; 2]) -> TaskSet {
     let mut set = TaskSet::default();
     for (core, tasks) in machine.cores.iter().zip(cores) {
@@ -87,7 +87,8 @@ fn a_task_moves_to_make_room() {
 fn two_tasks_change_places_to_make_room() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 50, 100), task(2, 20, 100)], &[task(3, 60, 100), task(4, 10, 100)]]);
-    // Rooms of 30 and 30. No single move makes room for 40: only 50 against 60, or 20 against 10.
+    // The cores have room for 30 and 30. No single move makes room for 40: only an exchange of 50
+    // and 60, or of 20 and 10.
     let plan = admit(&set, &machine, &task(5, 40, 100)).expect("room after a swap");
     assert!(plan.rung <= AllocationStep::Swap, "{:?}", plan.rung);
     let mut after = set.clone();
@@ -98,7 +99,8 @@ fn two_tasks_change_places_to_make_room() {
 #[test]
 fn a_search_finds_what_the_cheap_rungs_miss() {
     let machine = whole(2);
-    // 100 % of both cores: 50 + 30 + 20 and 40 + 40 + 20, from a start in which many tasks are misplaced.
+    // Both cores can be used to 100 %: 50 + 30 + 20 and 40 + 40 + 20. At the start many tasks are
+    // misplaced.
     let set = placed(
         &machine,
         [&[task(1, 40, 100), task(2, 50, 100)], &[task(3, 40, 100), task(4, 30, 100), task(5, 20, 100)]],
@@ -220,7 +222,7 @@ fn a_kept_analysis_decides_as_a_new_one() {
         assert_eq!(promises(&warm, &machine), promises(&cold, &machine));
     }
     assert_eq!(warm, cold);
-    // For another machine the analysis is made anew.
+    // For another machine the analysis is repeated.
     let mut slower = machine.clone();
     slower.overheads.context_switch = 3 * MS;
     assert_eq!(promises(&warm, &slower), promises(&cold, &slower));
@@ -232,8 +234,8 @@ fn a_kept_analysis_decides_as_a_new_one() {
 fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
     let mut machine = whole(2);
     machine.max_rung = AllocationStep::Search;
-    // The new task must go to the second core, so that both others share the first: only there is
-    // the placement complete.
+    // The new task must go to the second core, so that both others share the first. Only this
+    // placement is complete.
     let set = placed(&machine, [&[task(1, 40, 100)], &[task(2, 50, 100)]]);
     let mut new = task(3, 60, 100);
     new.pinned = Some(machine.cores[1].id);

@@ -1,5 +1,5 @@
 //! Sufficient tests: a set that passes is schedulable under rate-monotonic priorities; a set that
-//! fails may be.
+//! fails may be schedulable too.
 //!
 //! Shares are rounded up and bounds down, so that rounding never accepts a set.
 
@@ -35,8 +35,8 @@ pub(super) fn largest_periodic_load(tasks: u32, bound: u128) -> Utilization {
     Utilization(low)
 }
 
-/// Returns `base` to the power of `exponent`, rounded up; any number above `bound` if the power is
-/// above it.
+/// Returns `base` to the power of `exponent`, rounded up. If the power exceeds `bound`, may return
+/// any number above `bound`.
 fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
     let mut result = SCALE;
     while exponent > 0 {
@@ -51,7 +51,7 @@ fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
             base = product(base, base);
             if base > bound {
                 // The exponent's highest bit is still to be processed, so the power is at least
-                // this.
+                // `base`.
                 return base;
             }
         }
@@ -61,7 +61,8 @@ fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
 
 /// Returns the product of two numbers of at most a few units, rounded up.
 pub(super) fn product(one: u128, other: u128) -> u128 {
-    // In this module both are at most 3 * SCALE; the product of 2^62 and 2^62 fits into 128 bits.
+    // In this module both factors are at most 3 * SCALE, which is below 2^62, so the product fits
+    // into 128 bits.
     one.saturating_mul(other).div_ceil(SCALE)
 }
 
@@ -106,7 +107,7 @@ pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
 }
 
 /// Returns true if the bounds by utilization apply to this task: its deadline is its period, and
-/// nothing delays it.
+/// neither jitter nor blocking delays it.
 fn is_simple(task: &Timing) -> bool {
     task.deadline == task.period && task.jitter == 0 && task.blocking == 0
 }

@@ -1,9 +1,9 @@
 //! End-to-end response times of chains of tasks over several processors (Tindell and Clark 1994).
 //!
-//! A stage is ready when its predecessor completes, which varies between the best and the worst
-//! response time: the difference is jitter of the stage. Jitter lengthens response times and these
-//! lengthen jitter, so the analysis repeats until nothing changes. A chain without a fixed point is
-//! not schedulable.
+//! A stage is ready when its predecessor completes. This moment varies between the best and the
+//! worst response time, and the difference is the jitter of the stage. Jitter lengthens response
+//! times, and response times lengthen jitter, so the analysis repeats until nothing changes. A
+//! chain without a fixed point is not schedulable.
 
 use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
@@ -22,13 +22,13 @@ pub struct Stage {
     /// Its timing; the deadline counts from the chain's arrival. In a first stage, the jitter is
     /// that of the chain's arrival; in others it is added to the jitter from the predecessor.
     pub timing: Timing,
-    /// Shortest execution time of its jobs: a lower bound of their responses, and of the time
-    /// between two completions.
+    /// Shortest execution time of its jobs. It is a lower bound of their response times, and of the
+    /// time between two completions.
     pub best: Nanos,
     /// Index of the predecessor, if it has one.
     pub after: Option<usize>,
-    /// Maximum clock difference between the hosts of this stage and its predecessor; added at each
-    /// step to another host.
+    /// Maximum clock difference between the hosts of this stage and its predecessor. It is 0 on one
+    /// host.
     pub clock_error: Nanos,
 }
 
@@ -46,8 +46,8 @@ pub struct StageResponse {
 /// The reason why stages have no response times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainError {
-    /// The stage at this index follows a stage that does not exist, or itself, directly or through
-    /// others.
+    /// The stage at this index follows a stage that does not exist, or it follows itself, directly
+    /// or through others.
     Order(usize),
     /// The stage at this index has no bound: its processor is overloaded, or jitter grows with each
     /// round.
@@ -107,8 +107,8 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
 
 /// Returns the shortest time between two jobs of a stage that become ready.
 ///
-/// As the predecessor's response time varies, jobs leave it closer together than they came, but one
-/// after the other. Jitter of the step to this stage brings them closer still.
+/// Because the predecessor's response time varies, jobs leave it closer together than they arrived,
+/// but one after the other. The jitter of the step to this stage brings them closer still.
 fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
     let stage = &stages[place];
     let Some(before) = stage.after else { return stage.timing.min_distance };
@@ -121,7 +121,8 @@ fn variation(stages: &[Stage], found: &[StageResponse], place: usize) -> Nanos {
     found[place].response.saturating_sub(shortest(&stages[place]))
 }
 
-/// Returns the shortest execution time of a stage's jobs; one above the longest counts as that.
+/// Returns the shortest execution time of a stage's jobs. If it exceeds the worst-case execution
+/// time, that is returned instead.
 fn shortest(stage: &Stage) -> Nanos {
     stage.best.min(stage.timing.execution)
 }
@@ -191,8 +192,8 @@ mod tests {
         assert_eq!(found[3].end_to_end, 6 + 13 + 19);
     }
 
-    /// A chain whose jobs arrive in bursts, over the processors 0, 1 and so on, and a task below
-    /// its last stage.
+    /// Returns a chain whose jobs arrive in bursts, over the processors 0, 1 and so on, and a task
+    /// below its last stage.
     fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<Stage> {
         let mut chain: Vec<Stage> =
             stages.iter().enumerate().map(|(place, &(worst, best))| stage(place, 2, worst, best, 10)).collect();
@@ -204,9 +205,10 @@ mod tests {
 
     #[test]
     fn jobs_leave_a_stage_closer_together_than_they_came() {
-        // The first stage sends a job each 5; the second takes 3 for one and 1 for the next.
+        // The first stage completes a job every 5; the second takes 3 for one job and 1 for the
+        // next.
         let found = end_to_end(&bursts(&[(5, 5), (3, 1), (2, 2)], 2)).expect("a fixed point");
-        // Two jobs of the last stage, 3 apart, and the task's own 2.
+        // Two jobs of the last stage, 3 apart, and the task's own execution of 2.
         assert_eq!(found[3].response, 6);
     }
 
@@ -223,7 +225,7 @@ mod tests {
         let mut stages = bursts(&[(5, 5), (2, 2)], 1);
         stages[0].best = 50;
         let found = end_to_end(&stages).expect("a fixed point");
-        // Three jobs are 5 apart, the task's own 1 comes after the first.
+        // Three jobs are 5 apart, and the task's own execution of 1 comes after the first.
         assert_eq!(found[2].response, 3);
         stages[2].timing.execution = 4;
         assert_eq!(end_to_end(&stages).expect("a fixed point")[2].response, 4 + 2 * 2);

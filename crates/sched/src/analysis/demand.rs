@@ -10,7 +10,7 @@ use crate::task::{Nanos, Timing, Utilization};
 
 /// Returns true if all deadlines hold under earliest deadline first.
 ///
-/// Also false if the analysis gives up after [`MAX_STEPS`](super::MAX_STEPS) steps.
+/// Returns false too if the analysis gives up after [`MAX_STEPS`](super::MAX_STEPS) steps.
 #[must_use]
 pub fn schedulable(tasks: &[Timing]) -> bool {
     schedulable_below(&[], tasks, &mut Steps::default())
@@ -18,8 +18,8 @@ pub fn schedulable(tasks: &[Timing]) -> bool {
 
 /// Returns the result of [`schedulable`] for a core that runs `interference` before every task.
 ///
-/// The deadlines of the interference are not tested. Also false if the budget ends before the
-/// result is known.
+/// The deadlines of the interference are not tested. Returns false too if the budget ends before
+/// the result is known.
 #[must_use]
 pub fn schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> bool {
     if tasks.is_empty() {
@@ -41,7 +41,8 @@ pub fn schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut 
         }
         let needed = demand(tasks, time).zip(work(interference, time)).and_then(|(one, other)| one.checked_add(other));
         let Some(needed) = needed.filter(|needed| *needed <= time) else { return false };
-        // No deadline between `needed` and `time` can be missed: the demand there is no greater.
+        // No deadline between `needed` and `time` can be missed, because the demand there is no
+        // greater.
         deadline = last_deadline_before(tasks, if needed < time { needed + 1 } else { time });
     }
     true
@@ -167,7 +168,7 @@ mod tests {
             let task = Timing::new(execution, 100).with_deadline(deadline);
             schedulable_below(&above, &[task], &mut Steps::default())
         };
-        // 3 in the first 10, and 3 more from 10 on.
+        // The demand is 3 within the first 10, and 3 more from 10 on.
         assert!(fits(7, 10));
         assert!(!fits(8, 10));
         assert!(!fits(8, 13));

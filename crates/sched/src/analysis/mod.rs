@@ -24,7 +24,7 @@ pub mod server;
 
 use crate::task::{Nanos, Timing};
 
-/// The number of steps after which an analysis without a budget of its own gives up.
+/// The number of steps after which an analysis without its own budget gives up.
 pub const MAX_STEPS: u32 = 1 << 24;
 
 /// A budget of steps that several analyses share.
@@ -42,14 +42,14 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// A budget of `steps` steps.
+    /// Creates a budget of `steps` steps.
     #[must_use]
     pub const fn new(steps: u32) -> Self {
         Self { left: steps }
     }
 
-    /// Takes the steps for an evaluation of this many tasks, at least one step. Returns false if none
-    /// was left; the last evaluation may exceed the budget.
+    /// Takes the steps for one evaluation of this many tasks, at least one step. Returns false if
+    /// no step was left. The last evaluation may exceed the budget.
     pub fn take(&mut self, tasks: usize) -> bool {
         let has_steps = !self.is_exhausted();
         self.left = self.left.saturating_sub(u32::try_from(tasks).unwrap_or(u32::MAX).max(1));
@@ -66,7 +66,7 @@ impl Steps {
 /// Returns the largest number of jobs of a task that become ready in a half-open interval of this
 /// length.
 ///
-/// The periodic bound with jitter is ceil((length + jitter) / period). Where jobs keep a shortest
+/// The periodic bound with jitter is ceil((length + jitter) / period). If jobs have a minimum
 /// distance, at most ceil(length / distance) of them fit.
 #[must_use]
 pub fn arrivals(timing: &Timing, length: Nanos) -> u64 {

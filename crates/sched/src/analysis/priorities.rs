@@ -1,6 +1,6 @@
 //! Priority assignment.
 //!
-//! The functions that return an order return the places of the tasks, highest priority first.
+//! The functions that return an order return the indices of the tasks, highest priority first.
 
 use super::Steps;
 use super::response_time::meets_deadline_within;
@@ -14,9 +14,10 @@ pub fn rate_monotonic(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, |task| task.period)
 }
 
-/// Returns the deadline-monotonic order: shorter deadlines first, less the release jitter.
+/// Returns the deadline-monotonic order: the key is the deadline minus the release jitter, shorter
+/// first.
 ///
-/// It is optimal where no deadline exceeds its period and all tasks have one blocking time
+/// It is optimal if no deadline exceeds its period and all tasks have the same blocking time
 /// (Zuhily and Burns 2007).
 #[must_use]
 pub fn deadline_monotonic(tasks: &[Timing]) -> Vec<usize> {
@@ -34,10 +35,11 @@ pub fn audsley(tasks: &[Timing]) -> Option<Vec<usize>> {
     audsley_below(&[], tasks, &mut Steps::default())
 }
 
-/// Returns the result of [`audsley`] for tasks whose priorities are all below those of `interference`.
+/// Returns the result of [`audsley`] for tasks whose priorities are all below those of
+/// `interference`.
 ///
-/// The lowest free priority goes to any task that meets its deadline there: the order of the tasks
-/// above it does not matter to it. Also `None` if the budget ends before an order is known.
+/// The lowest free priority goes to any task that meets its deadline there. The order of the tasks
+/// above does not affect it. Returns `None` too if the budget ends before an order is known.
 #[must_use]
 pub fn audsley_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<usize>> {
     let mut open = deadline_monotonic(tasks);
@@ -56,9 +58,10 @@ pub fn audsley_below(interference: &[Timing], tasks: &[Timing], steps: &mut Step
 /// Returns the level of each task, 0 the most urgent, with the fewest levels on which every task
 /// meets its deadline. `None` if there is no such assignment, or if the budget ends first.
 ///
-/// Tasks of one level interfere with each other, and all of them lie below `interference`. Every
-/// task that meets its deadline beside all open tasks can share the lowest open level, because the
-/// others of that level count as interference already. Taking all such tasks is therefore optimal.
+/// Tasks of one level interfere with each other, and all of them lie below `interference`. The
+/// levels are filled from the lowest. A task that meets its deadline beside all tasks without a
+/// level can have the lowest free level, because the others of that level already count as
+/// interference. It is therefore optimal to take all such tasks.
 #[must_use]
 pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
     let mut open = deadline_monotonic(tasks);
@@ -80,7 +83,7 @@ pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Step
     Some(from_lowest.into_iter().map(|from_lowest| level - 1 - from_lowest).collect())
 }
 
-/// Returns true if `candidate` meets its deadline below all other open tasks.
+/// Returns true if `candidate` meets its deadline below all other tasks that have no priority yet.
 fn fits_below(interference: &[Timing], tasks: &[Timing], open: &[usize], candidate: usize, steps: &mut Steps) -> bool {
     let others = open.iter().filter(|&&place| place != candidate).map(|&place| tasks[place]);
     let above: Vec<Timing> = interference.iter().copied().chain(others).collect();
@@ -111,7 +114,7 @@ mod tests {
 
     #[test]
     fn audsley_finds_an_order_where_the_monotonic_ones_fail() {
-        // Deadlines exceed periods (Lehoczky 1990), so that neither monotonic order is optimal.
+        // Deadlines exceed periods (Lehoczky 1990), so neither monotonic order is optimal.
         let tasks = [Timing::new(52, 100).with_deadline(110), Timing::new(52, 140).with_deadline(154)];
         assert!(!meets(&tasks, &rate_monotonic(&tasks)));
         assert!(!meets(&tasks, &deadline_monotonic(&tasks)));
@@ -129,10 +132,10 @@ mod tests {
 
     #[test]
     fn tasks_share_a_level_where_their_deadlines_allow() {
-        // Together they take 6 of the shortest deadline, 10: one level holds them all.
+        // Together they take 6, within the shortest deadline of 10, so one level holds them all.
         let light = [Timing::new(2, 10), Timing::new(2, 20), Timing::new(2, 30)];
         assert_eq!(shared_levels(&[], &light, &mut Steps::default()), Some(vec![0, 0, 0]));
-        // The first task cannot wait for a job of the last; the second can.
+        // The first task cannot wait for a job of the last; the second task can.
         let long = [Timing::new(2, 10), Timing::new(2, 40), Timing::new(9, 40)];
         assert_eq!(shared_levels(&[], &long, &mut Steps::default()), Some(vec![0, 1, 1]));
         assert_eq!(shared_levels(&[Timing::new(9, 10)], &light, &mut Steps::default()), None);

@@ -14,12 +14,12 @@ use crate::task::{Nanos, Timing, Utilization};
 /// The worst-case response time of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseTime {
-    /// Longest time from a job's arrival, from which deadlines count, to its completion.
+    /// Maximum time from a job's arrival, from which deadlines count, to its completion.
     pub from_arrival: Nanos,
-    /// Longest time from the moment at which a job is ready to its completion.
+    /// Maximum time from the moment at which a job is ready to its completion.
     pub from_ready: Nanos,
-    /// Completion of the first job after a critical instant: a lower bound for the same task with
-    /// more interference.
+    /// Completion of the first job after a critical instant. With more interference it is a lower
+    /// bound for this task.
     pub first_completion: Nanos,
 }
 
@@ -113,8 +113,8 @@ pub(crate) fn follow(
     None
 }
 
-/// Returns the time from a job's arrival to its completion at `done`. The periods of the earlier
-/// jobs in the busy window end at `window_start`.
+/// Returns the time from a job's arrival to its completion at `done`. `window_start` is where the
+/// periods of the earlier jobs in the busy window end.
 fn from_arrival(done: Nanos, task: &Timing, window_start: Nanos) -> Nanos {
     match done.checked_sub(window_start) {
         Some(in_period) => in_period.saturating_add(task.jitter),
@@ -127,12 +127,13 @@ fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
     Utilization::total_floor(interfering).plus(task.utilization_floor()) > Utilization::ONE
 }
 
-/// Returns worst-case response times where jobs are not preempted, as on a CAN bus (Davis, Burns,
-/// Bril and Lukkien 2007).
+/// Returns worst-case response times for jobs that are not preempted, as on a CAN bus (Davis,
+/// Burns, Bril and Lukkien 2007).
 ///
 /// The tasks are in the order of their priorities, highest first. The longest job of a lower
-/// priority blocks, so [`Timing::blocking`] is not read. `granularity` is the shortest time between
-/// two decisions of the scheduler: one bit on CAN. It is one unit of time at least.
+/// priority is the blocking time, so [`Timing::blocking`] is not read. `granularity` is the
+/// shortest time between two decisions of the scheduler, one bit on CAN. It is at least one unit of
+/// time.
 #[must_use]
 pub fn non_preemptive(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {
@@ -228,7 +229,8 @@ mod tests {
     fn jitter_of_others_and_own_blocking_delay_a_task() {
         let high = Timing::new(2, 10).with_jitter(9);
         let low = Timing::new(4, 40).with_blocking(3);
-        // Blocking 3, own 4, and three jobs of `high`: two within the first nanoseconds, one at 11.
+        // Blocking of 3, the own execution of 4, and three jobs of `high`: two within the first
+        // nanoseconds, one at 11.
         assert_eq!(response_time(&low, &[high]).expect("a bound").from_arrival, 3 + 4 + 2 * 2);
         assert_eq!(response_time(&high, &[]).expect("a bound").from_arrival, 11);
         // The second job is ready 1 after the first, and done at 4.
@@ -240,7 +242,7 @@ mod tests {
         let tasks = set(&[(5, 10), (5, 9)]);
         assert_eq!(response_times(&tasks)[1], None);
         assert!(!all_meet_deadlines(&tasks));
-        // Three thirds are the whole processor, however their shares are rounded.
+        // Three thirds make the whole processor, however their shares are rounded.
         assert_eq!(from_arrival(&set(&[(1, 3), (1, 3), (1, 3)])), [1, 2, 3]);
     }
 
@@ -251,11 +253,12 @@ mod tests {
         assert_eq!(response_time(&huge, &[huge]), None);
         assert_eq!(response_time(&Timing::new(u64::MAX - 1, u64::MAX).with_blocking(2), &[]), None);
         assert_eq!(response_time(&Timing::new(1, 0), &[]), None);
-        // The time before the window leaves room for jitter that would exceed the range.
+        // The part of the period before the window compensates jitter that would otherwise exceed
+        // the range.
         let half = 1 << 63;
         let late = Timing::new(1, half).with_jitter(half + 5);
         assert_eq!(super::from_arrival(half, &late, half), half + 5);
-        // Each step comes closer by a billionth of what is left: the analysis gives up.
+        // Each step comes closer by a billionth of the rest, so the analysis gives up.
         let slow = Timing::new(1 << 30, u64::MAX);
         assert_eq!(response_time(&slow, &[Timing::new(999_999_999, 1_000_000_000)]), None);
     }

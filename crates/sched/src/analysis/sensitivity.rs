@@ -5,7 +5,7 @@ use crate::task::{Nanos, Timing, Utilization};
 /// A factor of execution times in thousandths.
 pub type Thousandths = u64;
 
-/// The largest factor that [`largest_factor`] tries: a thousand times.
+/// The largest factor that [`largest_factor`] tries: 1,000.
 pub const MAX_FACTOR: Thousandths = 1_000_000;
 
 /// Returns the largest factor by which all execution times may be multiplied such that `schedulable`
@@ -40,8 +40,8 @@ pub fn longest_execution(
     })
 }
 
-/// Returns an execution time of at most `room` that fits. It is the longest, to within a 1,024th of
-/// what `room` and the deadline allow; `None` if none fits.
+/// Returns an execution time that fits and needs at most the share `room`. It is the longest, to
+/// within a 1,024th of the maximum that `room` and the deadline allow. `None` if none fits.
 pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMut(&Timing) -> bool) -> Option<Nanos> {
     const PARTS: u64 = 1_024;
     let most = u128::from(task.period) * u128::from(room.0) / u128::from(Utilization::ONE.0);
@@ -52,8 +52,8 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
     parts.map(execution)
 }
 
-/// Returns the largest number from `least` to `most` that fits, where every number below one that
-/// fits does too.
+/// Returns the largest number from `least` to `most` that fits. `fits` must hold for every number
+/// below one for which it holds.
 fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most < least || !fits(least) {
         return None;

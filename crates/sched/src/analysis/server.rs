@@ -6,11 +6,13 @@ use crate::task::{Nanos, Timing, Utilization};
 /// The rule by which a server keeps its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Loses the unused budget if no request waits at the start of its period.
+    /// The server loses its unused budget if no request waits at the start of its period.
     Polling,
-    /// Keeps the budget until the end of its period, so that two budgets may be used back to back.
+    /// The server keeps its budget until the end of its period, so two budgets may be used back to
+    /// back.
     Deferrable,
-    /// Regains used budget one period after its use (sporadic and constant-bandwidth servers).
+    /// The server regains used budget one period after its use (sporadic and constant-bandwidth
+    /// servers).
     Sporadic,
 }
 
@@ -43,9 +45,9 @@ impl Server {
 /// Polling: n ((2 / (Us + 1))^(1/n) - 1); deferrable: n (((Us + 2) / (2 Us + 1))^(1/n) - 1); both
 /// rounded down.
 ///
-/// No task may have a shorter period than the server. Beside a deferrable server, none may have a
-/// shorter one than the sum of the server's period and budget: two budgets back to back would leave
-/// too little of it.
+/// No task may have a shorter period than the server. Beside a deferrable server, no task may have
+/// a shorter period than the sum of the server's period and budget. Otherwise two budgets back to
+/// back would leave too little of the task's period.
 #[must_use]
 pub fn periodic_load_beside(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
     let share = server.min(Utilization::ONE);
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn periodic_loads_beside_servers() {
         let load = |kind, tenths: u64| {
-            // With many tasks, in thousandths, rounded to the nearest.
+            // With many tasks, the bounds in thousandths are these, rounded to the nearest.
             (periodic_load_beside(kind, Utilization(tenths * TENTH), 1 << 16).0 + 500_000) / 1_000_000
         };
         assert_eq!([1, 2, 3].map(|tenths| load(ServerKind::Polling, tenths)), [598, 511, 431]);
@@ -116,7 +118,7 @@ mod tests {
             let fits = |thousandths: &u64| aperiodic_stages_fit(&vec![Utilization(thousandths * 1_000_000); stages]);
             (1..1000).rev().find(fits).expect("some utilization fits")
         };
-        // Known as .586/.382/.279/.219/.180, rounded to the nearest.
+        // Published as .586/.382/.279/.219/.180, rounded to the nearest.
         assert_eq!([1, 2, 3, 4, 5].map(cap), [585, 381, 279, 219, 180]);
         assert!(!aperiodic_stages_fit(&[Utilization::ONE]));
         assert!(aperiodic_stages_fit(&[]));

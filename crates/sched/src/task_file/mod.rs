@@ -50,8 +50,8 @@ pub struct MachineTable {
 }
 
 impl MachineTable {
-    /// Returns the machine: as many cores as the table declares, else as the pinned tasks need,
-    /// else one.
+    /// Returns the machine. It has as many cores as the table declares, else as many as the pinned
+    /// tasks need, else one.
     #[must_use]
     pub fn machine(&self, tasks: &[NamedTask]) -> Machine {
         let pinned = tasks.iter().filter_map(|named| named.task.pinned).map(|core| core.core.saturating_add(1));

@@ -1,10 +1,11 @@
 //! Task files of rt-app: JSON, times in microseconds.
 //!
-//! A task becomes a thread with one `run` and one `timer` event in an endless loop. Reading takes the
-//! sum of the `run` and `runtime` events for the execution time and the timer's period, else
-//! `dl-period`, for the period. `dl-deadline` is the deadline. A thread's only phase may have these
-//! and `cpus` too; they come before the thread's. Threads that sleep, lock, signal or have several
-//! phases have no period of their own and are refused by their field.
+//! A task becomes a thread with one `run` and one `timer` event in an endless loop. When a file is
+//! read, the execution time is the sum of the `run` and `runtime` events. The period is that of the
+//! timer, else `dl-period`. `dl-deadline` is the deadline. A thread's only phase may have these
+//! fields and `cpus` too; they take precedence over those of the thread. Threads that sleep, lock,
+//! signal or have several phases have no period of their own. They are refused, and the error names
+//! the field.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ const MICROSECOND: u64 = 1_000;
 /// The native priority of the most urgent level in a written file.
 const TOP_PRIORITY: u32 = 98;
 
-/// Properties of threads and phases that do not change when a task runs and for how long.
+/// Properties of threads and phases that affect neither when a task runs nor for how long.
 const IGNORED: [&str; 16] = [
     "comment",
     "dl-deadline",
@@ -175,7 +176,7 @@ fn wrong(field: &str, reason: &str) -> TaskFileError {
     TaskFileError::new(None, field, reason)
 }
 
-/// Returns a key of the document for messages: without control characters, and cut to
+/// Returns a key of the document for messages, without control characters and cut to
 /// [`MAX_NAME`](super::MAX_NAME) characters.
 fn shown(key: &str) -> String {
     key.chars().filter(|letter| !letter.is_control()).take(super::MAX_NAME).collect()
@@ -194,8 +195,8 @@ pub struct Placed {
 
 /// Writes a task file of rt-app that runs for `seconds` seconds under `SCHED_FIFO`.
 ///
-/// Times are rounded to microseconds such that the tasks do not become easier: execution times up,
-/// periods and deadlines down. Jitter, blocking and criticality have no field in rt-app.
+/// Times are rounded to microseconds so that the tasks do not become easier to schedule: execution
+/// times up, periods and deadlines down. Jitter, blocking and criticality have no field in rt-app.
 #[must_use]
 pub fn write(tasks: &[Placed], seconds: u64) -> String {
     let mut threads = Map::new();

@@ -40,7 +40,7 @@ const DISCIPLINES: [(&str, Discipline); 3] = [
 const CRITICALITIES: [(&str, Criticality); 3] =
     [("low", Criticality::Low), ("normal", Criticality::Normal), ("high", Criticality::High)];
 
-/// Returns the discipline of this name, as task files and commands write it.
+/// Returns the discipline with this name. Task files and commands use the same names.
 #[must_use]
 pub fn discipline(name: &str) -> Option<Discipline> {
     DISCIPLINES.iter().find(|(other, _)| *other == name).map(|(_, discipline)| *discipline)
@@ -254,7 +254,8 @@ impl<'d> Table<'d> {
         TaskFileError::new(Some(line_of(self.text, value.span().start)), self.field(name), reason)
     }
 
-    /// Creates an error in a field by its name; the line is the table's if the field is absent.
+    /// Creates an error about a field. The line is that of the field or, if the field is absent,
+    /// that of the table.
     fn wrong_field(&self, name: &str, reason: &str) -> TaskFileError {
         match self.table.get(name) {
             Some(value) => self.wrong(name, value, reason),
@@ -379,7 +380,7 @@ period = \"1s\"
         assert_eq!(open.machine(&file.tasks[1..]).cores.len(), 1);
     }
 
-    /// Returns the error of a task whose lines follow the header and a name.
+    /// Returns the error for a task with a header, a name and these lines.
     fn error(lines: &str) -> String {
         read(&format!("[[task]]\nname = 'a'\n{lines}")).expect_err("malformed").to_string()
     }

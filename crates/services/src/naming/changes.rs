@@ -1,7 +1,7 @@
 //! The last changes of bindings, for clients that watch a server.
 //!
 //! The log is bounded in number and size. A client that falls behind learns that changes are lost,
-//! and has to read the contexts again. Nothing is kept until the first client asks.
+//! and has to read the contexts again. The log is empty until the first client asks.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,8 @@ use super::state::{Change, Target};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogLimits {
     pub(super) max_changes: usize,
-    /// Maximum size of names and references in bytes. One change is always included.
+    /// Maximum size of names and references in bytes. At least one change is included, whatever its
+    /// size.
     pub(super) max_size: usize,
 }
 
@@ -39,7 +40,7 @@ impl ChangeLog {
         self.next
     }
 
-    /// Adds those of the changes that concern bindings.
+    /// Adds the changes that concern bindings.
     pub(super) fn push(&mut self, changes: &[Change]) {
         for change in changes.iter().filter(|change| is_of_binding(change)) {
             self.next += 1;
@@ -57,7 +58,7 @@ impl ChangeLog {
         }
     }
 
-    /// Notes that an unknown number of changes happened.
+    /// Records that an unknown number of changes happened.
     pub(super) fn lose(&mut self) {
         self.kept.clear();
         self.size = 0;

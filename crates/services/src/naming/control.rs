@@ -1,4 +1,4 @@
-//! Operations on a server itself: many bindings in one step, a backup, the end.
+//! Operations on a server itself: many bindings in one step, a backup, and its end.
 
 use std::sync::Arc;
 

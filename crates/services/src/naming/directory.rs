@@ -26,15 +26,16 @@ use super::records::{self, Record, STAMP_KEY};
 use super::state::{Change, ContextId, Done, Loader, Operation, Refusal, State};
 use crate::store::{Durability, Revision, Store, StoreError, Write};
 
-/// Time between two syncs of relaxed changes. This plus the duration of a sync stays below the time
-/// that a crash may cost.
+/// Time between two syncs of relaxed changes. This time plus the duration of a sync must stay below
+/// the time whose changes a crash may lose.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 /// Time from a sync that failed to the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// The part of the last commit's duration for which a batch waits for further changes.
+/// The fraction, 1 / `GATHER_PART`, of the last commit's duration for which a batch waits for
+/// further changes.
 const GATHER_PART: u32 = 4;
-/// Maximum time for which a batch waits for further changes. One commit that took long must not hold
-/// up the next client, if the others have gone.
+/// Maximum time for which a batch waits for further changes. If the other clients have gone, one
+/// slow commit must not hold up the next client.
 const MAX_GATHER: Duration = Duration::from_millis(20);
 /// Bounds of the changes that are kept for clients that watch.
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
@@ -50,7 +51,7 @@ pub(super) enum Failure {
 
 pub(super) struct Directory {
     state: RcuCell<State>,
-    /// Distinguishes the object ids of this directory from others'.
+    /// Distinguishes the object ids of this directory from those of others.
     stamp: u64,
     queue: Mutex<Queue>,
     /// Notified when a batch is done.
@@ -59,7 +60,7 @@ pub(super) struct Directory {
     arrived: Condvar,
     /// Maximum time for which a batch waits for further changes.
     max_gather: Duration,
-    /// Distinguishes the numbers of changes of this process from those of earlier ones.
+    /// Distinguishes this process's numbers of changes from those of earlier processes.
     run: u64,
     changes: Mutex<ChangeLog>,
     /// Notified when `changes` gets longer.
@@ -72,7 +73,7 @@ struct Stored {
     store: Box<dyn Store>,
     durability: Durability,
     unsynced: Mutex<Unsynced>,
-    /// Notified when there is something to sync, or the directory ends.
+    /// Notified when there are changes to sync, or the directory ends.
     changed: Condvar,
 }
 
@@ -88,7 +89,7 @@ struct Queue {
     next_ticket: u64,
     /// Number of threads whose operations are in `waiting`.
     submitters: usize,
-    /// Number of submitters of the last batch and of those that waited for its end.
+    /// Number of submitters of the last batch, and of those that waited for its end.
     expected: usize,
     /// Duration of the last batch.
     last_commit: Duration,
@@ -105,7 +106,7 @@ impl Queue {
         ticket
     }
 
-    /// Notes the number of submitters of a batch that has just ended, and its duration.
+    /// Records the number of submitters of a batch that has just ended, and its duration.
     fn note_batch(&mut self, submitters: usize, duration: Duration) {
         self.expected = submitters + self.submitters;
         self.last_commit = duration;
@@ -435,7 +436,7 @@ fn refuse(head: &Head, batch: &[(u64, Operation)], error: StoreError) -> Vec<(u6
         .collect()
 }
 
-/// Reads all records of a store. The stamp is missing in a new one.
+/// Reads all records of a store. A new store has no stamp.
 fn load(store: &dyn Store) -> Result<(Head, Option<u64>), StoreError> {
     let mut loader = Loader::new(random_number());
     let mut stamp = None;
@@ -577,7 +578,7 @@ mod tests {
         let store = MemoryStore::new(records::KIND);
         let mut directory = open(Probe::new(store));
         directory.max_gather = Duration::from_secs(1_000);
-        // As if a batch of one change had taken long, while another one came.
+        // Simulates that a batch of one change took long while another change arrived.
         let mut queue = directory.queue.lock();
         queue.submitters = 1;
         queue.note_batch(1, Duration::from_secs(4_000));
@@ -636,7 +637,7 @@ mod tests {
         let (fails, syncs) = (Arc::clone(&probe.fails), Arc::clone(&probe.syncs));
         let directory = Directory::open(Box::new(probe), Durability::Relaxed).unwrap();
         let store = directory.store.as_ref().unwrap();
-        // Holds back the sync until the store fails.
+        // Delays the sync until the store fails.
         let unsynced = store.unsynced.lock();
         std::thread::scope(|scope| {
             let bound = scope.spawn(|| directory.submit(bind("a")));

@@ -1,9 +1,9 @@
 //! Binding iterators: positions in lists that clients have not read to their ends.
 //!
 //! Clients may forget iterators, or vanish. The number of iterators is therefore bounded for each
-//! client and in total. A further one ends the least recently used one, first among those of the
-//! client. An iterator also ends when it has been idle for some time. A client that uses an ended
-//! iterator gets OBJECT_NOT_EXIST, as the specification allows at any time.
+//! client and in total. At the maximum, a new iterator ends the least recently used one: of the
+//! client, or of all clients. An iterator also ends when it has been idle for some time. A client
+//! that uses an ended iterator gets OBJECT_NOT_EXIST, as the specification allows at any time.
 //!
 //! Time is an argument: a duration since any fixed instant. An iterator holds a position and no
 //! bindings, so its cost does not depend on the length of its list.
@@ -98,7 +98,7 @@ impl Iterators {
         Some(id)
     }
 
-    /// Returns the position of an iterator for a change, which counts as a use. `None` if the
+    /// Returns the position of an iterator, to be changed. This counts as a use. `None` if the
     /// iterator has ended.
     pub(super) fn place_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut Place> {
         self.expire(now);

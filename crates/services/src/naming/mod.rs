@@ -131,18 +131,17 @@ impl Naming {
         self
     }
 
-    /// Sets the time at which a change is acknowledged. Relaxed changes are on the disk at most 100
-    /// ms later, and lost if the process or machine ends before.
-    /// Default: when the disk has the change.
+    /// Sets when a change is acknowledged. Relaxed changes are on the disk at most 100 ms after
+    /// that, and are lost if the process or machine ends before. Default: when the disk has the
+    /// change.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Sets the maximum number of binding iterators. A further one ends the least recently used
-    /// one.
-    /// Default: 1,000.
+    /// Sets the maximum number of binding iterators. At the maximum, a new iterator ends the least
+    /// recently used one. Default: 1,000.
     #[must_use]
     pub fn max_iterators(mut self, count: usize) -> Self {
         self.settings.iterator_limits.max_iterators = count;
@@ -159,7 +158,7 @@ impl Naming {
     }
 
     /// Sets the maximum time for which a context of another server may resolve the rest of a name.
-    /// Then the client gets CannotProceed, with that context and the rest.
+    /// After that the client gets CannotProceed, with that context and the rest.
     /// Default: 3 s.
     #[must_use]
     pub fn forward_timeout(mut self, timeout: Duration) -> Self {
@@ -167,10 +166,10 @@ impl Naming {
         self
     }
 
-    /// Sets the maximum number of threads that wait for other servers. Beyond it clients get
-    /// CannotProceed at once, and can continue themselves. Permit at most half of the threads that
-    /// serve requests, so that servers which refer to each other keep threads for the answers.
-    /// Default: 2, half of a default pool's threads.
+    /// Sets the maximum number of threads that wait for other servers. At the maximum, further
+    /// clients get CannotProceed at once, and can continue themselves. Permit at most half of the
+    /// threads that serve requests, so that servers which refer to each other keep threads for the
+    /// answers. Default: 2, half of a default pool's threads.
     #[must_use]
     pub fn max_forwards(mut self, threads: usize) -> Self {
         self.settings.max_forwards = threads;
@@ -178,9 +177,9 @@ impl Naming {
     }
 
     /// Sets the maximum number of changes that wait for the store, each with a thread of the pool.
-    /// Further ones get TRANSIENT, COMPLETED_NO. Permit fewer than the pool has threads, so that
-    /// names are resolved even while the disk stands still.
-    /// Default: no maximum.
+    /// At the maximum, further changes get TRANSIENT, COMPLETED_NO. Permit fewer than the pool has
+    /// threads, so that names are resolved even while the disk does not respond. Default: no
+    /// maximum.
     #[must_use]
     pub fn max_waiting_changes(mut self, threads: usize) -> Self {
         self.settings.max_waiting_changes = threads;
@@ -188,9 +187,8 @@ impl Naming {
     }
 
     /// Sets the maximum number of clients that wait in the server for changes to be reported
-    /// (`corelane naming watch`), each with a thread of the pool. Further ones are answered at once
-    /// and ask again.
-    /// Default: 1.
+    /// (`corelane naming watch`), each with a thread of the pool. At the maximum, further clients
+    /// get an answer at once and ask again. Default: 1.
     #[must_use]
     pub fn max_watchers(mut self, threads: usize) -> Self {
         self.settings.max_watchers = threads;
@@ -212,8 +210,8 @@ impl Naming {
     /// The reason why the store cannot be used or the ORB refuses, such as BAD_PARAM if the key is
     /// already bound.
     pub fn serve(self, orb: &Orb) -> Result<NamingService, ServeError> {
-        // From here on requests wait. Otherwise a restarted server would answer OBJECT_NOT_EXIST
-        // for contexts that it has not loaded yet, and clients would take them for destroyed.
+        // From now on requests wait. Otherwise a restarted server would answer OBJECT_NOT_EXIST for
+        // contexts that it has not loaded yet, and clients would take them for destroyed.
         let poa = create_poa(&orb.root_poa(), "CorelaneNaming", Lifespan::Persistent)?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {
@@ -287,12 +285,12 @@ impl NamingService {
         self.service.directory.state().context_count()
     }
 
-    /// Binds many names of one context to objects, in one step and one commit to the store. `parent`
-    /// is the name of the context, empty for the initial one. Names that are bound stay as they
-    /// are, unless `replaces` is true: then those that are bound to objects are bound again.
+    /// Binds many names of one context to objects, in one step and one commit to the store.
+    /// `parent` is the name of the context, empty for the initial one. Names that are already bound
+    /// stay as they are. If `replaces` is true, names that are bound to objects are bound again.
     ///
     /// # Errors
-    /// The reason why nothing, or only a part, was bound.
+    /// The reason why no name, or only a part of them, was bound.
     pub fn bind_all(
         &self,
         parent: &[NameComponent],
@@ -303,8 +301,8 @@ impl NamingService {
     }
 
     /// Returns a servant of [`corelane_naming::Control`] for this service. `shutdown` has to end
-    /// the server. The caller decides which clients can reach the object: each of them can copy,
-    /// change and end everything.
+    /// the server. The caller decides which clients can reach the object: each of them can copy and
+    /// change all bindings, and end the server.
     #[must_use]
     pub fn control(&self, shutdown: impl Fn() + Send + Sync + 'static) -> Servant {
         control::servant(Arc::clone(&self.service), self.root.clone().into(), Box::new(shutdown))

@@ -2,7 +2,7 @@
 //! 2.5).
 //!
 //! `/` separates components, `.` separates id and kind. `\` before one of `/`, `.` and `\` makes
-//! that character part of the field; it may precede nothing else.
+//! that character part of the field; before other characters it is not allowed.
 //!
 //! Invariant: each name has exactly one text. [`to_name`] accepts exactly the texts that
 //! [`to_string`] produces, so both are inverses of each other. In particular it refuses needless
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(to_url("iiop:1.2@h,:g", "").as_deref(), Ok("corbaname:iiop:1.2@h,:g"));
         assert_eq!(to_url("atm:00002112,:h/a/b/c", "n").as_deref(), Ok("corbaname:atm:00002112,:h/a/b/c#n"));
         assert_eq!(to_url("rir:", "n").as_deref(), Ok("corbaname:rir:#n"));
-        // As many addresses as a reference can have profiles.
+        // A URL has at most as many addresses as a reference can have profiles.
         let addresses = |count: usize| format!("atm:0{}", ",:h".repeat(count - 1));
         assert!(to_url(&addresses(64), "n").is_ok());
         assert_eq!(to_url(&addresses(65), "n"), Err(InvalidUrl::Address));

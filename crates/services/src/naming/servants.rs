@@ -44,7 +44,7 @@ const BATCH_LIMITS: BatchLimits = BatchLimits { max_bindings: 10_000, max_size: 
 /// Limits on the changes in one reply of `changes_after`.
 const CHANGE_LIMITS: LogLimits = LogLimits { max_changes: 1_000, max_size: 1 << 20 };
 
-/// Maximum time for which a client that watches waits for the next change.
+/// Maximum time for which a client that watches waits in the server for the next change.
 const MAX_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Object id of the initial context, the same in every store.
@@ -187,8 +187,8 @@ impl Service {
         ObjectId::from(&id[..])
     }
 
-    /// Returns the object id of an iterator: its number, and a keyed hash of it. A client that has
-    /// one iterator cannot compute the ids of others.
+    /// Returns the object id of an iterator: its number, and a keyed hash of the number. A client
+    /// that has one iterator cannot compute the ids of others.
     fn iterator_object_id(&self, id: IteratorId) -> [u8; 16] {
         let mut octets = [0; 16];
         let (number, tag) = octets.split_at_mut(8);
@@ -216,7 +216,7 @@ impl Service {
     }
 }
 
-/// One of the threads that may wait for something at a time.
+/// One of the threads that wait, out of a limited number.
 struct WaitingThread<'c>(&'c Mutex<usize>);
 
 impl<'c> WaitingThread<'c> {
@@ -501,7 +501,7 @@ impl Request<'_, '_, '_> {
         let (context, name, target) = match change {
             Change::PutBinding { context, name, target } => (context, name, Some(target)),
             Change::RemoveBinding { context, name } => (context, name, None),
-            // The log keeps no others.
+            // The log keeps no other changes.
             _ => return Ok(ReportedChange::default()),
         };
         let parent = Some(NamingContextRef::unchecked_narrow(&self.context_reference(context)?));
@@ -554,7 +554,7 @@ impl Request<'_, '_, '_> {
             return Err(cannot_proceed());
         };
         call(&context.with_timeout(self.service.settings.forward_timeout), rest).map_err(|error| match error.into() {
-            // A server that could be reached has answered with these.
+            // A server that could be reached has replied with one of these exceptions.
             Raised::System(exception) if matches!(exception.kind(), Kind::NoPermission | Kind::BadParam) => {
                 Raised::System(exception)
             }
@@ -616,7 +616,7 @@ impl Request<'_, '_, '_> {
         object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
     }
 
-    /// Decodes a reference; `None` is nil.
+    /// Decodes a reference; a nil reference gives `None`.
     fn reference(&self, reference: &Reference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {

@@ -1,7 +1,7 @@
-//! A simulation of the pure core against plain maps, in virtual time. Runs random operations,
+//! A simulation of the pure core against plain maps, in virtual time. It runs random operations,
 //! clients that forget iterators, and restarts from the recorded changes.
 //!
-//! A seed determines everything. A failing seed is printed, and `CORELANE_SEED=n cargo test -p
+//! A seed determines the whole run. A failing seed is printed, and `CORELANE_SEED=n cargo test -p
 //! corelane-services simulation` runs it alone; `CORELANE_SEEDS=n` sets the number of seeds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -155,7 +155,7 @@ impl Model {
     }
 }
 
-/// An iterator as a client sees it.
+/// The bindings that an iterator has returned, from the client's point of view.
 struct Listing {
     context: u64,
     client: ClientId,
@@ -277,7 +277,7 @@ impl World {
         assert_eq!(self.state.resolve(context, &name), self.model.resolve(context.0, &name), "{name:?}");
     }
 
-    /// Ends the least recently used listing of `client`, or of all.
+    /// Ends the least recently used listing of `client`, or of all clients.
     fn evict(&mut self, client: Option<ClientId>) {
         let listings = self.listings.iter().filter(|(_, listing)| client.is_none_or(|client| client == listing.client));
         let oldest = listings.min_by_key(|(_, listing)| listing.used).map(|(id, _)| *id).unwrap();

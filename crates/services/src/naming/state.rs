@@ -30,7 +30,7 @@ impl ContextId {
 /// An object reference in CDR in native byte order, aligned at its start.
 pub(super) type Reference = Arc<[u8]>;
 
-/// A thing that a name can be bound to.
+/// The target of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// An object, at which the resolution of names ends.
@@ -74,7 +74,7 @@ impl Binding {
         NameComponent { id: id.to_owned(), kind: kind.to_owned() }
     }
 
-    /// Returns what the name is bound to.
+    /// Returns the target of the binding.
     pub(super) fn target(&self) -> &Target {
         &self.target
     }
@@ -123,7 +123,7 @@ pub(super) enum Refusal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resolved<'s> {
-    /// The name is bound to this.
+    /// The name is bound to this target.
     Bound(&'s Target),
     /// A context of another server has to resolve the components from `at` on.
     Foreign { context: &'s Reference, at: usize },
@@ -148,12 +148,12 @@ pub(super) enum Operation {
 /// Result of an operation that is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// The changes have been made.
+    /// The operation has succeeded.
     Changed,
-    /// The changes have been made, and this context was created.
+    /// The operation has succeeded and created this context.
     Created(ContextId),
-    /// A context of another server has to run the operation with the components from `at` on.
-    /// Nothing has been changed.
+    /// A context of another server has to run the operation with the components from `at` on. This
+    /// server has changed nothing.
     Foreign { context: Reference, at: usize },
 }
 
@@ -172,7 +172,7 @@ pub(super) enum Change {
     NextContext(u64),
 }
 
-/// A position in a list of bindings, after the one with this name.
+/// A position in a list of bindings: after the binding with this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListCursor {
     hash: u64,
@@ -182,7 +182,7 @@ pub(super) struct ListCursor {
 /// A part of a list of bindings.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Names, each with true if it is bound to a context.
+    /// Names. The flag is true for a name that is bound to a context.
     pub(super) bindings: Vec<(NameComponent, bool)>,
     /// Position after the last binding, for the next part; `None` is the beginning.
     pub(super) cursor: Option<ListCursor>,
@@ -194,7 +194,7 @@ pub(super) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
     pub(super) max_bindings: usize,
-    /// Maximum size of their names in bytes. One binding is always included.
+    /// Maximum size of the names in bytes. At least one binding is included, whatever its size.
     pub(super) max_size: usize,
 }
 
@@ -208,7 +208,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Creates a state without contexts, not even the initial one.
+    /// Creates a state without any context; even the initial one is missing.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
@@ -439,8 +439,8 @@ impl State {
     }
 }
 
-/// Builds a state from the records of a store. Faster than change by change: consecutive bindings
-/// of one context are inserted together.
+/// Builds a state from the records of a store. It is faster than applying one change at a time,
+/// because consecutive bindings of one context are inserted together.
 pub(super) struct Loader {
     state: State,
     context: ContextId,
@@ -490,7 +490,7 @@ impl Loader {
     }
 }
 
-/// A change names a context that does not exist: the records are inconsistent.
+/// The error of inconsistent records: a change names a context that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplayError;
 

@@ -1,9 +1,9 @@
 //! An immutable map whose versions share their common parts: a trie over 64-bit hashes.
 //!
-//! A clone costs one reference count. A change copies the path from the root to the item, at most
-//! one node of sixteen children for each four bits of the hash. A path that no other version shares
-//! is changed in place. Readers of a version therefore never wait for a writer, and loading many
-//! items copies nothing.
+//! A clone costs one reference count. A change copies the path from the root to the item: at most
+//! one node, of sixteen children, for each four bits of the hash. A path that no other version
+//! shares is changed in place. Readers of a version therefore never wait for a writer, and loading
+//! many items copies nothing.
 //!
 //! Items have a fixed order, by hash and then by key, that does not depend on the version. A
 //! [`Cursor`] can therefore continue in a later version: an item that is present all the time is
@@ -125,7 +125,7 @@ impl<T: Item> Trie<T> {
 
     /// Returns the item with this key for a change, which must keep the key.
     pub(super) fn get_mut(&mut self, hash: u64, key: &T::Key) -> Option<&mut T> {
-        // A lookup that finds nothing must copy nothing.
+        // A look-up without a result must not copy nodes.
         self.get(hash, key)?;
         let mut node = self.root.as_mut()?;
         let mut depth = 0;
@@ -164,7 +164,7 @@ impl<T: Item> Trie<T> {
         Some(removed)
     }
 
-    /// Visits the items after `cursor`, or all without one, until `visit` breaks off.
+    /// Visits the items after `cursor`, or all items without one, until `visit` returns a break.
     pub(super) fn visit_after<'t, B>(
         &'t self,
         cursor: Option<Cursor<'_, T::Key>>,
@@ -267,7 +267,7 @@ fn visit_node<'t, T: Item, B>(
             let start = cursor.map_or(0, |cursor| child_index(cursor.hash, depth));
             for (index, child) in children.iter().enumerate().skip(start) {
                 if let Some(child) = child {
-                    // Children after the first one lie wholly after the cursor.
+                    // Children after the first one lie entirely after the cursor.
                     visit_node(child, depth + 1, cursor.filter(|_| index == start), visit)?;
                 }
             }

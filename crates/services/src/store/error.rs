@@ -1,10 +1,10 @@
-//! Errors of stores, with texts that say what to do.
+//! Errors of stores. Their texts tell the user what to do.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why a store cannot be opened, read or changed. Each text says what can be done.
+/// The reason why a store cannot be opened, read or changed. Each text tells what can be done.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {

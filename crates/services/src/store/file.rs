@@ -4,9 +4,9 @@
 //! never scans all of it, however its last process ended. A file holds its records, its revision,
 //! and the kind and format of the records.
 //!
-//! After a disk error redb refuses further use of an open file. The next use then reopens it, so
-//! that the store works as soon as the disk does. The revision in the file shows if the failed
-//! commit was kept. Relaxed commits that the file has lost are written again.
+//! After a disk error redb refuses further use of an open file. The next use of the store reopens
+//! the file, so that the store works again as soon as the disk does. The revision in the file shows
+//! if the failed commit was kept. Relaxed commits that the file has lost are written again.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -28,13 +28,14 @@ use super::{Durability, Revision, Store, StoreError, Visitor, Write};
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// Format of the file itself, that is, its set of tables.
 const FILE_FORMAT: u64 = 1;
-/// Size of the page cache in bytes. Small, because records are read once at the start and then kept
-/// by the service.
+/// Size of the page cache in bytes. It is small, because a service reads the records once, at its
+/// start, and keeps them in memory.
 const CACHE_SIZE: usize = 16 << 20;
-/// Maximum size in bytes of the relaxed commits between two syncs; beyond it a commit is synced.
+/// Maximum size in bytes of the relaxed commits between two syncs. A commit that exceeds it is
+/// synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
-/// Number of files that this process has begun to create. Relaxed: it only makes names unique.
+/// Number of files that this process has begun to create. `Relaxed`: it only makes names unique.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -54,8 +55,8 @@ pub struct Kind {
 pub struct FileStore {
     source: Source,
     kind: Kind,
-    /// The open database; `None` after an error. Locked for writing only while the file is closed
-    /// or reopened.
+    /// The open database; `None` after an error. The lock is taken for writing only while the file
+    /// is closed or reopened.
     database: RwLock<Option<OpenDatabase>>,
     /// The last commits. The lock is held during a commit.
     commits: Mutex<Commits>,
@@ -67,7 +68,7 @@ struct Commits {
     /// Relaxed commits since the last synced one, the oldest first. They are written again if an
     /// error closes the file before they are synced.
     relaxed: Vec<RelaxedCommit>,
-    /// Size of their keys and values in bytes.
+    /// Size of the keys and values of `relaxed` in bytes.
     relaxed_size: usize,
 }
 
@@ -119,7 +120,7 @@ impl Drop for OpenDatabase {
     }
 }
 
-/// The source from which the database can be reopened.
+/// The way in which the database can be reopened.
 enum Source {
     Path(PathBuf),
     /// A backend of the caller.
@@ -159,11 +160,11 @@ impl FileStore {
         Self::of_source(Source::Path(path), kind)
     }
 
-    /// Opens a store over a backend of redb, such as one that simulates failures. `backend` creates
-    /// it, again after each error of the old one.
+    /// Opens a store over a backend of redb, for example one that simulates failures. `backend`
+    /// creates the backend, and creates a new one after each error.
     ///
     /// # Errors
-    /// The reason why its contents cannot be used.
+    /// The reason why the contents cannot be used.
     pub fn with_backend<B: StorageBackend>(
         backend: impl Fn() -> B + Send + Sync + 'static,
         kind: Kind,
@@ -323,7 +324,7 @@ impl Store for FileStore {
 
 /// Mode of a new store, from which the umask takes bits.
 const USUAL: u32 = 0o666;
-/// Mode of a copy. Its place may be open to more users than the store's.
+/// Mode of a copy, which may lie in a folder that more users can read than the store's.
 const PRIVATE: u32 = 0o600;
 
 /// Writes the records that `records` yields to a new file, which only its owner can read.
@@ -354,9 +355,9 @@ fn create(path: &Path, kind: Kind) -> Result<(), StoreError> {
     create_with(path, kind, USUAL, |_| Ok(())).map(drop)
 }
 
-/// Creates a file with a store that `fill` fills, first under another name. The file gets its own
-/// name once it is on the disk, so it is never seen half written. Returns false if a file with that
-/// name exists by then, which is left unchanged.
+/// Creates a file with a store that `fill` fills, first under a temporary name. The file gets its
+/// own name once it is on the disk, so no process sees it half written. If a file with that name
+/// exists by then, returns false and leaves it unchanged.
 fn create_with(
     path: &Path,
     kind: Kind,
@@ -369,7 +370,7 @@ fn create_with(
     name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
     let unfinished = PathBuf::from(name);
     let made = (|| {
-        // Left by an earlier process with this id that died here.
+        // An earlier process with this id left the file when it was killed.
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
         }
@@ -393,7 +394,7 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // Fails after a rename, when this name is gone.
+    // This fails after a rename, because the temporary name is gone.
     let _ = fs::remove_file(&unfinished);
     made
 }
@@ -404,7 +405,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Returns true if the file is a database; a missing or empty file is none.
+/// Returns true if the file is a database. A missing or empty file is not.
 ///
 /// # Errors
 /// [`StoreError::Foreign`] for a file that redb did not write.
@@ -428,7 +429,7 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
 }
 
 /// Checks that a database is a store of this kind, without changing its file. Opening it for
-/// writing would repair another program's database that was not closed.
+/// writing would not do: redb would repair a database of another program that was not closed.
 fn check_contents(path: &Path, kind: Kind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -518,7 +519,7 @@ fn set_durability(transaction: &mut WriteTransaction, durability: Durability) ->
     }
 }
 
-/// Runs `work`. Turns a panic inside redb, such as for a damaged page, into an error.
+/// Runs `work`. Converts a panic inside redb, for example for a damaged page, into an error.
 fn fenced<T>(path: Option<&Path>, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -535,7 +536,7 @@ fn of_storage(error: StorageError, path: Option<&Path>) -> StoreError {
     match error {
         StorageError::Corrupted(reason) => damaged(path, reason),
         StorageError::Io(error) if error.kind() == io::ErrorKind::InvalidData => damaged(path, error.to_string()),
-        // The file is shorter than its header says.
+        // The file is shorter than its header states.
         StorageError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(path, error.to_string()),
         StorageError::Io(error) => StoreError::of_io(&error, path.map(Path::to_owned)),
         other => StoreError::Failed { path: path.map(Path::to_owned), reason: other.to_string() },
@@ -591,7 +592,7 @@ mod tests {
 
     const KIND: Kind = Kind { service: "test", format: 1 };
 
-    /// Writes a copy, and within it another one to the same file.
+    /// Writes a copy, and, during this, another copy to the same file.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));

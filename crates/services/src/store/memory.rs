@@ -9,7 +9,7 @@ use corelane_sys::lock::{Mutex, Scope};
 use super::file::{Kind, write_copy};
 use super::{Durability, Revision, Store, StoreError, Visitor, Write};
 
-/// A store in memory. Clones are the same store, which several servers can share.
+/// A store in memory. Clones denote the same store, which several servers can share.
 #[derive(Clone)]
 pub struct MemoryStore {
     kind: Kind,
@@ -23,7 +23,7 @@ struct Records {
 }
 
 impl MemoryStore {
-    /// Creates an empty store. Its backups are of this kind.
+    /// Creates an empty store of this kind. Its backups are files of this kind.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
         MemoryStore { kind, shared: Arc::new(Mutex::new("memory store", Scope::Orb, Records::default())) }

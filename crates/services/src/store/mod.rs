@@ -32,14 +32,14 @@ pub enum Write<'b> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-/// The instant at which a commit counts as done.
+/// The moment at which a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When the disk has it: the commit survives the end of the process and a power failure.
+    /// When the disk has the commit: it survives the end of the process and a power failure.
     #[default]
     Synced,
-    /// At once. The next [`Store::sync`] or synced commit brings it to the disk; until then the end
-    /// of the process loses it.
+    /// At once. The next [`Store::sync`] or synced commit writes it to the disk. If the process
+    /// ends before, the commit is lost.
     Relaxed,
 }
 
@@ -48,7 +48,7 @@ pub type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
 
 /// A persistent map. Every method can be called from any thread.
 pub trait Store: Send + Sync + 'static {
-    /// Passes all records to `visit`, in the order of their keys, as of one instant. Returns the
+    /// Calls `visit` for all records as of one instant, in the order of their keys. Returns the
     /// revision of that instant.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use redb::StorageBackend;
 
 const PAGE_SIZE: usize = 4096;
 
-/// A backend of redb over a file that stays as it is.
+/// A backend of redb over a file that it leaves unchanged.
 #[derive(Debug)]
 pub(super) struct Preview {
     file: File,
@@ -24,7 +24,8 @@ pub(super) struct Preview {
 struct Pages {
     /// Length of the view in bytes.
     length: u64,
-    /// Bytes at the start of the file that the view still shows where no page hides them.
+    /// Number of bytes at the start of the file that the view still shows, unless a written page
+    /// hides them.
     file_length: u64,
     /// Written pages, by their number.
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,

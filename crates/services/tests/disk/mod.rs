@@ -1,4 +1,4 @@
-//! A simulated disk under a store: it can lose what was not synced, and run out of room.
+//! A simulated disk under a store. It can lose data that was not synced, and run out of room.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use corelane_sys::lock::{Mutex, Scope};
 use redb::StorageBackend;
 
-/// Bytes that a disk writes whole or not at all.
+/// Number of bytes that a disk writes as a whole or not at all.
 const SECTOR: usize = 512;
 
 /// A generator of pseudo-random numbers (splitmix64).
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// Returns the number of power failures that a test simulates: `CORELANE_CUTS`, or the usual number.
+/// Returns the number of power failures that a test simulates: `CORELANE_CUTS`, or `usual`.
 pub(crate) fn cuts(usual: usize) -> usize {
     std::env::var("CORELANE_CUTS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -41,16 +41,16 @@ enum Operation {
 #[derive(Debug, Default)]
 struct Contents {
     image: Vec<u8>,
-    /// The image when the log began.
+    /// The contents of the disk when the log began.
     base: Vec<u8>,
     log: Vec<Operation>,
-    /// Operations until the disk is full.
+    /// Number of operations until the disk is full.
     room: Option<usize>,
-    /// Octets that were read.
+    /// Number of bytes that were read.
     read: usize,
 }
 
-/// A disk; clones are the same.
+/// A disk. Clones denote the same disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<Contents>>);
 
@@ -71,7 +71,7 @@ impl Disk {
         move || disk.clone()
     }
 
-    /// Forgets what was done so far: it is on the disk for good.
+    /// Discards the log: all earlier operations are on the disk permanently.
     pub(crate) fn start_log(&self) {
         let mut contents = self.0.lock();
         contents.base = contents.image.clone();
@@ -86,7 +86,7 @@ impl Disk {
         self.0.lock().read
     }
 
-    /// Lets the operation after so many others fail, and all that follow.
+    /// Makes all operations after the next `operations` ones fail; `None` for none.
     pub(crate) fn fail_after(&self, operations: Option<usize>) {
         self.0.lock().room = operations;
     }
@@ -139,7 +139,7 @@ fn write(image: &mut Vec<u8>, offset: usize, data: &[u8]) {
     image[offset..offset + data.len()].copy_from_slice(data);
 }
 
-/// Writes some sectors of a write.
+/// Applies only some sectors of a write.
 fn tear(image: &mut Vec<u8>, offset: u64, data: &[u8], random: &mut Random) {
     let mut start = 0;
     while start < data.len() {

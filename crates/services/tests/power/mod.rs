@@ -1,4 +1,5 @@
-//! Power failures under a name service: the disk keeps what was synced, loses some of the later writes, and tears the last.
+//! Power failures under a name service. The disk keeps synced data, loses some of the later writes,
+//! and tears the last one.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use corelane_services::store::FileStore;
 
 use crate::disk::{self, Disk, Random};
 
-/// The thing that a name is bound to.
+/// The target of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Bound {
     Object(usize),
@@ -78,18 +79,19 @@ fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: u
     }
 }
 
-/// Number of cuts, of which some certainly fall between a commit and its acknowledgement.
+/// Number of power failures. It is so large that some fall between a commit and its
+/// acknowledgement.
 const USUAL_CUTS: usize = 200;
 
-/// Power fails at 200 instants (`CORELANE_CUTS`) of 120 changes. Each acknowledged change is there afterwards, and the
-/// one that was under way is there completely or not at all.
+/// The power fails at 200 instants (`CORELANE_CUTS`) of 120 changes. Each acknowledged change is
+/// there afterwards. The change in progress is there completely or not at all.
 #[test]
 fn acknowledged_changes_survive_power_failures_whole() {
     let disk = Disk::default();
     let (orb, naming) = serve(&disk);
     disk.start_log();
     let mut random = Random(11);
-    // The names after each change, and the length of the log when it was acknowledged.
+    // The names after each change, and the length of the log when the change was acknowledged.
     let mut versions = vec![(Names::new(), 0)];
     for number in 1..=120 {
         let mut expected = versions.last().unwrap().0.clone();
@@ -113,7 +115,7 @@ fn acknowledged_changes_survive_power_failures_whole() {
             versions[acknowledged].0
         );
         whole += usize::from(has_next);
-        // The service goes on from there.
+        // The service continues from there.
         let path = name::to_name("after").unwrap();
         naming.reference().bind(&path, Some(&object(&orb, 1))).unwrap();
         orb.shutdown(true).unwrap();

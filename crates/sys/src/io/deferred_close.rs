@@ -2,12 +2,12 @@
 //!
 //! A process at the other end of a Unix socket can pass a descriptor whose closing waits: a TCP
 //! socket with `SO_LINGER` and unsent data, or a file of a file system that its own program serves.
-//! One thread, `sys/close`, closes such descriptors. It is in the ordinary class and ends when it
-//! has nothing left to do; no other thread waits for it.
+//! One thread, `sys/close`, closes such descriptors. It runs in the ordinary scheduling class and
+//! ends when it has nothing left to do. No other thread waits for it.
 
 use std::os::fd::OwnedFd;
 
-/// Closes a descriptor that a peer has passed. The caller does not wait for it.
+/// Closes a descriptor that a peer has passed. The caller does not wait until it is closed.
 ///
 /// If the system refuses a thread, the descriptor stays open until a later call can start one.
 #[cold]
@@ -15,7 +15,7 @@ pub fn close(passed: OwnedFd) {
     list::push(passed, false);
 }
 
-/// Closes a Unix socket whose receive queue may hold descriptors; otherwise as [`close`]. The
+/// Closes a Unix socket whose receive queue may hold descriptors, in the way of [`close`]. The
 /// caller has shut both directions down.
 #[cold]
 pub fn close_with_queued_descriptors(socket: OwnedFd) {
@@ -28,7 +28,7 @@ pub fn pending() -> usize {
     list::pending()
 }
 
-/// The queue of models, which have no descriptors.
+/// The queue in models, which have no descriptors.
 #[cfg(loom)]
 mod list {
     pub(super) fn push(descriptor: std::os::fd::OwnedFd, _has_queue: bool) {
@@ -48,7 +48,8 @@ mod list {
     struct CloseQueue {
         /// Descriptors to close. The flag is true for a socket whose queue may hold more descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
-        /// [`process::generation`] of the process that has a closing thread; 0 if none has.
+        /// The [`process::generation`] of the process that has a closing thread; 0 if there is
+        /// none.
         closing_process: u64,
     }
 
@@ -89,7 +90,8 @@ mod list {
                     QUEUE.lock().descriptors.push_back((passed, false))
                 });
             }
-            // Most closes that sleep do so for this. The others hold up this thread.
+            // Most closes that sleep wait for unsent bytes. After this call they do not. Other
+            // sleeping closes hold up this thread.
             socket::disable_linger(descriptor.as_fd());
         }
     }

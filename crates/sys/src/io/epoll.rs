@@ -1,9 +1,9 @@
 //! Readiness of many descriptors.
 //!
 //! An [`Epoll`] maps descriptors to 64-bit tokens chosen by the caller and reports tokens. Several
-//! threads may wait on one: with edge-triggered interest the kernel wakes exactly one of them per
-//! event. Nothing here owns the watched descriptors; the kernel forgets one when its last duplicate
-//! is closed.
+//! threads may wait on one `Epoll`: with edge-triggered interest the kernel wakes exactly one of
+//! them per event. An `Epoll` does not own the watched descriptors; the kernel removes one when its
+//! last duplicate is closed.
 
 use std::io;
 use std::ops::BitOr;
@@ -26,7 +26,7 @@ impl Interest {
     pub const WRITABLE: Self = Self(libc::EPOLLOUT as u32);
     /// The peer closed at least its writing side.
     pub const HANG_UP: Self = Self(libc::EPOLLRDHUP as u32);
-    /// Reports each arrival once instead of for as long as the state lasts.
+    /// Reports each arrival once, instead of as long as the state lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
 
     /// Combines two interests, also in constants.
@@ -44,7 +44,7 @@ impl BitOr for Interest {
     }
 }
 
-/// One report: the token given with the descriptor, and the events.
+/// One report: the token of the descriptor, and the events.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct EpollEvent(libc::epoll_event);
@@ -114,7 +114,7 @@ impl Epoll {
     /// Watches `fd` and reports it as `token`.
     ///
     /// # Errors
-    /// `AlreadyExists` if it is watched; otherwise the kernel's limits.
+    /// `AlreadyExists` if `fd` is watched; otherwise the kernel's limits.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
@@ -122,23 +122,23 @@ impl Epoll {
     /// Changes token and interest of a watched descriptor. A pending edge is reported anew.
     ///
     /// # Errors
-    /// `NotFound` if it is not watched.
+    /// `NotFound` if `fd` is not watched.
     pub fn modify(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Stops watching `fd`. Reports already taken by other threads may still be in their hands.
+    /// Stops watching `fd`. Another thread may still hold a report that it took before.
     ///
     /// # Errors
-    /// `NotFound` if it is not watched.
+    /// `NotFound` if `fd` is not watched.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::NONE)
     }
 
     /// Waits for reports, writes them to the front of `events` and returns their number.
     ///
-    /// A `timeout` of `None` waits for ever, zero only looks. No reports mean that the time is over
-    /// or a signal came. An empty array returns at once.
+    /// A `timeout` of `None` waits for ever; zero does not wait. No reports mean that the time is
+    /// over or a signal came. With an empty array the call returns at once.
     ///
     /// # Errors
     /// When the kernel is out of memory.
@@ -169,7 +169,7 @@ impl Epoll {
         Ok(count as usize)
     }
 
-    /// Waits with `epoll_pwait2`, which takes nanoseconds; before Linux 5.11 in milliseconds,
+    /// Waits with `epoll_pwait2`, which takes nanoseconds. Before Linux 5.11 waits in milliseconds,
     /// rounded up.
     fn wait_precisely(&self, events: &mut [EpollEvent], timeout: Duration) -> io::Result<usize> {
         static MISSING: AtomicBool = AtomicBool::new(false);

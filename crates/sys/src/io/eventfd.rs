@@ -1,6 +1,6 @@
 //! A descriptor that wakes a thread blocked in `epoll_wait` or `ppoll`.
 //!
-//! An [`EventFd`] holds a kernel counter: notifications that have not been drained collapse into
+//! An [`EventFd`] holds a counter of the kernel. Notifications that have not been drained count as
 //! one, and none is lost. Neither notifying nor draining blocks.
 
 use std::io;
@@ -29,7 +29,8 @@ impl EventFd {
     pub fn notify(&self) {
         let one = 1u64;
         // SAFETY: `one` lives through the call, which reads its 8 bytes. The only failure of a
-        // valid event descriptor is EAGAIN at a counter of 2^64-2: it is readable then, as wanted.
+        // valid event descriptor is EAGAIN at a counter of 2^64-2. The descriptor is readable then,
+        // as wanted.
         let _ = syscall::retry_interrupted(|| unsafe {
             libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
         });

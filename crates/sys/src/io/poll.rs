@@ -1,8 +1,8 @@
 //! Waiting for one descriptor until an absolute deadline, with a high-resolution timer.
 //!
-//! This is the precise class of deadline: `ppoll` with the thread's timer slack at one nanosecond,
-//! so that a deadline fires within tens of microseconds instead of a scheduler tick. The slack is
-//! set the first time a thread waits here (one more system call, once per thread).
+//! The functions use `ppoll` with a timer slack of one nanosecond. So a wait ends within tens of
+//! microseconds after its deadline, instead of at the next scheduler tick. The slack is set the
+//! first time a thread waits here (one more system call, once per thread).
 
 use std::cell::Cell;
 use std::io;
@@ -23,14 +23,14 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Returns true if anything is ready; false means that the deadline came first.
+    /// Returns true if any direction is ready. False means that the deadline came first.
     pub fn is_any(self) -> bool {
         self.readable || self.writable || self.hung_up
     }
 }
 
 /// Waits until `fd` can be read (data, end of stream or error) or `deadline` has passed; `None`
-/// waits for ever. Returns true if readable.
+/// waits for ever. Returns true if `fd` is readable.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -39,7 +39,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
 }
 
 /// Waits until `fd` can be written (space, or an error to collect) or `deadline` has passed; `None`
-/// waits for ever. Returns true if writable.
+/// waits for ever. Returns true if `fd` is writable.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -47,8 +47,8 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
     Ok(wait(fd, false, true, deadline)?.is_any())
 }
 
-/// Waits for the requested directions until `deadline`. If nothing is ready, the deadline has
-/// passed. Makes one system call unless signals interrupt.
+/// Waits until `deadline` for the requested directions. If nothing is ready, the deadline has
+/// passed. Makes one system call unless signals interrupt it.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -103,12 +103,12 @@ pub fn hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
 pub struct HangUp {
     /// The peer writes no more.
     pub reading: bool,
-    /// Nothing is sent either way: the peer is gone, or both sides have ended writing.
+    /// No bytes flow in either direction: the peer is gone, or both sides have ended writing.
     pub both: bool,
 }
 
-/// Waits until one of two descriptors can be read or `deadline` has passed, and returns which.
-/// Neither means that the deadline passed or a signal came.
+/// Waits until one of two descriptors can be read or `deadline` has passed, and returns which. If
+/// neither is readable, the deadline has passed or a signal came.
 ///
 /// # Errors
 /// When the kernel is out of memory.
@@ -123,7 +123,7 @@ pub fn wait_either(
 /// Waits like [`wait_either`], for any number of descriptors.
 ///
 /// # Errors
-/// As [`wait_either`].
+/// The errors of [`wait_either`].
 pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monotonic>) -> io::Result<[bool; N]> {
     if deadline.is_some() {
         minimize_timer_slack();
@@ -168,9 +168,8 @@ pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) ->
     }
 }
 
-/// Sets the calling thread's timer slack to 1 ns, once. The default of 50 us would be added to
-/// every deadline of a thread in the ordinary scheduling class; real-time threads have no slack
-/// anyway.
+/// Sets the calling thread's timer slack to 1 ns, once. The default slack of 50 us delays every
+/// deadline of a thread in the ordinary scheduling class; real-time threads have no slack.
 pub fn minimize_timer_slack() {
     thread_local! {
         static SHARP: Cell<bool> = const { Cell::new(false) };

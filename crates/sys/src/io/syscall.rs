@@ -1,13 +1,13 @@
-//! The one place through which this crate enters the kernel.
+//! The only module of this crate that enters the kernel.
 //!
-//! It counts the call for the calling thread, turns a failure into the kernel's error, and restarts
-//! interrupted calls where the caller asks for it. It never interprets a result beyond that.
+//! It counts each call for the calling thread, converts a failure into the kernel's error, and
+//! restarts interrupted calls if the caller asks for it. It does not interpret results further.
 
 use std::io;
 
 use crate::counters;
 
-/// The integer result of a system call; -1 says that `errno` holds the error.
+/// The integer result of a system call. -1 means that `errno` holds the error.
 pub(crate) trait SyscallResult: Copy {
     fn is_error(self) -> bool;
 }
@@ -37,7 +37,7 @@ pub(crate) fn once<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> 
     check(call)
 }
 
-/// Makes one futex call, which is counted as such and not among the system calls.
+/// Makes one futex call, which has a count of its own beside the system calls.
 #[cfg_attr(loom, expect(dead_code, reason = "models have a kernel of their own"))]
 pub(crate) fn futex<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_futex();
@@ -53,16 +53,17 @@ fn check<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
 /// Makes a system call of a transfer, with its arguments in the kernel's order, and repeats it
 /// while signals interrupt it.
 ///
-/// Bypasses the C library: its `syscall` moves all arguments to other registers and the error
-/// through `errno`, and its own functions change the thread's cancellation state before and after.
+/// Bypasses the C library: its function `syscall` moves all arguments to other registers and
+/// returns the error through `errno`. Its functions for transfers change the thread's cancellation
+/// state.
 ///
 /// # Safety
-/// The memory that the kernel reads and writes through the arguments is valid for that.
+/// The memory that the kernel reads and writes through the arguments is valid for these accesses.
 #[inline]
 pub(crate) unsafe fn transfer(number: libc::c_long, arguments: [usize; 6]) -> io::Result<usize> {
     loop {
         counters::count_syscall();
-        // SAFETY: the caller's guarantee.
+        // SAFETY: the caller guarantees that the memory of the arguments is valid.
         let result = unsafe { enter_kernel(number, arguments) };
         if let Ok(count) = usize::try_from(result) {
             return Ok(count);
@@ -86,7 +87,7 @@ unsafe fn enter_kernel(number: libc::c_long, arguments: [usize; 6]) -> isize {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     let result;
     // SAFETY: the registers are those of the kernel's convention, which destroys `rcx` and `r11`
-    // and nothing else; the rest is the caller's guarantee.
+    // and no others. The caller guarantees that the memory of the arguments is valid.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -108,7 +109,7 @@ unsafe fn enter_kernel(number: libc::c_long, arguments: [usize; 6]) -> isize {
 #[cfg(any(all(test, not(loom)), not(all(target_arch = "x86_64", target_pointer_width = "64"))))]
 unsafe fn enter_by_libc(number: libc::c_long, arguments: [usize; 6]) -> isize {
     let [first, second, third, fourth, fifth, sixth] = arguments;
-    // SAFETY: the caller's guarantee.
+    // SAFETY: the caller guarantees that the memory of the arguments is valid.
     match unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) } {
         -1 => -(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) as isize),
         count => count as isize,
@@ -141,12 +142,13 @@ mod tests {
             let (near, far) = (near.as_raw_fd() as usize, far.as_raw_fd() as usize);
             let (octets, mut room) = (*b"some octets", [0; 64]);
             let now = libc::MSG_DONTWAIT as usize;
-            // SAFETY: the bytes are there to be read.
+            // SAFETY: the arguments describe live bytes, which the call reads.
             let send = |fd| unsafe {
                 enter(libc::SYS_sendto, [fd, octets.as_ptr().expose_provenance(), octets.len(), now, 0, 0])
             };
             let into = room.as_mut_ptr().expose_provenance();
-            // SAFETY: the room is there to be written, and read only afterwards.
+            // SAFETY: `into` points to 64 writable bytes, which are read only
+            // afterwards.
             let recv = || unsafe { enter(libc::SYS_recvfrom, [far, into, 64, now, 0, 0]) };
             assert_eq!((send(near), recv()), (11, 11));
             assert_eq!((recv(), send(usize::MAX)), (-(libc::EAGAIN as isize), -(libc::EBADF as isize)));
@@ -185,7 +187,7 @@ mod tests {
         let state = format!("/proc/self/task/{}/stat", told.recv().unwrap());
         let sleeps = || std::fs::read_to_string(&state).unwrap().rsplit(')').next().unwrap().starts_with(" S");
         for number in 1..=3 {
-            // In the read, which is all that it waits for.
+            // The thread sleeps only in the read.
             while !sleeps() {
                 std::thread::yield_now();
             }

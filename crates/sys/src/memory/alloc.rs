@@ -11,19 +11,21 @@
 //! # drop(octets);
 //! ```
 //!
-//! Counts are the calling thread's, in [`counters`]. Another thread may free what one thread
-//! allocates, so only a single-threaded program can derive from them how much memory it holds.
+//! The counts are those of the calling thread, in [`counters`]. Another thread may free memory that
+//! this thread allocated, so only a single-threaded program can derive from them how much memory it
+//! holds.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::counters;
 
-/// The system's allocator with a count, to be named in a `#[global_allocator]` of a test or
-/// benchmark program.
+/// The system's allocator with a count, for the `#[global_allocator]` of a test or benchmark
+/// program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
-/// Simulates an allocator that all threads share, for tests of threads that wait there.
+/// Simulates an allocator with a lock that all threads share, for tests of threads that wait for
+/// it.
 #[cfg(any(test, feature = "testing"))]
 mod shared {
     use std::cell::Cell;
@@ -32,7 +34,7 @@ mod shared {
     use std::time::Duration;
 
     static LOCKED: AtomicBool = AtomicBool::new(false);
-    /// Bytes that all threads have allocated and not freed; `PEAK` is their maximum.
+    /// Bytes that all threads together have allocated and not freed.
     static LIVE: AtomicUsize = AtomicUsize::new(0);
     static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,7 +49,7 @@ mod shared {
             PASSES_LOCK.set(true);
         }
 
-        /// Runs `body` with that lock held, as a thread that is preempted in the allocator.
+        /// Runs `body` with that lock held, like a thread that is preempted in the allocator.
         pub fn hold_lock(body: impl FnOnce()) {
             take_lock();
             body();
@@ -62,8 +64,8 @@ mod shared {
             LIVE.load(Ordering::Relaxed)
         }
 
-        /// Returns the maximum of [`live`](Self::live) since the last call of this function, or the
-        /// start.
+        /// Returns the maximum of [`live`](Self::live) since the last call of this function, or
+        /// since the start.
         #[must_use]
         pub fn take_peak() -> usize {
             PEAK.swap(Self::live(), Ordering::Relaxed).max(Self::live())
@@ -106,9 +108,9 @@ fn record_allocated(_: usize) {}
 #[cfg(not(any(test, feature = "testing")))]
 fn record_freed(_: usize) {}
 
-// SAFETY: all work is the system allocator's. Counting and the tests' lock touch thread-local cells
-// without initialiser or destructor and an atomic, so they neither allocate nor fail, on any thread
-// at any time of its life.
+// SAFETY: the system allocator does all the work. Counting and the tests' lock use thread-local
+// cells without initialiser or destructor and an atomic. So they neither allocate nor fail, on any
+// thread at any time of its life.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         pass();
@@ -132,8 +134,8 @@ unsafe impl GlobalAlloc for CountingAllocator {
         counters::count_freed(layout.size());
         record_allocated(size);
         record_freed(layout.size());
-        // SAFETY: `pointer` came from the system allocator, as all of this allocator's do, with
-        // that layout.
+        // SAFETY: `pointer` came from the system allocator, like all pointers of this allocator,
+        // with that layout.
         unsafe { System.realloc(pointer, layout, size) }
     }
 

@@ -1,18 +1,18 @@
 //! The receive buffer: memory is committed only as far as bytes have arrived.
 //!
-//! Up to 64 KiB a [`Buffer`] is ordinary heap memory that is kept for the next message. Beyond, it
-//! is a reservation of addresses whose pages the kernel provides when bytes are written to them. So
-//! a peer that announces 60 MiB and sends nothing costs an entry in a table. (With all memory
-//! locked, reservations are filled at once unless locked with `MCL_ONFAULT`.) New pages cost more
-//! than copying to them, so a program can keep the regions of large messages for the next ones
+//! Up to 64 KiB a [`Buffer`] is ordinary heap memory that is kept for the next message. A larger
+//! one is a reservation of addresses, whose pages the kernel provides when bytes are written to
+//! them. So a peer that announces 60 MiB and sends nothing costs an entry in a table. (With all
+//! memory locked, reservations are filled at once unless locked with `MCL_ONFAULT`.) New pages cost
+//! more than copying to them, so a program can keep the regions of large messages for the next ones
 //! ([`RegionCache`]).
 //!
 //! Invariant (`window`): `start <= end <= capacity`. Bytes from `start` to `end` have arrived and
-//! were not consumed. All memory is initialised (zero, or earlier contents), so that spare room is
-//! an ordinary slice.
+//! were not consumed. All memory is initialised (zero, or earlier contents), so that the spare room
+//! is an ordinary slice.
 //!
-//! A buffer is itself an owner of bytes (`AsRef<[u8]> + Send + Sync + 'static`) from which a
-//! reference-counted slice can be made; its memory is freed when the last part of it is dropped.
+//! A buffer is an owner of bytes (`AsRef<[u8]> + Send + Sync + 'static`), so reference-counted
+//! slices can share it. Its memory is freed when the last slice is dropped.
 
 mod region;
 
@@ -32,7 +32,7 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// Memory and its owner. The address is kept as well, since a message reads it several times.
+/// Memory and its owner. The address is stored too, because each message reads it several times.
 struct Storage {
     octets: NonNull<u8>,
     length: usize,
@@ -40,14 +40,14 @@ struct Storage {
 }
 
 enum StorageOwner {
-    /// A boxed slice of that address and length.
+    /// A boxed slice with that address and length.
     Heap,
     Reserved(MappedRegion),
 }
 
-// SAFETY: it owns the bytes, and a shared reference gives shared access only.
+// SAFETY: a `Storage` owns its bytes, and a shared reference gives shared access only.
 unsafe impl Send for Storage {}
-// SAFETY: as above.
+// SAFETY: a shared reference to a `Storage` gives shared access only.
 unsafe impl Sync for Storage {}
 
 impl Storage {
@@ -69,7 +69,7 @@ impl Deref for Storage {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the owner's bytes, all of them initialised, for as long as it is borrowed.
+        // SAFETY: these are the owner's bytes, all initialised, for as long as it is borrowed.
         unsafe { slice::from_raw_parts(self.octets.as_ptr(), self.length) }
     }
 }
@@ -77,7 +77,7 @@ impl Deref for Storage {
 impl DerefMut for Storage {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and there is no other borrow.
+        // SAFETY: these are the owner's bytes, all initialised, and there is no other borrow.
         unsafe { slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
     }
 }
@@ -85,7 +85,7 @@ impl DerefMut for Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         if let StorageOwner::Heap = self.owner {
-            // SAFETY: `heap` made this from a box that has no other owner.
+            // SAFETY: `heap` made this pointer from a box that has no other owner.
             drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.octets.as_ptr(), self.length)) });
         }
     }
@@ -119,8 +119,8 @@ impl Buffer {
         self.memory.len()
     }
 
-    /// Returns the bytes of committed memory: all of heap memory, and of a reservation the part
-    /// that this message or earlier ones have filled.
+    /// Returns the number of bytes of committed memory. For heap memory this is all of it; for a
+    /// reservation it is the part that this message or earlier ones have filled.
     pub fn committed(&self) -> usize {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),
@@ -129,7 +129,7 @@ impl Buffer {
     }
 
     /// Makes room for `total` bytes, counted from the first one not consumed. Moves bytes only if
-    /// it must. Does not touch memory beyond what has arrived.
+    /// necessary, and does not touch memory beyond the bytes that have arrived.
     ///
     /// # Errors
     /// `OutOfMemory` when no such range of addresses is free; the buffer is then unchanged.
@@ -137,11 +137,11 @@ impl Buffer {
         self.reserve_with(total, None)
     }
 
-    /// Makes room as [`reserve`](Self::reserve), taking large memory from `spares` if there is
-    /// some, and returning it there afterwards.
+    /// Makes room like [`reserve`](Self::reserve). Takes large memory from `spares` if possible,
+    /// and returns it there later.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     #[inline]
     pub fn reserve_from(&mut self, total: usize, spares: &RegionCache) -> io::Result<()> {
         self.reserve_with(total, Some(spares))
@@ -171,7 +171,7 @@ impl Buffer {
     /// Returns the room after the bytes that have arrived.
     #[inline]
     pub fn spare_capacity(&mut self) -> &mut [u8] {
-        // SAFETY: within the memory (window).
+        // SAFETY: the range lies within the memory (window).
         unsafe { self.memory.get_unchecked_mut(self.end..) }
     }
 
@@ -199,10 +199,10 @@ impl Buffer {
         }
     }
 
-    /// Receives once into the spare room; zero is the end of the stream, or no room.
+    /// Receives once into the spare room. Zero means the end of the stream, or no room.
     ///
     /// # Errors
-    /// As [`socket::recv`].
+    /// The errors of [`socket::recv`].
     #[inline]
     pub fn receive(&mut self, fd: BorrowedFd<'_>, wait: WaitMode) -> io::Result<usize> {
         let count = socket::recv(fd, self.spare_capacity(), wait)?;
@@ -210,8 +210,8 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Moves all bytes from `at` on to the (emptied) `other` buffer. The message leaves with this
-    /// buffer, and reading goes on in the other.
+    /// Moves all bytes from `at` on to the buffer `other`, which is emptied first. The message
+    /// before `at` leaves with this buffer, and reading continues in the other.
     ///
     /// # Errors
     /// `OutOfMemory`; then nothing has changed except that `other` is empty.
@@ -235,8 +235,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Records that bytes up to `end` have been written; called before `end` decreases, and before
-    /// the memory goes.
+    /// Records that bytes up to `end` have been written. Must be called before `end` decreases, and
+    /// before the memory is freed.
     #[inline]
     fn record_touched(&mut self) {
         if let StorageOwner::Reserved(reservation) = &mut self.memory.owner {
@@ -253,7 +253,7 @@ impl Buffer {
         self.end = 0;
     }
 
-    /// Discards all bytes; frees the memory if it is more than `octets` bytes.
+    /// Discards all bytes, and frees the memory if it is more than `octets` bytes.
     pub fn clear_and_shrink(&mut self, octets: usize) {
         self.clear();
         if self.capacity() > octets {
@@ -279,7 +279,7 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the memory (window).
+        // SAFETY: the range lies within the memory (window).
         unsafe { self.memory.get_unchecked(self.start..self.end) }
     }
 }

@@ -1,7 +1,7 @@
-//! References whose type is erased and checked when they are read back.
+//! References whose type is erased, and checked when they are read back.
 //!
-//! `dyn Any` does not do this for borrows, and for unsized owned values, such as `dyn Trait`, only
-//! with another box.
+//! `dyn Any` cannot do this for borrows. For unsized owned values, such as `dyn Trait`, it would
+//! need another box.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -26,7 +26,7 @@ type Words = [MaybeUninit<usize>; 2];
 pub struct ErasedRef<'s> {
     of: TypeId,
     words: Words,
-    /// Keeps it on its thread, because the erased `T` may not be `Sync`.
+    /// Makes the type neither `Send` nor `Sync`, because the erased `T` may not be `Sync`.
     borrow: PhantomData<(&'s (), *const ())>,
 }
 
@@ -42,7 +42,7 @@ impl<'s> ErasedRef<'s> {
         ErasedRef { of: TypeId::of::<T>(), words, borrow: PhantomData }
     }
 
-    /// Returns the reference; `None` if it is not one to a `T`.
+    /// Returns the reference; `None` if it does not refer to a `T`.
     #[inline]
     #[must_use]
     pub fn get<T: ?Sized + 'static>(&self) -> Option<&'s T> {
@@ -55,7 +55,7 @@ impl<'s> ErasedRef<'s> {
     }
 }
 
-/// An `Arc<T>` for an erased type `T`, whose value is reached without a call.
+/// An `Arc<T>` for an erased type `T`. Reading its value takes no function call.
 ///
 /// # Examples
 /// ```
@@ -67,22 +67,23 @@ impl<'s> ErasedRef<'s> {
 /// assert_eq!(erased.get::<[u8]>(), None);
 /// ```
 pub struct ErasedArc {
-    /// A reference into the value that `_owner` keeps alive. Never given away with this lifetime.
+    /// A reference into the value that `_owner` keeps alive. It never leaves this type with this
+    /// lifetime.
     value: ErasedRef<'static>,
     _owner: Box<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the value is `Send` and `Sync`, as `new` demands; `value` is only a reference to it.
 unsafe impl Send for ErasedArc {}
-// SAFETY: as above.
+// SAFETY: the value is `Send` and `Sync`, as `new` demands; `value` is only a reference to it.
 unsafe impl Sync for ErasedArc {}
 
 impl ErasedArc {
     /// Erases the type of the value that the `Arc` owns.
     #[must_use]
     pub fn new<T: ?Sized + Send + Sync + 'static>(value: Arc<T>) -> Self {
-        // SAFETY: the value stays in place until the last `Arc` goes, and `_owner` keeps one as
-        // long as `self` lives. `get` returns references that `self` outlives.
+        // SAFETY: the value stays in place until the last `Arc` is dropped, and `_owner` keeps one
+        // as long as `self` lives. `get` returns references that live no longer than `self`.
         let borrowed: &'static T = unsafe { &*Arc::as_ptr(&value) };
         ErasedArc { value: ErasedRef::new(borrowed), _owner: Box::new(value) }
     }

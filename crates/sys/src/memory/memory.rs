@@ -1,4 +1,4 @@
-//! Memory locking and pre-faulting, so that a real-time thread meets no page fault that goes to
+//! Memory locking and pre-faulting, so that a real-time thread has no page faults that read from
 //! disk.
 
 use std::io;
@@ -14,16 +14,15 @@ use crate::syscall;
 /// `CAP_IPC_LOCK`).
 pub fn lock_all() -> io::Result<()> {
     let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
-    // SAFETY: the call takes no pointers; it changes where pages may be kept, not what they hold.
+    // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::mlockall(flags) })?;
     Ok(())
 }
 
 static TRIMS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the C library's allocator return unused memory to the system, where it can (glibc). Locks
-/// each of its arenas for a while, so it is not for processes in which threads with deadlines
-/// allocate.
+/// Makes the C library's allocator return unused memory to the system, if it can (glibc). It locks
+/// each arena of the allocator for a while, so threads with deadlines must not allocate meanwhile.
 pub fn trim() {
     TRIMS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the call takes no pointers, and any thread may make it at any time.
@@ -39,8 +38,8 @@ pub fn trim_count() -> u64 {
     TRIMS.load(Ordering::Relaxed)
 }
 
-/// Touches the next 128 KiB of the calling thread's stack, so that calls of that depth meet no page
-/// fault later. The stack must be larger than that.
+/// Touches the next 128 KiB of the calling thread's stack, so that calls of that depth cause no
+/// page fault later. The stack must be larger than that.
 #[inline(never)]
 pub fn prefault_stack() {
     let mut room = [0u8; 128 * 1024];

@@ -1,9 +1,9 @@
 //! The monotonic clock as a small `Copy` value, for deadlines and measurements.
 //!
 //! [`Monotonic`] counts nanoseconds of `CLOCK_MONOTONIC`, the clock of this crate's `ppoll`,
-//! futexes and timers. It never goes back, does not follow changes of the wall clock, and means
-//! nothing on another machine or after a reboot. Arithmetic saturates: a deadline centuries away is
-//! never reached.
+//! futexes and timers. It never goes back and does not follow changes of the wall clock. Its values
+//! have no meaning on another machine or after a reboot. Arithmetic saturates: a deadline centuries
+//! away is never reached.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::OnceLock;
@@ -13,8 +13,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(u64);
 
-/// Returns the present moment. Answered in user space on the usual clock sources (about 25 ns), and
-/// never counted as a system call.
+/// Returns the present moment. With the usual clock sources this takes about 25 ns in user space;
+/// it never counts as a system call.
 #[inline]
 pub fn now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -25,8 +25,8 @@ pub fn now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the time of the kernel's last clock tick, up to 10 ms ago. Cheap (about 5 ns), for uses
-/// that may be that much late.
+/// Returns the time of the kernel's last clock tick, up to 10 ms ago. Takes about 5 ns, for uses
+/// that tolerate this lag.
 #[inline]
 pub fn coarse_now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -37,15 +37,16 @@ pub fn coarse_now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the most by which [`coarse_now`] lags, and by which the kernel's own time-outs may end
-/// early: two clock ticks. The tick under way counts as passed, and a tick left out while the
-/// machine was idle may be counted late.
+/// Returns the maximum by which [`coarse_now`] lags, and by which the kernel's own time-outs may
+/// end early: two clock ticks. The current tick counts as passed, and a tick that was left out
+/// while the machine was idle may be counted late.
 #[cold]
 pub fn coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();
     let tick = TICK.get_or_init(|| {
         let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: as in `coarse_now`; this call fills it with the clock's resolution.
+        // SAFETY: `tick` is a live, writable timespec, and this clock id exists on every Linux
+        // kernel. The call fills it with the clock's resolution.
         unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) };
         // A resolution is never negative.
         Duration::new(tick.tv_sec as u64, tick.tv_nsec as u32)
@@ -68,7 +69,7 @@ impl Monotonic {
         self.0
     }
 
-    /// Returns the present moment, as [`now`].
+    /// Returns the present moment, like [`now`].
     #[inline]
     pub fn now() -> Self {
         now()

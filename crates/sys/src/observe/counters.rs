@@ -1,9 +1,10 @@
 //! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs,
 //! allocations.
 //!
-//! Always on, because a count is one addition to a thread-local cell without initialisation or
-//! destructor. Counts are per thread and never summed: a test takes a [`snapshot`] on the thread it
-//! measures before and after, and subtracts. Nothing here locks, allocates or enters the kernel.
+//! They are always on, because a count is one addition to a thread-local cell without
+//! initialisation or destructor. Counts are per thread and never summed. A test takes a
+//! [`snapshot`] before and after, on the thread that it measures, and subtracts. No function here
+//! locks, allocates or enters the kernel.
 
 use std::cell::Cell;
 use std::ops::Sub;
@@ -11,10 +12,10 @@ use std::ops::Sub;
 /// Counts of one thread since it began, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// System calls made through this crate. Clock readings, which user space answers, and kernel
-    /// entries of the standard library (thread creation, files) are not counted.
+    /// System calls made through this crate. Readings of the clock, which user space answers, and
+    /// the standard library's own calls (thread creation, files) are not counted.
     pub syscalls: u64,
-    /// Locks taken, of any scope, shared or exclusive, tried successfully or waited for.
+    /// Locks taken, of any scope, shared or exclusive, at once or after a wait.
     pub locks: u64,
     /// Locks taken whose scope is the lane.
     pub lane_locks: u64,
@@ -90,8 +91,8 @@ thread_local! {
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// Set when the totals are asked for first; before that the atomic additions are spared, which
-    /// are counted themselves elsewhere.
+    /// Set by the first request for totals. Without it the atomic additions are left out, because
+    /// benchmarks count atomic instructions.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
     pub(super) struct Totals {
@@ -117,8 +118,8 @@ mod process {
     };
 }
 
-/// Returns the counts of all threads of the process since the first call of this, without the bytes
-/// of allocations. For tests of what several threads do together.
+/// Returns the counts of all threads of the process since the first call of this function, without
+/// the bytes of allocations. For tests of the work of several threads.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;
@@ -138,7 +139,7 @@ pub fn process_snapshot() -> Counters {
     }
 }
 
-/// Counts one operation in the calling thread, and in tests in the process too.
+/// Counts one operation in the calling thread. In tests it is also counted in the process.
 macro_rules! bump {
     ($which:ident) => {{
         CELLS.with(|cells| cells.$which.set(cells.$which.get().wrapping_add(1)));

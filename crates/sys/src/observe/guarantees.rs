@@ -1,8 +1,8 @@
-//! Real-time guarantees that this machine gives to this process, found by reading its state and by
-//! trying.
+//! Real-time guarantees that this machine gives to this process. Each is found by reading the
+//! machine's state or by trying.
 //!
-//! [`report`] changes nothing that lasts: trials run on a thread of their own, which then ends.
-//! Text is for people; programs use [`Guarantee`] and [`GuaranteeReport::holds`].
+//! [`report`] makes no lasting change: each trial runs on a thread of its own, which then ends. The
+//! texts are for people; programs use [`Guarantee`] and [`GuaranteeReport::holds`].
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub enum Holds {
     Yes,
     /// The guarantee does not hold.
     No,
-    /// The machine does not say, or the process may not read it.
+    /// The machine does not tell, or the process may not read it.
     Unknown,
 }
 
@@ -160,9 +160,9 @@ impl Guarantee {
 
     /// Makes a guarantee from its name, its property, its remedy and its check.
     ///
-    /// `name` is stable. `wanted` is a sentence about what holds, `remedy` one about what to change
-    /// where it does not. `check` returns the state and its finding, and changes nothing that
-    /// lasts.
+    /// `name` must not change later. `wanted` is a sentence that states the property. `remedy` is a
+    /// sentence that tells what to change where the property does not hold. `check` returns the
+    /// state and its finding, and makes no lasting change.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -185,7 +185,7 @@ impl Guarantee {
         self.name
     }
 
-    /// Reads the machine's state, and tries what can only be tried.
+    /// Reads the machine's state, and makes trials where the state does not tell.
     #[must_use]
     pub fn check(&self) -> GuaranteeReport {
         let (holds, found) = (self.check)();
@@ -384,7 +384,7 @@ fn cpu_budget() -> (Holds, String) {
     (holds, found)
 }
 
-/// Returns the first budget from the group upwards.
+/// Returns the first budget that is set, from the group upwards.
 fn tightest_budget(group: &str) -> Option<String> {
     Path::new(group).ancestors().find_map(|group| {
         let directory = Path::new("/sys/fs/cgroup").join(group.strip_prefix("/").unwrap_or(group));
@@ -441,7 +441,8 @@ fn kernel_release() -> Option<String> {
     text("/proc/sys/kernel/osrelease")
 }
 
-/// Compares the kernel's release with a version: holds if it is that one or later.
+/// Compares the kernel's release with a version. The result holds if the release is that version or
+/// a later one.
 fn since(release: Option<&str>, (major, minor): (u32, u32)) -> Holds {
     let parsed = release.and_then(|release| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);

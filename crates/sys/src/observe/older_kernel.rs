@@ -1,9 +1,9 @@
 //! Kernel features newer than the oldest supported kernel, and an emulation of older kernels for
 //! tests of the fall-backs.
 //!
-//! [`emulate`] makes the kernel refuse to the calling thread what an older kernel does not know
-//! (seccomp). So tests run the code that ships, with no switch in it. docs/kernels.md has the table
-//! for people; a test compares it with [`FEATURES`].
+//! [`emulate`] makes the kernel refuse to the calling thread all features that an older kernel does
+//! not have (seccomp). So tests run the shipped code, which has no switch for them. docs/kernels.md
+//! has the table for people; a test compares it with [`FEATURES`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -14,7 +14,7 @@ use crate::{socket, syscall};
 /// A version of Linux: major and minor number.
 pub type KernelRelease = (u32, u32);
 
-/// The oldest version with everything that has no fall-back.
+/// The oldest version that has all features without a fall-back.
 pub const OLDEST_SUPPORTED: KernelRelease = (4, 4);
 
 /// A feature that kernels before a version do not know.
@@ -26,8 +26,8 @@ pub struct KernelFeature {
     pub since: KernelRelease,
     /// Number of the system call.
     call: libc::c_long,
-    /// Index of the argument that selects the feature, the bits that count, and their value;
-    /// `None`: every call.
+    /// The argument that selects the feature: its index, the bits that count, and their value.
+    /// `None`: every call uses the feature.
     argument: Option<(u32, u32, u32)>,
     /// Error of older kernels.
     error: libc::c_int,
@@ -38,8 +38,8 @@ pub struct KernelFeature {
 const FUTEX_OPERATION: u32 = !(libc::FUTEX_PRIVATE_FLAG as u32);
 const FUTEX_LOCK_PI2: u32 = 13;
 
-/// Features used where available, by version. Users of features up to [`OLDEST_SUPPORTED`] need
-/// them; the others have a fall-back.
+/// Features that are used where the kernel has them, by version. Those up to [`OLDEST_SUPPORTED`]
+/// are required; the others have a fall-back.
 pub const FEATURES: [KernelFeature; 8] = [
     KernelFeature {
         name: "sched_setattr",
@@ -107,10 +107,10 @@ pub const FEATURES: [KernelFeature; 8] = [
     },
 ];
 
-/// Makes the kernel answer as `release` does, as far as [`FEATURES`] are concerned.
+/// Makes the kernel answer like `release`, with regard to [`FEATURES`].
 ///
-/// It affects the calling thread and the threads and programs that it starts from now on. There is
-/// no way back.
+/// This affects the calling thread, and the threads and programs that it starts from now on. It
+/// cannot be undone.
 ///
 /// # Errors
 /// If the kernel has no seccomp filters, or this code does not know the architecture.
@@ -136,8 +136,8 @@ pub fn emulate(release: KernelRelease) -> io::Result<()> {
     program.push(answer(libc::SECCOMP_RET_ALLOW));
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
-    // SAFETY: the call takes integers; a thread without new privileges is the condition for filters
-    // of unprivileged threads.
+    // SAFETY: the call takes integers. Threads without privileges may install filters only after
+    // it.
     syscall::once(|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     // SAFETY: the filter points to the number of instructions that it states, and the kernel copies
     // them before the call returns.
@@ -155,7 +155,7 @@ fn argument_at(index: u32) -> u32 {
 }
 
 /// Returns the kernel's number of the architecture (`AUDIT_ARCH_*`). Calls of another architecture
-/// are left alone, because their numbers mean something else.
+/// are not filtered, because their numbers have other meanings.
 fn architecture() -> io::Result<u32> {
     if cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
         Ok(0xc000_003e)
@@ -184,20 +184,20 @@ fn jump(comparison: u32, value: u32, then: u8, otherwise: u8) -> libc::sock_filt
     libc::sock_filter { code, jt: then, jf: otherwise, k: value }
 }
 
-/// Returns the [`FEATURES`] that the kernel knows for the calling thread, by asking it. Tests check
-/// with this what they run on.
+/// Returns the [`FEATURES`] that the kernel has for the calling thread, by trying them. Tests use
+/// it to check on which kernel they run.
 #[must_use]
 pub fn supported_features() -> Vec<&'static str> {
     let is_known = |newer: &&KernelFeature| {
         let error = (newer.ask)().err().and_then(|error| error.raw_os_error());
-        // A kernel without the system call does not know its flags either.
+        // A kernel without the system call does not have its flags either.
         error != Some(newer.error) && error != Some(libc::ENOSYS)
     };
     FEATURES.iter().filter(is_known).map(|newer| newer.name).collect()
 }
 
 fn probe_sched_setattr() -> io::Result<()> {
-    // SAFETY: without attributes to read the kernel does nothing.
+    // SAFETY: the kernel refuses a null address for the attributes and reads nothing.
     syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setattr, 0, 0usize, 0) })?;
     Ok(())
 }
@@ -208,9 +208,9 @@ fn probe_memfd() -> io::Result<()> {
 
 /// Locks the present memory for a moment, because the flag alone is not permitted.
 fn probe_locks_on_fault() -> io::Result<()> {
-    // SAFETY: the call takes no pointers; it changes where pages may be kept, not what they hold.
+    // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
-    // SAFETY: as above.
+    // SAFETY: the call takes no arguments. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::munlockall() })?;
     Ok(())
 }
@@ -242,13 +242,13 @@ fn probe_noexec_seal() -> io::Result<()> {
     made_memory(libc::MFD_NOEXEC_SEAL | libc::MFD_CLOEXEC)
 }
 
-/// `RWF_NOWAIT` on pipes, which support it last.
+/// Tries `RWF_NOWAIT` on a pipe, where the kernel supported it last.
 fn probe_nowait_writes() -> io::Result<()> {
     let (_reader, writer) = io::pipe()?;
     let octets = [0u8; 1];
     let slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-    // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 is the file's
-    // own.
+    // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 means the
+    // file's own position.
     syscall::once(|| unsafe { libc::pwritev2(writer.as_raw_fd(), &raw const slice, 1, -1, libc::RWF_NOWAIT) })?;
     Ok(())
 }

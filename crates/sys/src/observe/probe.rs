@@ -1,17 +1,18 @@
-//! Time probes on the request path: which thread passed which point, when, with which request.
+//! Time probes on the request path: they record which thread passed which point, when, and with
+//! which request.
 //!
 //! A point is `probe!("request read")` or `probe!("request read", id)`. It is always compiled in
-//! and costs one load and a branch until [`enable`] is called. Then each thread keeps its last
-//! [`RECORDS_PER_THREAD`] records in a ring of its own, without system calls or locks, in about 20
-//! ns each. The first record of a thread allocates its ring. [`collect`] reads the rings of all
-//! threads while they go on.
+//! and costs one load and a branch until [`enable`] is called. From then on each thread keeps its
+//! last [`RECORDS_PER_THREAD`] records in a ring of its own, without system calls or locks, in
+//! about 20 ns each. The first record of a thread allocates its ring. [`collect`] reads the rings
+//! of all threads while the threads continue.
 //!
-//! Time is the processor's time-stamp counter where the kernel itself trusts it, else the monotonic
+//! Time is the processor's time-stamp counter if the kernel itself uses it, else the monotonic
 //! clock. [`collect`] converts it to nanoseconds of the monotonic clock, so that records of several
 //! processes share one time line.
 //!
-//! `record`: the writer announces a record before it writes into its slot (release fence). The
-//! reader looks at the announcement after it has read the slots (acquire fence), and leaves out
+//! `record`: the writer announces a record before it writes into the record's slot (release fence).
+//! The reader loads the announcement after it has read the slots (acquire fence), and leaves out
 //! slots that were overwritten in between.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +27,7 @@ pub const RECORDS_PER_THREAD: usize = 4096;
 /// Marks a point on the request path: `probe!("name")` or `probe!("name", id)`.
 ///
 /// `id` is the request's id, a `u64`, and is computed only while probes are on. A point without an
-/// id belongs to the request that its thread is in.
+/// id belongs to the request that its thread is running.
 #[macro_export]
 macro_rules! probe {
     ($name:literal) => {
@@ -38,7 +39,7 @@ macro_rules! probe {
     }};
 }
 
-/// A record of one passing of a point.
+/// A record: one thread passed one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The kernel's number of the thread.
@@ -51,14 +52,14 @@ pub struct Record {
     pub id: u64,
 }
 
-/// True while probes are recorded. If it is false, a passed probe only reads this flag.
+/// True while probes are recorded. While it is false, a probe only reads this flag.
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Records a point; called by [`probe!`].
 #[inline(always)]
 pub fn record(name: &'static &'static str, id: impl FnOnce() -> u64) {
-    // Relaxed: nothing is published by it, and a point near the moment of switching may be kept or
-    // not.
+    // Relaxed: the flag publishes no other data. A point near the moment of switching may be kept
+    // or not.
     if ON.load(Ordering::Relaxed) {
         std::hint::cold_path();
         record_enabled(name, id());
@@ -83,8 +84,8 @@ pub fn is_enabled() -> bool {
 }
 
 /// Returns the records of all threads since [`enable`], by time, as far as the rings still hold
-/// them. Waits a few milliseconds when called soon after it, to relate the processor's counter to
-/// the clock.
+/// them. Soon after `enable` it waits a few milliseconds, to relate the processor's counter to the
+/// clock.
 pub fn collect() -> Vec<Record> {
     let (began, all) = {
         let rings = rings();
@@ -108,7 +109,7 @@ pub fn threads() -> Vec<(u32, String)> {
     rings().names.clone()
 }
 
-/// The rings of all threads. The ring of an ended thread stays until another thread takes it over.
+/// The rings of all threads. The ring of an ended thread stays until another thread uses it.
 struct RecordRings {
     all: Vec<Arc<RecordRing>>,
     free: Vec<Arc<RecordRing>>,
@@ -127,7 +128,7 @@ fn rings() -> MutexGuard<'static, RecordRings> {
     RINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread's ring, given back when the thread ends.
+/// A thread's ring, returned when the thread ends.
 struct ThreadRecords {
     ring: Arc<RecordRing>,
     thread: u32,
@@ -161,13 +162,13 @@ thread_local! {
 
 #[inline(never)]
 fn record_enabled(name: &'static &'static str, id: u64) {
-    // A thread that is ending keeps no more.
+    // A thread that is ending records no more points.
     let _ = MINE.try_with(|mine| mine.ring.push(ticks(), name, u64::from(mine.thread), id));
 }
 
-/// The latest records of one thread at a time.
+/// The latest records of the one thread that uses the ring.
 struct RecordRing {
-    /// Number of records begun.
+    /// Number of records whose writing has begun.
     announced: AtomicU64,
     /// Number of complete records.
     written: AtomicU64,
@@ -182,7 +183,7 @@ struct RecordSlot {
 }
 
 impl RecordRing {
-    /// `slots` is a power of two, so that a slot is found without a division.
+    /// Makes a ring. `slots` is a power of two, so that a slot is found without a division.
     fn new(slots: usize) -> Self {
         assert!(slots.is_power_of_two(), "{slots} slots");
         let slot = |_| RecordSlot {
@@ -199,8 +200,8 @@ impl RecordRing {
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 
-    /// Appends a record. Called by the ring's one thread only; several would mix up records, and
-    /// nothing worse.
+    /// Appends a record. Only the ring's thread calls it; calls by several would only mix up their
+    /// records.
     #[inline]
     fn push(&self, ticks: u64, name: &'static &'static str, thread: u64, id: u64) {
         let number = self.announced.load(Ordering::Relaxed);
@@ -216,7 +217,7 @@ impl RecordRing {
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// Passes every complete record to `with`: ticks, name, thread, id.
+    /// Calls `with` for every complete record: ticks, name, thread, id.
     fn read(&self, mut with: impl FnMut(u64, &'static str, u64, u64)) {
         let room = self.slots.len() as u64;
         let written = self.written.load(Ordering::Acquire);
@@ -230,7 +231,7 @@ impl RecordRing {
             if overwritten || name.is_null() {
                 continue;
             }
-            // SAFETY: `push` alone stores pointers that are not null, each from a `&'static
+            // SAFETY: only `push` stores pointers that are not null, and each is a `&'static
             // &'static str`.
             let name = unsafe { *name };
             with(ticks, name, thread, id);
@@ -246,8 +247,8 @@ struct ClockSample {
 }
 
 impl ClockSample {
-    /// Takes the attempt that was shortest, because a thread interrupted between the readings would
-    /// be microseconds off.
+    /// Takes the shortest of several attempts, because a thread that is interrupted between the
+    /// readings would be wrong by microseconds.
     fn now() -> Self {
         let attempt = || {
             let before = clock::now().as_nanos();
@@ -270,7 +271,8 @@ struct TickScale {
 }
 
 impl TickScale {
-    /// A shorter interval is too short to know the counter's rate to a few parts in a million.
+    /// Minimum interval in nanoseconds for measuring the counter's rate to a few parts in a
+    /// million.
     const MIN_INTERVAL: u64 = 10_000_000;
 
     fn since(began: ClockSample) -> Self {
@@ -289,20 +291,20 @@ impl TickScale {
     }
 }
 
-/// Reads the processor's counter if it is the kernel's clock; else the clock in nanoseconds.
+/// Reads the processor's counter if it is the kernel's clock, else the clock in nanoseconds.
 #[inline]
 fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     if counter_is_trusted() {
-        // SAFETY: every x86-64 processor has the instruction, and the kernel leaves it to user
-        // space where it uses it for the vDSO clock.
+        // SAFETY: every x86-64 processor has the instruction. A kernel that uses it for the vDSO
+        // clock permits it in user space.
         return unsafe { std::arch::x86_64::_rdtsc() };
     }
     clock::now().as_nanos()
 }
 
-/// Returns true if the kernel keeps time by the counter: then it runs at one rate and is the same
-/// on all cores.
+/// Returns true if the kernel keeps time by the counter. The counter then runs at one rate and is
+/// the same on all cores.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn counter_is_trusted() -> bool {
@@ -317,7 +319,7 @@ fn counter_is_trusted() -> bool {
 mod tests {
     use super::*;
 
-    /// One test, because the switch is for the whole process.
+    /// All checks are in one test, because the switch is global to the process.
     #[test]
     fn points_are_recorded_while_probes_are_enabled() {
         let mut computed = 0;
@@ -345,7 +347,7 @@ mod tests {
         let here: Vec<&Record> = records.iter().filter(|record| record.thread == own).collect();
         assert_eq!((here.len(), here[0].id, here[RECORDS_PER_THREAD - 1].point), (RECORDS_PER_THREAD, 3, "end"));
         assert!(records.is_sorted_by_key(|record| record.at));
-        // Both clocks were read by different instructions.
+        // The two clocks were read at slightly different moments.
         let near = |at: u64| at + 1_000_000 >= earliest && at <= latest + 1_000_000;
         assert!(records.iter().all(|record| near(record.at)), "{earliest} {latest} {:?}", records.last());
         let there = records.iter().find(|record| record.point == "there").unwrap();
@@ -362,7 +364,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A reader sees only records whose parts belong together, however it meets the writer.
+    /// A reader sees only records whose parts belong together, wherever it meets the writer.
     #[test]
     fn no_record_is_torn() {
         static NAME: &str = "x";

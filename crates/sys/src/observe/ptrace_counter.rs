@@ -1,10 +1,10 @@
-//! Counts of the instructions, and of the atomic ones among them, that threads of another process
-//! run, by single-stepping them.
+//! Counts of the instructions that threads of another process run, and of the atomic ones among
+//! them, by single-stepping the threads.
 //!
-//! For measuring programs. The other process must be a child made for this purpose: while a
-//! [`PtraceCounter`] is attached it runs some ten thousand times slower. Its blocked system calls
-//! are interrupted once at the beginning and once at the end, and it is killed if the tracing
-//! thread ends first. Nothing here waits without a bound, except for the end of a single
+//! This is for programs that measure. The other process must be a child made for this purpose:
+//! while a [`PtraceCounter`] is attached, it runs some ten thousand times slower. Its blocked
+//! system calls are interrupted once at the beginning and once at the end. It is killed if the
+//! tracing thread ends first. All waits here are bounded, except the wait for the end of a single
 //! instruction that is not a system call.
 
 mod instruction;
@@ -23,10 +23,10 @@ use instruction::{InstructionKind, MAX_INSTRUCTION_BYTES};
 /// Counts of a thread's instructions in user space. The kernel's instructions are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstructionCounts {
-    /// Instructions that were run to their end; one that repeats itself counts once.
+    /// Instructions that were run to their end. A repeated instruction (REP prefix) counts once.
     pub instructions: u64,
-    /// Instructions with a LOCK prefix, exchanges with memory, and full fences. Atomic loads, and
-    /// stores that are not sequentially consistent, are ordinary instructions on x86-64 and cost
+    /// Instructions with a LOCK prefix, exchanges with memory, and full fences. On x86-64, atomic
+    /// loads, and stores that are not sequentially consistent, are ordinary instructions and cost
     /// the same.
     pub atomics: u64,
     /// Instructions that enter the kernel.
@@ -60,7 +60,7 @@ impl Sub for InstructionCounts {
 /// Traced threads of a process, which run only in
 /// [`step_until_all_wait`](Self::step_until_all_wait). Dropping this detaches them.
 ///
-/// Stays on the thread that made it, which the kernel regards as the tracer.
+/// It is not `Send`, because the kernel regards the thread that made it as the tracer.
 #[derive(Debug)]
 pub struct PtraceCounter {
     process: u32,
@@ -74,7 +74,7 @@ pub struct PtraceCounter {
 struct TracedThread {
     id: libc::pid_t,
     state: TraceState,
-    /// Address of the instruction that is next, or being run.
+    /// Address of the next or current instruction.
     at: u64,
     kind: InstructionKind,
     counts: InstructionCounts,
@@ -82,31 +82,32 @@ struct TracedThread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceState {
-    /// Stopped until it is made to run the next instruction, after `signal` if there is one.
+    /// Stopped before its next instruction. `signal`, if not 0, is delivered to it then.
     Stopped { signal: libc::c_int, known: bool },
-    /// In a system call, or about to repeat one that was interrupted: it may wait there for ever.
+    /// In a system call, or about to repeat one that was interrupted. The thread may wait there for
+    /// ever.
     InKernel,
     /// The thread has ended.
     Ended,
 }
 
-/// Number of instructions of one thread before the others get their turn. A thread that spins for
-/// another must not keep it from running.
+/// Number of instructions of one thread before the others have their turn. A thread that spins
+/// until another acts must not keep that other thread from running.
 const STEPS_PER_TURN: usize = 2000;
 
 /// Time that the kernel may take to stop a thread.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time between two looks at threads that are all in the kernel.
+/// Time between two checks of threads that are all in the kernel.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 impl PtraceCounter {
-    /// Stops these threads of `process`, a child of this process. Its other threads go on.
+    /// Stops these threads of `process`, a child of this process. Its other threads continue.
     ///
     /// # Errors
-    /// [`Unsupported`](io::ErrorKind::Unsupported): not on this processor, or the kernel has no
-    /// tracing. [`PermissionDenied`](io::ErrorKind::PermissionDenied): this process may not trace,
-    /// as in some containers. Any other error: there is no such thread, or it is already traced.
+    /// [`Unsupported`](io::ErrorKind::Unsupported) on other processors, and if the kernel has no
+    /// tracing. [`PermissionDenied`](io::ErrorKind::PermissionDenied) if this process may not
+    /// trace, as in some containers. Another error if a thread does not exist or is already traced.
     pub fn attach(process: u32, threads: &[u32]) -> io::Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "instructions are told apart on x86-64 only"));
@@ -119,10 +120,10 @@ impl PtraceCounter {
     }
 
     fn seize(&mut self, id: libc::pid_t) -> io::Result<()> {
-        // If this thread ends without detaching, the traced threads are killed, because they would
-        // stay stopped.
+        // If this thread ends without detaching, the kernel kills the traced threads, because they
+        // would stay stopped.
         trace(libc::PTRACE_SEIZE as _, id, 0, libc::PTRACE_O_EXITKILL as _)?;
-        // From here on the drop detaches it.
+        // From now on, dropping this value detaches the thread.
         let state = TraceState::InKernel;
         self.threads.push(TracedThread {
             id,
@@ -155,14 +156,15 @@ impl PtraceCounter {
     }
 
     /// Lets the threads run until each of them waits in the kernel or has ended. It does not wait
-    /// long for threads that already wait: a caller that expects an event from outside the process
-    /// to wake one calls again.
+    /// long if all threads wait: a caller that expects an event from outside the process calls
+    /// again.
     ///
     /// # Errors
     /// [`TimedOut`](io::ErrorKind::TimedOut) at `deadline`, up to 2,000 instructions later.
     pub fn step_until_all_wait(&mut self, deadline: Monotonic) -> io::Result<()> {
         let mut quiet = 0;
-        // Twice in a row: a thread can wake one that was checked before it, and then wait itself.
+        // Checks twice in a row: a thread can wake one that was checked before it, and then wait
+        // itself.
         while quiet < 2 {
             let mut ran = false;
             for thread in &mut self.threads {
@@ -187,15 +189,15 @@ impl Drop for PtraceCounter {
     fn drop(&mut self) {
         let deadline = clock::now() + STOP_TIMEOUT;
         for thread in &mut self.threads {
-            // A thread that cannot be stopped in time stays as it is, and dies with the tracing
-            // thread.
+            // A thread that cannot be stopped in time stays as it is, and is killed when the
+            // tracing thread ends.
             let _ = thread.detach(&mut self.kinds, self.process, deadline);
         }
     }
 }
 
 impl TracedThread {
-    /// Runs a turn of instructions. Returns true if there was something to do.
+    /// Runs one turn of instructions. Returns true if the thread could run.
     fn run(&mut self, kinds: &mut HashMap<u64, InstructionKind>) -> io::Result<bool> {
         match self.state {
             TraceState::Ended => return Ok(false),
@@ -211,12 +213,12 @@ impl TracedThread {
             self.state = TraceState::InKernel;
             trace(libc::PTRACE_SINGLESTEP as _, self.id, 0, signal as usize)?;
             if !known || self.kind == InstructionKind::SystemCall {
-                // Most system calls are over at once.
+                // Most system calls end at once.
                 if !self.handle_stop(kinds, libc::WNOHANG)? {
                     break;
                 }
             } else {
-                // An instruction ends by itself, if only by a signal.
+                // An instruction always ends, at the latest by a signal.
                 self.handle_stop(kinds, 0)?;
             }
         }
@@ -232,8 +234,8 @@ impl TracedThread {
         match seen {
             Ok(0) => return Ok(false),
             Ok(_) => {}
-            // The first thread of a process ends when the last one does, and others end without
-            // being waited for.
+            // The kernel reports the end of a process's first thread only after the last one. Other
+            // threads end without a report.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
                 self.state = TraceState::Ended;
                 return Ok(true);
@@ -248,15 +250,15 @@ impl TracedThread {
         let stepped = event == 0 && signal == libc::SIGTRAP;
         let at = match instruction_pointer(self.id) {
             Ok(at) => at,
-            // Killed in the meantime.
+            // The thread was killed in the meantime.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 self.state = TraceState::Ended;
                 return Ok(true);
             }
             Err(error) => return Err(error),
         };
-        // An instruction that repeats itself stops after each time. An instruction before which a
-        // signal came has not been run.
+        // A repeated instruction (REP prefix) stops after each repetition. If a signal came first,
+        // the instruction has not run.
         if stepped && at != self.at {
             self.counts.instructions += 1;
             match self.kind {
@@ -267,7 +269,7 @@ impl TracedThread {
         }
         self.at = at;
         self.kind = *kinds.entry(at).or_insert_with(|| InstructionKind::decode(&octets(self.id, at)));
-        // After anything but a step, the kernel may repeat an interrupted system call.
+        // After any stop but a step, the kernel may repeat an interrupted system call.
         let signal = if event == 0 && !stepped { signal } else { 0 };
         self.state = TraceState::Stopped { signal, known: stepped };
         Ok(true)
@@ -291,7 +293,7 @@ impl TracedThread {
                         pause(deadline)?;
                     }
                 }
-                // A pending trap at the end of a step would kill it.
+                // A pending trap at the end of a step would kill the thread.
                 TraceState::Stopped { .. } if has_pending_trap(process, self.id) => {
                     self.state = TraceState::InKernel;
                     trace(libc::PTRACE_CONT as _, self.id, 0, 0)?;
@@ -337,19 +339,20 @@ fn instruction_pointer(_: libc::pid_t) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns the bytes at `address`, up to the longest instruction, fewer where memory ends.
+/// Returns the bytes at `address`, as many as the longest instruction has, or fewer where memory
+/// ends.
 fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;
-    // Aligned words do not reach into the next page.
+    // A word at an aligned address does not reach into the next page.
     let first = address - address % WORD;
     let words = (0..3).map_while(|word| peek(libc::PTRACE_PEEKTEXT as _, id, (first + word * WORD) as usize).ok());
     words.flat_map(u64::to_ne_bytes).skip((address % WORD) as usize).take(MAX_INSTRUCTION_BYTES).collect()
 }
 
-/// Returns true if a thread sleeps until something wakes it, or has ended.
+/// Returns true if a thread sleeps until another thread or the kernel wakes it, or has ended.
 fn is_waiting(process: u32, id: libc::pid_t) -> bool {
     let text = fs::read_to_string(format!("/proc/{process}/task/{id}/stat")).unwrap_or_default();
-    // The name before the state is in parentheses and may contain some itself.
+    // The thread's name precedes the state, in parentheses, and may itself contain parentheses.
     let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     matches!(state, None | Some('S' | 'Z' | 'X'))
 }

@@ -1,6 +1,6 @@
 //! Resources used by the process or the calling thread: processor time, context switches, memory.
 //!
-//! For measuring programs, and for operations that declare how long they take.
+//! They serve programs that measure, and operations that declare their processor time.
 
 use std::io;
 use std::time::Duration;
@@ -16,16 +16,16 @@ pub struct ResourceUsage {
     pub system: Duration,
     /// Context switches because the program waited.
     pub voluntary_switches: u64,
-    /// Context switches because another thread was to run.
+    /// Context switches because the kernel ran another thread instead.
     pub involuntary_switches: u64,
-    /// Largest resident memory so far, in bytes; always of the whole process.
+    /// Largest resident memory so far, in bytes. It is always that of the whole process.
     pub peak_resident: u64,
 }
 
 /// Returns the use of all threads of the process, ended ones included.
 ///
 /// # Errors
-/// None on Linux.
+/// No error occurs on Linux.
 pub fn process() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_SELF)
 }
@@ -33,7 +33,7 @@ pub fn process() -> io::Result<ResourceUsage> {
 /// Returns the use of the calling thread.
 ///
 /// # Errors
-/// None on Linux.
+/// No error occurs on Linux.
 pub fn thread() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_THREAD)
 }
@@ -58,7 +58,7 @@ pub(crate) fn clock_time(clock: libc::clockid_t) -> Duration {
 /// system call.
 ///
 /// # Errors
-/// If there is no such process.
+/// If the process does not exist.
 pub fn process_time(id: u32) -> io::Result<Duration> {
     let id = libc::pid_t::try_from(id).map_err(|_| io::ErrorKind::InvalidInput)?;
     let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });

@@ -11,15 +11,17 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 
 /// A value that one thread at a time checks out, without ever waiting.
 ///
-/// Checking out is one compare-and-swap, returning is one store. A connection of a pool is kept in
-/// one. Threads that do wait, for this cell or for one of several, wait at an [`EventCount`] that
-/// the cell notifies when its value is returned; then the store is an exchange.
+/// Checking out is one compare-and-swap, returning is one store. Each connection of a pool is in a
+/// `CheckoutCell`. Threads that want to wait, for this cell or for one of several, wait at an
+/// [`EventCount`] that the cell notifies when its value is returned. With an event count the store
+/// is an exchange.
 ///
 /// `checkout`: the compare-and-swap that sets bits of `HOLDER_MASK` acquires what the store that
 /// cleared them released. So the holder sees all that earlier holders wrote.
 pub struct CheckoutCell<T> {
-    /// Holder in the low bits ([`IN_MAINTENANCE`], [`IN_USE`] or neither), use count above. Changed
-    /// by compare-and-swap to check out, by the holder alone until the return.
+    /// Holder in the low bits ([`IN_MAINTENANCE`], [`IN_USE`] or neither), use count above. A
+    /// compare-and-swap changes it to check out; afterwards only the holder changes it, until the
+    /// return.
     state: AtomicU32,
     name: &'static str,
     scope: Scope,
@@ -27,18 +29,18 @@ pub struct CheckoutCell<T> {
     value: UnsafeCell<T>,
 }
 
-/// The bits that name the holder; all clear while the value is in.
+/// The bits that name the holder; all clear while the value is in the cell.
 const HOLDER_MASK: u32 = 3;
 
 const IN_MAINTENANCE: u32 = 1;
 
-/// The value is out with a user; its return counts as a use.
+/// The value is out with a user, whose return counts as a use.
 const IN_USE: u32 = 3;
 
 /// The holder of the value of a [`CheckoutCell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// None: the value is in.
+    /// No holder: the value is in the cell.
     None,
     /// A maintenance thread, which returns the value soon.
     Maintenance,
@@ -87,13 +89,13 @@ impl<T> CheckoutCell<T> {
     }
 
     /// Checks the value out for maintenance, which returns it soon. Other threads can
-    /// [see](Self::holder) that, and may wait.
+    /// [see](Self::holder) this, and may wait.
     #[cold]
     pub fn try_checkout_for_maintenance(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_MAINTENANCE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Returns the present holder, which may have changed by the time the caller looks.
+    /// Returns the present holder, which may have changed by the time the caller uses the result.
     pub fn holder(&self) -> Holder {
         match self.state.load(Ordering::Relaxed) & HOLDER_MASK {
             0 => Holder::None,
@@ -126,15 +128,15 @@ impl<T> CheckoutCell<T> {
 
     #[inline]
     fn check_in(&self) {
-        // No other thread changes the state while the value is out. `IN_USE` + 1 carries into the
-        // use count; `IN_MAINTENANCE` + 1 does not.
+        // No other thread changes the state while the value is out. Adding 1 to `IN_USE` carries
+        // into the use count; adding 1 to `IN_MAINTENANCE` does not.
         let next = self.state.load(Ordering::Relaxed).wrapping_add(1) & !HOLDER_MASK;
-        // Both release: they pair with `check_out` (checkout).
+        // Release in both cases: pairs with `check_out` (checkout).
         match &self.returned {
             None => self.state.store(next, Ordering::Release),
             Some(gate) => {
-                // An exchange instead of a store: the event count needs one, or a fence, which
-                // takes longer.
+                // An exchange instead of a store: the event count needs an exchange, or a fence,
+                // which takes longer.
                 self.state.swap(next, Ordering::SeqCst);
                 gate.notify_all_after_swap();
             }
@@ -190,8 +192,8 @@ impl<T> ArcCheckoutGuard<'_, T> {
     /// Returns the value without counting a use.
     pub fn return_unused(self) {
         let state = &self.cell().state;
-        // Maintenance is not counted either. No other thread changes the state while the value is
-        // out.
+        // `IN_MAINTENANCE` is not counted either. No other thread changes the state while the value
+        // is out.
         state.store(state.load(Ordering::Relaxed) & !HOLDER_MASK | IN_MAINTENANCE, Ordering::Relaxed);
     }
 
@@ -208,7 +210,7 @@ impl<T> ArcCheckoutGuard<'_, T> {
 // SAFETY: a shared guard gives `&T` only, so sharing one needs `T: Sync`. The derived bound (`T:
 // Send`, from the cell) would let two threads reach a `Cell`.
 unsafe impl<T: Send + Sync> Sync for CheckoutGuard<'_, T> {}
-// SAFETY: as for `CheckoutGuard`.
+// SAFETY: a shared guard gives `&T` only, so sharing one needs `T: Sync`.
 unsafe impl<T: Send + Sync> Sync for ArcCheckoutGuard<'_, T> {}
 
 impl<T> Deref for CheckoutGuard<'_, T> {
@@ -275,7 +277,7 @@ mod tests {
                 && cell.try_checkout_owned().is_none();
             refused && cell.holder() == Holder::User
         };
-        // Asking has no effect.
+        // The question does not change the answer.
         assert!(is_out() && is_out());
         drop(guard);
         let guard = cell.try_checkout_arc().unwrap();
@@ -317,7 +319,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A return that goes unnoticed would leave the waiter there for ever.
+    /// An unnoticed return would leave the waiter there for ever.
     #[test]
     fn waiter_receives_the_returned_value() {
         explore(|| {
@@ -333,7 +335,7 @@ mod models {
         });
     }
 
-    /// A caller of a pool waits while maintenance has the value, and maintenance only looks at it.
+    /// A caller of a pool waits while maintenance has the value and returns it unused.
     #[test]
     fn waiter_receives_the_value_after_maintenance() {
         explore(|| {

@@ -2,10 +2,10 @@
 //! connection of a pool.
 //!
 //! Notifying costs a fence and a load while no thread waits. `event_count`: the waiter announces
-//! itself before it looks at the state, and the notifier changes the state before it looks for
-//! waiters. A sequentially consistent fence on both sides makes one of them see the other. A
-//! notifier that changes the state by a sequentially consistent exchange needs no fence of its own:
-//! exchange and look are in one order with the waiter's fence.
+//! itself before it checks the state, and the notifier changes the state before it checks for
+//! waiters. A sequentially consistent fence on both sides makes at least one of them see the other.
+//! A notifier that changes the state by a sequentially consistent exchange needs no fence of its
+//! own: the exchange and its check are in one order with the waiter's fence.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ use crate::clock::Monotonic;
 use crate::shim::{AtomicU32, Ordering, fence};
 
 /// A place where threads wait for lock-free state to change. Threads of different priorities may
-/// wait: neither side ever holds anything that the other waits for.
+/// wait, because neither side ever holds a lock that the other waits for.
 pub struct EventCount {
     name: &'static str,
     waiters: AtomicU32,
-    /// Counts notifications, so that one between look and wait is noticed.
+    /// Counts notifications, so that a notification between check and wait is noticed.
     epoch: Epoch,
 }
 
@@ -30,8 +30,8 @@ impl EventCount {
         EventCount { name, waiters: AtomicU32::new(0), epoch: Epoch::new() }
     }
 
-    /// Makes waiting threads look again, after the state has changed. A thread that arrives just
-    /// now may be faster than all of them; only a deadline bounds how long a wait lasts.
+    /// Makes waiting threads check again, after the state has changed. A thread that arrives at
+    /// this moment may take the resource before all of them, so only a deadline bounds a wait.
     #[inline]
     pub fn notify_all(&self) {
         fence(Ordering::SeqCst);
@@ -40,14 +40,14 @@ impl EventCount {
         }
     }
 
-    /// Notifies as [`notify_all`](Self::notify_all), for a caller that changed the state by a
+    /// Notifies like [`notify_all`](Self::notify_all), for a caller that changed the state by a
     /// sequentially consistent exchange.
     #[inline]
     pub(crate) fn notify_all_after_swap(&self) {
-        // The waiter adds itself, fences, and then looks at the state. If the load below does not
-        // see the addition, it precedes that fence in the single order, and so does the exchange
-        // before it: the waiter's look sees the change. `loom` treats sequentially consistent
-        // accesses as weaker than they are, so its model covers the rest only.
+        // The waiter adds itself, makes a fence, and then checks the state. If the load below does
+        // not see the addition, it precedes that fence in the single order, and so does the
+        // exchange before it. The waiter's check then sees the change. `loom` treats sequentially
+        // consistent accesses as weaker than they are, so its model leaves this argument out.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) != 0 {
@@ -66,9 +66,10 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // Under constant notifications, nothing else would check the clock.
+            // Checked here too: under constant notifications the wait itself never reaches the
+            // deadline.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
-                // A change that came with the deadline is in time.
+                // A change that came together with the deadline is in time.
                 break look();
             }
         };
@@ -77,11 +78,11 @@ impl EventCount {
     }
 }
 
-/// The sleepers that a notification wakes.
+/// The waiters that a notification wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeCount {
     All,
-    /// The most urgent, and of equals the one that has slept longest.
+    /// The most urgent waiter; among equals the one that has slept longest.
     One,
 }
 
@@ -91,7 +92,7 @@ impl fmt::Debug for EventCount {
     }
 }
 
-/// A word on which the kernel has waiters sleep until it changes; the most urgent wake first.
+/// A word of the kernel on which waiters sleep until it changes. The most urgent one wakes first.
 #[cfg(not(loom))]
 mod epoch {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -133,8 +134,8 @@ mod epoch {
                 let word = self.0.as_ptr();
                 let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
                 let nothing = std::ptr::null::<u32>();
-                // SAFETY: `word` is a live, aligned word, `until` is null or points to a moment of
-                // the monotonic clock that outlives the call, and this operation does not use the
+                // SAFETY: `word` is a live, aligned word. `until` is null or points to a moment of
+                // the monotonic clock that outlives the call. This operation does not use the
                 // second address.
                 let slept = syscall::futex(|| unsafe {
                     libc::syscall(libc::SYS_futex, word, operation, seen, until, nothing, libc::FUTEX_BITSET_MATCH_ANY)
@@ -199,7 +200,7 @@ mod tests {
         assert!(deadline.is_past());
     }
 
-    /// Waiters may have any priority: a thread that was preempted there keeps no other out.
+    /// Waiters may have any priority: a preempted waiter does not block the others.
     #[test]
     fn wait_and_notify_take_no_lock() {
         let shared = Arc::new((EventCount::new("test"), AtomicUsize::new(0)));
@@ -260,8 +261,7 @@ mod models {
         tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok()
     }
 
-    /// A waiter gets what is given back: a notification that goes unnoticed would leave it there
-    /// for ever.
+    /// A waiter gets the returned token. An unnoticed notification would leave it there for ever.
     #[test]
     fn no_notification_is_lost() {
         explore(|| {
@@ -276,7 +276,7 @@ mod models {
         });
     }
 
-    /// Two threads wait and two tokens are given back, one after the other: neither thread is left
+    /// Two threads wait and two tokens are returned, one after the other. Neither thread is left
     /// behind.
     #[test]
     fn both_waiters_receive_a_token() {

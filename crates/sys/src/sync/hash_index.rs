@@ -1,19 +1,19 @@
 //! A hash index from byte strings to slot numbers, searched without waiting: the table of
 //! persistent object keys.
 //!
-//! A [`HashIndex`] stores no keys. For each entry it keeps half a hash and the number of a slot in
-//! which the caller has the key. [`HashIndex::find`] offers the slots whose half hash agrees, and
-//! the caller compares the whole key. Among a million entries about one search in four thousand is
-//! offered a wrong slot. The hash (SipHash) is keyed at random per index, so that keys from outside
+//! A [`HashIndex`] stores no keys. For each entry it stores half a hash and the number of a slot in
+//! which the caller keeps the key. [`HashIndex::find`] offers the slots whose half hash agrees, and
+//! the caller compares the whole key. With a million entries, about one search in four thousand
+//! gets a wrong slot. The hash (SipHash) is keyed at random per index, so that keys from outside
 //! cannot be chosen to collide.
 //!
 //! Searches never wait, allocate or write to memory that other threads write. Changes go through
 //! the index's one [`HashIndexWriter`], which the caller keeps in a lock of its own.
 //!
 //! Invariant: a cell goes from empty to used, from used to removed and back, but never to empty
-//! again. So a search that passes over a cell misses nothing behind it. At least a quarter of the
-//! cells are empty, so that a search ends after few steps. When there are too many used and removed
-//! cells, a new table is made and published as a whole.
+//! again. So a search that passes over a cell does not miss later entries. At least a quarter of
+//! the cells are empty, so that a search ends after few steps. When too many cells are used or
+//! removed, a new table is made and published as a whole.
 //!
 //! `cell`: a change of a cell releases; a search acquires. So a thread that is offered a slot sees
 //! what the caller wrote for it before inserting it.
@@ -25,8 +25,8 @@ use crate::lock::Scope;
 use crate::rcu_cell::RcuCell;
 use crate::shim::{AtomicU64, Ordering};
 
-/// A cell with no entry, never used. Other cells have the upper half of the hash above and the slot
-/// below; the two highest slot numbers mark cells without an entry.
+/// A cell that has never had an entry. A cell with an entry has the upper half of the hash above
+/// and the slot below. The two highest slot numbers mark cells without an entry.
 const EMPTY: u64 = u32::MAX as u64;
 const REMOVED: u64 = (u32::MAX - 1) as u64;
 /// The largest slot number.
@@ -34,7 +34,7 @@ pub const MAX_SLOT: u32 = u32::MAX - 2;
 
 #[cfg(not(loom))]
 type HashKeys = std::hash::RandomState;
-/// Models must run the same way each time.
+/// Keys of models, which must run in the same way each time.
 #[cfg(loom)]
 type HashKeys = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
@@ -47,7 +47,7 @@ pub struct HashIndex {
     keys: HashKeys,
 }
 
-/// The right to change an index; there is one per index, and the caller keeps it in its lock.
+/// The right to change an index. Each index has one, and the caller keeps it in a lock.
 #[derive(Debug)]
 pub struct HashIndexWriter {
     index: Arc<HashIndex>,
@@ -56,16 +56,15 @@ pub struct HashIndexWriter {
     used_cells: usize,
 }
 
-/// A power of two of cells. An entry is in the first cell that was not in use, starting from its
-/// hash.
+/// The cells, a power of two. An entry is in the first cell that was free, starting from its hash.
 #[derive(Debug)]
 struct CellTable {
     cells: Box<[AtomicU64]>,
 }
 
 impl HashIndex {
-    /// Offers each slot entered under `octets` (and, rarely, a wrong one) to `is_it` until it
-    /// returns true, and returns that slot. May offer a slot that is being removed.
+    /// Offers each slot that was entered under `octets` (and, rarely, a wrong one) to `is_it` until
+    /// it returns true. Returns that slot. May offer a slot that is being removed.
     #[inline]
     pub fn find(&self, octets: &[u8], mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = self.hash(octets);
@@ -86,8 +85,7 @@ impl HashIndex {
 
     #[inline]
     fn hash(&self, octets: &[u8]) -> u64 {
-        // `write` of the bytes alone: the key is the whole input, so no length is needed to delimit
-        // it.
+        // Writes the bytes alone: the key is the whole input, so no length is needed to delimit it.
         let mut hasher = self.keys.build_hasher();
         hasher.write(octets);
         hasher.finish()
@@ -108,8 +106,8 @@ impl CellTable {
         Self { cells: std::iter::repeat_with(|| AtomicU64::new(EMPTY)).take(length).collect() }
     }
 
-    /// Returns the cells to look at, in order. Only the kept half of the hash decides, so that a
-    /// new table can be made from the cells of an old one.
+    /// Returns the cells to check, in order. The order depends on the stored half of the hash
+    /// alone, so that a new table can be made from the cells of an old one.
     #[inline]
     fn probe_sequence(&self, hash_or_cell: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.cells.len() - 1;
@@ -142,7 +140,7 @@ impl HashIndexWriter {
     }
 
     /// Enters `slot`, at most [`MAX_SLOT`], under `octets`. The caller ensures that no equal key is
-    /// entered already. Threads that are offered the slot see what was written before.
+    /// entered already. Threads that find the slot see all that was written before this call.
     ///
     /// # Panics
     /// If `slot` is above [`MAX_SLOT`].
@@ -151,7 +149,7 @@ impl HashIndexWriter {
         let hash = self.index.hash(octets);
         let table = self.index.table.load();
         let length = table.cells.len();
-        // A quarter stays empty.
+        // A quarter of the cells stays empty.
         if (self.used_cells + 1) * 4 > length * 3 {
             drop(table);
             self.rebuild();
@@ -190,7 +188,7 @@ impl HashIndexWriter {
     }
 
     /// Publishes a table without removed cells, at most three fifths full. So a growing table
-    /// doubles, and one that only changes has room for many changes before the next table.
+    /// doubles. A table of constant size has room for many changes before the next one.
     fn rebuild(&mut self) {
         let length = ((self.entries + 1) * 5).div_ceil(3).next_power_of_two().max(MIN_CELLS);
         let new = CellTable::new(length);
@@ -244,7 +242,7 @@ mod tests {
             assert_eq!(found.is_some(), model.contains_key(&probe));
             assert_eq!(writer.len(), model.len());
         }
-        // Removed cells do not pile up.
+        // Removed cells do not accumulate.
         assert!(index.table.load().cells.len() <= 8192);
         assert!(!writer.is_empty());
     }

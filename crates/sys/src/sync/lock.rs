@@ -2,13 +2,13 @@
 //!
 //! The scope says which threads a lock can make wait: those of one connection, of one lane, or of
 //! the whole ORB. Taking a lock adds to the calling thread's [`counters`], and a wait for another
-//! thread adds a futex call. So a test can state which locks a path takes. A panic while holding a
-//! lock does not poison it: upcalls are isolated elsewhere, and data under these locks is left
+//! thread adds a futex call. So a test can check which locks a path takes. A panic while holding a
+//! lock does not poison it: upcalls are isolated elsewhere, and the data under these locks is
 //! consistent at every step that can panic.
 //!
 //! [`PiMutex`] lends the priority of its waiters to its holder; it is for locks that threads of
 //! different priorities take. [`CheckoutCell`] is not a lock to wait for: it checks a value out, or
-//! reports at once that it is out.
+//! reports at once that the value is out.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -24,13 +24,13 @@ use crate::shim::{self, const_unless_loom};
 /// The threads that a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Threads that use one connection. Their priorities may differ where requests are handed over
-    /// to other lanes; then the lock is a [`PiMutex`].
+    /// Threads that use one connection. Where requests are handed over to other lanes, their
+    /// priorities may differ; then the lock is a [`PiMutex`].
     Connection,
-    /// Threads of one lane, and threads of other lanes that hand requests over to it; the lock is a
-    /// [`PiMutex`] as well.
+    /// Threads of one lane, and threads of other lanes that hand requests over to it. The lock is a
+    /// [`PiMutex`].
     Lane,
-    /// Any thread; never taken in a steady-state call.
+    /// Any thread. A steady-state call never takes such a lock.
     Orb,
 }
 
@@ -50,7 +50,7 @@ pub struct Mutex<T> {
     inner: shim::Mutex<T>,
 }
 
-/// A guard: the calling thread holds a [`Mutex`] until it is dropped.
+/// A guard: the calling thread holds a [`Mutex`] until it drops the guard.
 #[must_use = "the lock is released at once"]
 pub struct MutexGuard<'a, T> {
     inner: shim::MutexGuard<'a, T>,
@@ -64,7 +64,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Returns the value, since no other thread can have it.
+    /// Returns the value. No other thread can hold it.
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,8 +123,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A condition to wait for under a [`Mutex`]. Waits may end without a notification: check in a
-/// loop.
+/// A condition variable for use with a [`Mutex`]. A wait may end without a notification, so the
+/// caller checks its condition in a loop.
 #[derive(Debug)]
 pub struct Condvar(shim::Condvar);
 
@@ -142,13 +142,13 @@ impl Condvar {
         }
     }
 
-    /// Releases the lock, waits for a notification, takes the lock again.
+    /// Releases the lock, waits for a notification, and takes the lock again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         counters::count_futex();
         MutexGuard { inner: self.0.wait(guard.inner).unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Waits as [`wait`](Self::wait), until `deadline` (`None`: for ever). Returns false if the
+    /// Waits like [`wait`](Self::wait), until `deadline` (`None`: for ever). Returns false if the
     /// deadline has passed.
     pub fn wait_until<'a, T>(
         &self,
@@ -180,8 +180,8 @@ impl Condvar {
     }
 }
 
-/// Shared or exclusive access to a value. For configuration and tables off the request path, where
-/// readers block writers briefly; the request path uses RCU cells instead.
+/// Shared or exclusive access to a value. It is for configuration and tables off the request path,
+/// where readers block writers briefly. The request path uses RCU cells instead.
 pub struct RwLock<T> {
     name: &'static str,
     scope: Scope,

@@ -1,23 +1,24 @@
 //! A bounded queue from any thread to a lane, with a descriptor to wake the lane.
 //!
 //! [`Mailbox::send`] allocates nothing and takes no lock. It makes a system call only if a receiver
-//! has announced that it is about to sleep. A full queue returns the value at once: nothing here
-//! waits for room.
+//! has announced that it is about to sleep. A full queue returns the value at once instead of
+//! waiting for room.
 //!
-//! The queue is an array of cells, each with a sequence number that says whose turn it is (Dmitry
-//! Vyukov's bounded queue). Cell `i` of `n` may be filled by the sender of position `p` (with `p %
-//! n == i`) when its number is `p`, emptied by the receiver of that position when it is `p + 1`,
-//! and is `p + n` after that.
+//! The queue is an array of cells, each with a sequence number that tells which side may use it
+//! (Dmitry Vyukov's bounded queue). Position `p` belongs to cell `p % n` of `n`. The sender of
+//! position `p` may fill the cell when its number is `p`. The receiver of `p` may empty it when its
+//! number is `p + 1`, and then sets the number to `p + n`.
 //!
 //! * `cell`: the number is stored with release after the value was written or moved out, and loaded
 //!   with acquire before. A position is taken by one compare-and-swap, so one thread works on a
 //!   cell at a time.
-//! * `sleep`: a receiver announces that it will sleep, then looks at the queue; a sender fills the
-//!   queue, then looks for the announcement. A sequentially consistent fence between the two steps
-//!   on both sides makes at least one see the other.
+//! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the
+//!   queue, then checks for the announcement. A sequentially consistent fence between the two steps
+//!   on both sides makes at least one of them see the other.
 //!
-//! A sender that is preempted between taking its position and filling the cell hides what later
-//! senders sent until it runs again. So senders of one mailbox should not differ much in priority.
+//! A sender may be preempted between taking its position and filling the cell. Until it runs again,
+//! the receiver does not get the values of later senders. So senders of one mailbox should not
+//! differ much in priority.
 
 use std::fmt;
 use std::io;
@@ -59,7 +60,7 @@ struct Queue<T> {
     receive: Position,
 }
 
-// SAFETY: a value is moved in by one thread and out by another, never shared (`T: Send`); the
+// SAFETY: one thread moves a value in and another moves it out; no two share it (`T: Send`). The
 // protocol of the module gives one thread at a time access to a cell.
 unsafe impl<T: Send> Sync for Queue<T> {}
 // SAFETY: moving the queue moves its values.
@@ -67,8 +68,8 @@ unsafe impl<T: Send> Send for Queue<T> {}
 
 impl<T> Queue<T> {
     fn new(capacity: usize) -> Self {
-        // With fewer than two cells, "filled" and "free for the next round" would be the same
-        // number.
+        // With fewer than two cells, one number would mean both "filled" and "free for the next
+        // round".
         let length = capacity.max(2).next_power_of_two();
         let cell =
             |number| QueueCell { number: AtomicUsize::new(number), value: UnsafeCell::new(MaybeUninit::uninit()) };
@@ -106,7 +107,7 @@ impl<T> Queue<T> {
                 Err(now) => position = now,
             }
         };
-        // SAFETY: the cell's number said that it is free for this position, and this thread alone
+        // SAFETY: the cell's number showed that it is free for this position, and this thread alone
         // has taken the position.
         cell.value.with_mut(|place| unsafe { (*place).write(value) });
         // Release: pairs with `pop` (cell).
@@ -152,7 +153,7 @@ impl<T> Drop for Queue<T> {
     }
 }
 
-/// A queue with a descriptor that becomes readable when something is sent to a sleeping receiver.
+/// A queue with a descriptor that becomes readable when a value is sent to a sleeping receiver.
 pub struct Mailbox<T> {
     queue: Queue<T>,
     sleeping: AtomicBool,
@@ -176,8 +177,8 @@ impl<T> Mailbox<T> {
     /// Sends a value, and wakes a receiver that sleeps. Counted as a hand-off.
     ///
     /// # Errors
-    /// [`MailboxFull`], with the value; also while a preempted receiver is still emptying the
-    /// oldest cell.
+    /// [`MailboxFull`], with the value. This also happens while a preempted receiver is still
+    /// emptying the oldest cell.
     pub fn send(&self, value: T) -> Result<(), MailboxFull<T>> {
         self.queue.push(value).map_err(MailboxFull)?;
         counters::count_handoff();
@@ -228,7 +229,7 @@ impl<T> Mailbox<T> {
     fn needs_wake(&self) -> bool {
         // Pairs with `receive_or_sleep` (sleep).
         fence(Ordering::SeqCst);
-        // Only one sender wakes the receiver for each announcement. The load spares the other
+        // Only one sender wakes the receiver for each announcement. The load saves the other
         // senders the write.
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
@@ -373,7 +374,7 @@ mod models {
             let here = queue.pop();
             let (there, pushed) = other.join().unwrap();
             assert!(here.is_some() && there.is_some());
-            // The receiver may still have the oldest cell here.
+            // The receiver may still be emptying the oldest cell here.
             assert_eq!((queue.pop(), queue.pop()), (pushed.then(|| Box::new(2)), None));
         });
     }

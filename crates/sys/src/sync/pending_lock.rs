@@ -1,15 +1,15 @@
 //! A try-lock with a pending flag: one reader at a time, and no arrival lost.
 //!
-//! It guards the state of a connection that several threads may be told is readable. A
-//! [`PendingLock`] is free, held, or held with the pending flag set. A thread that is told of an
-//! arrival calls [`try_enter`](PendingLock::try_enter). If another thread is in, the pending flag
-//! is set, and that thread finds it when it [leaves](PendingLockGuard::leave). So an edge-triggered
-//! report is never lost although only one thread reads.
+//! It guards the state of a connection whose readiness may be reported to several threads. A
+//! [`PendingLock`] is free, held, or held with the pending flag set. A thread that gets a report of
+//! an arrival calls [`try_enter`](PendingLock::try_enter). If another thread holds the lock, the
+//! call sets the pending flag, and the holder finds it when it [leaves](PendingLockGuard::leave).
+//! So an edge-triggered report is never lost although only one thread reads.
 //!
-//! `enter`: the compare-and-swap that takes the lock acquires what the one that released it
-//! released. `pending`: setting the flag is a read-modify-write with release even if it is set
-//! already, and the holder clears it with acquire. So the holder sees what every thread that set
-//! the flag had seen.
+//! `enter`: the compare-and-swap that takes the lock acquires what the compare-and-swap that freed
+//! it released. `pending`: setting the flag is a read-modify-write with release even if it is set
+//! already, and the holder clears it with acquire. So the holder sees all that the threads which
+//! set the flag had seen.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
@@ -17,23 +17,23 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const PENDING: u32 = 2;
 
-/// A value that one thread at a time works on; threads that find it held leave the pending flag.
+/// A value on which one thread at a time works. A thread that finds it held sets the pending flag.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through the one guard that the state admits, so threads pass it on
-// and never share it.
+// SAFETY: only the one guard that the state admits reaches the value, so threads pass it on and
+// never share it.
 unsafe impl<T: Send> Sync for PendingLock<T> {}
-// SAFETY: moving the cell moves the value.
+// SAFETY: moving the lock moves the value.
 unsafe impl<T: Send> Send for PendingLock<T> {}
 
 /// A guard: holds the lock until [`leave`](Self::leave) succeeds or it is dropped.
 ///
-/// Dropping it discards the pending flag. That is for holders after which no thread reads any more,
-/// or which list what is to be read in any case.
+/// Dropping it discards the pending flag. A holder may do this if no thread reads any more, or if
+/// the holder lists the connection for reading in any case.
 #[must_use = "the turn is given back at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -54,8 +54,9 @@ impl<T> PendingLock<T> {
             // Acquire on success: pairs with the release in `leave` and `drop` (enter).
             match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
-                // Release: pairs with `leave` (pending), also when another thread has set the flag:
-                // a mere load would not make this thread's earlier writes visible to the holder.
+                // Release: pairs with `leave` (pending), even if another thread has set the flag
+                // already. A mere load would not make this thread's earlier writes visible to the
+                // holder.
                 Err(taken) => {
                     if self.state.compare_exchange(taken, PENDING, Ordering::Release, Ordering::Relaxed).is_ok() {
                         return None;
@@ -76,10 +77,10 @@ impl<'a, T> PendingLockGuard<'a, T> {
     }
 
     /// Releases the lock. If the pending flag was set, returns the guard instead, and the holder
-    /// looks again.
+    /// must check for arrivals again.
     ///
     /// # Errors
-    /// The guard, when the pending flag was set.
+    /// The guard, if the pending flag was set.
     #[inline]
     pub fn leave(self) -> Result<(), Self> {
         // Release: pairs with the acquire in `try_enter` (enter).
@@ -89,8 +90,8 @@ impl<'a, T> PendingLockGuard<'a, T> {
                 Ok(())
             }
             Err(_) => {
-                // Acquire: pairs with `try_enter` (pending). A flag set since the exchange above is
-                // cleared too.
+                // Acquire: pairs with `try_enter` (pending). A flag that was set after the exchange
+                // above is cleared too.
                 self.lock.state.swap(HELD, Ordering::Acquire);
                 Err(self)
             }
@@ -132,8 +133,8 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Each of three threads makes one arrival and reports it; every arrival is seen under a lock
-    /// taken after it.
+    /// Each of three threads makes one arrival and reports it. Every arrival is seen under a lock
+    /// that is taken after it.
     #[test]
     fn no_arrival_is_lost() {
         explore(|| {

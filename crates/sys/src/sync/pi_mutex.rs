@@ -1,19 +1,19 @@
 //! A mutex with priority inheritance: its holder runs at the highest priority of its waiters.
 //!
-//! The lock is one word: 0, or the kernel's number of the holding thread, with the top bit set by
-//! the kernel when others wait. Taking and releasing it uncontended is one compare-and-swap each.
-//! Otherwise the kernel (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters by priority, lends the
-//! highest to the holder, and hands the lock over.
+//! The lock is one word: 0, or the kernel's number of the holding thread. The kernel sets the top
+//! bit when others wait. Without contention, taking and releasing are one compare-and-swap each.
+//! With contention the kernel (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters by priority, lends the
+//! highest priority to the holder, and hands the lock over.
 //!
-//! * `holder`: the compare-and-swap that takes the word from 0 acquires what the one that set it to
-//!   0 released.
+//! * `holder`: the compare-and-swap that changes the word from 0 acquires what the compare-and-swap
+//!   that set it to 0 released.
 //! * `handed_over`, `taken_over`: a hand-over by the kernel is a read-modify-write between the
 //!   release of `handed_over` and the acquire of `taken_over`.
 //! * A thread releases with a compare-and-swap from exactly its number, which fails when the
 //!   waiters' bit is set. Then only the kernel changes the word, so no waiter is forgotten.
 //!
-//! Before Linux 5.14 `FUTEX_LOCK_PI` is used, with deadlines by the wall clock; `guarantees`
-//! reports that.
+//! Before Linux 5.14 the lock uses `FUTEX_LOCK_PI`, with deadlines by the wall clock; `guarantees`
+//! reports this.
 
 use std::fmt;
 use std::io;
@@ -65,7 +65,7 @@ impl<T> PiMutex<T> {
     /// deadline.
     ///
     /// # Panics
-    /// As [`lock`](Self::lock).
+    /// The panics of [`lock`](Self::lock).
     pub fn lock_until(&self, deadline: Option<Monotonic>) -> Option<PiGuard<'_, T>> {
         match self.word.lock(thread::current_tid().as_raw() as u32, deadline) {
             Ok(()) => Some(self.guard()),
@@ -106,30 +106,32 @@ impl<T> fmt::Debug for PiMutex<T> {
     }
 }
 
-/// A guard: the calling thread holds a [`PiMutex`] until it drops this, on the same thread.
+/// A guard: the calling thread holds a [`PiMutex`] until it drops the guard, on the same thread.
 #[must_use = "the lock is released at once"]
 pub struct PiGuard<'a, T> {
     mutex: &'a PiMutex<T>,
-    /// Keeps the guard on its thread, because the kernel knows which thread holds the lock.
+    /// Makes the guard neither `Send` nor `Sync`: the kernel knows which thread holds the lock.
     here: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` only (`T: Sync`); it is released by its owner, which stays on
-// its thread.
+// SAFETY: a shared guard gives `&T` only (`T: Sync`). Its owner, which stays on its thread,
+// releases it.
 unsafe impl<T: Sync> Sync for PiGuard<'_, T> {}
 
 impl<T> Deref for PiGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while this guard lives the word keeps other threads out, and this thread too.
+        // SAFETY: while this guard lives, the word keeps all other threads out, and this thread
+        // from locking again.
         self.mutex.value.with(|value| unsafe { &*value })
     }
 }
 
 impl<T> DerefMut for PiGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as for `deref`, and the guard is borrowed exclusively.
+        // SAFETY: while this guard lives, the word keeps all other threads out, and the guard is
+        // borrowed exclusively.
         self.mutex.value.with_mut(|value| unsafe { &mut *value })
     }
 }
@@ -140,12 +142,13 @@ impl<T> Drop for PiGuard<'_, T> {
     }
 }
 
-/// A condition to wait for under a [`PiMutex`], with deadlines by the monotonic clock. Waits may
-/// end without a notification: check in a loop. Sleepers wake in the order of their priorities.
+/// A condition variable for use with a [`PiMutex`], with deadlines by the monotonic clock. A wait
+/// may end without a notification, so the caller checks its condition in a loop. Sleepers wake in
+/// the order of their priorities.
 ///
 /// `told`: a sleeper reads the epoch, and counts itself as a sleeper, under the lock. A thread that
-/// changes the awaited state under that lock and then notifies sees the sleeper. If it advances the
-/// epoch before the sleeper asks the kernel to sleep, the sleeper finds the epoch changed.
+/// changes the awaited state under that lock and then notifies sees the sleeper. If the epoch
+/// advances before the sleeper asks the kernel to sleep, the sleeper finds the epoch changed.
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,
@@ -165,12 +168,12 @@ impl PiCondvar {
         PiCondvar { sleepers: AtomicU32::new(0), told: Epoch::new() }
     }
 
-    /// Releases the lock, waits for a notification, takes the lock again.
+    /// Releases the lock, waits for a notification, and takes the lock again.
     pub fn wait<'a, T>(&self, guard: PiGuard<'a, T>) -> PiGuard<'a, T> {
         self.wait_until(guard, None).0
     }
 
-    /// Waits as [`wait`](Self::wait), until `deadline` (`None`: for ever). Returns false if the
+    /// Waits like [`wait`](Self::wait), until `deadline` (`None`: for ever). Returns false if the
     /// deadline has passed.
     pub fn wait_until<'a, T>(&self, guard: PiGuard<'a, T>, deadline: Option<Monotonic>) -> (PiGuard<'a, T>, bool) {
         let (mutex, seen) = (guard.mutex, self.told.current());
@@ -181,7 +184,7 @@ impl PiCondvar {
         (mutex.lock(), in_time)
     }
 
-    /// Wakes the most urgent waiting thread; makes no system call if none waits.
+    /// Wakes the most urgent waiting thread. Makes no system call if none waits.
     pub fn notify_one(&self) {
         self.notify(WakeCount::One);
     }
@@ -201,7 +204,7 @@ impl PiCondvar {
 /// The bits of the word that hold a thread's number (`FUTEX_TID_MASK`).
 const TID_MASK: u32 = 0x3fff_ffff;
 
-/// The lock's word and its protocol, with the calling thread's number as an argument.
+/// The lock's word and its protocol. The calling thread's number is an argument.
 struct LockWord(AtomicU32);
 
 impl LockWord {
@@ -211,8 +214,8 @@ impl LockWord {
         }
     }
 
-    /// Returns the kernel's number of the holding thread, 0 without one. Relaxed: only the holder
-    /// itself can find its own number here.
+    /// Returns the kernel's number of the holding thread; 0 if there is none. Relaxed: a thread
+    /// finds its own number here only if it is the holder.
     fn holder(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & TID_MASK
     }
@@ -227,8 +230,8 @@ impl LockWord {
             return Ok(());
         }
         super::lock::wait_traced(|| kernel::lock(&self.0, tid, deadline))?;
-        // Acquire: pairs with `unlock` (holder, taken_over). The kernel has put this thread's
-        // number there.
+        // Acquire: pairs with `unlock` (holder, taken_over). The kernel has stored this thread's
+        // number.
         self.0.load(Ordering::Acquire);
         Ok(())
     }
@@ -236,8 +239,8 @@ impl LockWord {
     fn unlock(&self, tid: u32) {
         // Release: pairs with `try_lock` (holder).
         if self.0.compare_exchange(tid, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Release: pairs with `lock` (handed_over). It changes nothing; the kernel's next write
-            // continues its release sequence.
+            // Release: pairs with `lock` (handed_over). The operation changes nothing; the kernel's
+            // next write continues its release sequence.
             self.0.fetch_or(0, Ordering::Release);
             kernel::unlock(&self.0, tid);
         }
@@ -253,7 +256,7 @@ mod kernel {
     use crate::clock::{self, Monotonic};
     use crate::syscall;
 
-    // Not yet in every version of libc's declarations.
+    // Not every version of libc declares this operation yet.
     const FUTEX_LOCK_PI2: libc::c_int = 13;
 
     #[cold]
@@ -273,7 +276,7 @@ mod kernel {
                 Ok(()) => return Ok(()),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOSYS) if !MISSING.swap(true, Ordering::Relaxed) => {}
-                    // A signal, or the holder was just ending.
+                    // A signal came, or the holder was just ending.
                     Some(libc::EINTR | libc::EAGAIN) => {}
                     _ => return Err(error),
                 },
@@ -283,8 +286,8 @@ mod kernel {
 
     #[cold]
     pub(super) fn unlock(word: &AtomicU32, _tid: u32) {
-        // The call cannot be interrupted, and fails only if this thread does not own the word,
-        // which a guard excludes.
+        // The call cannot be interrupted. It fails only if this thread does not own the word, which
+        // the guard excludes.
         let _ = operation(word, libc::FUTEX_UNLOCK_PI, None);
     }
 
@@ -300,7 +303,7 @@ mod kernel {
     }
 }
 
-/// The kernel's guarantees, modelled: waiters queue, and the first is handed the lock.
+/// A model of the kernel's guarantees: waiters queue, and the first one gets the lock.
 #[cfg(loom)]
 mod kernel {
     use std::collections::VecDeque;
@@ -472,9 +475,10 @@ mod tests {
         assert_eq!(*mutex.lock(), (20_000, 20_000));
     }
 
-    /// On one core, a low thread takes the lock and wakes the high one. The high one runs at once,
-    /// makes the middle one ready to run and waits for the lock. With inheritance the low thread
-    /// runs next, so the high one has the lock before the middle one runs.
+    /// The three threads share one core. A low thread takes the lock and wakes the high one. The
+    /// high one runs at once, makes the middle one ready to run and waits for the lock. With
+    /// inheritance the low thread runs next, so the high one has the lock before the middle one
+    /// runs.
     #[test]
     fn holder_inherits_the_priority_of_a_waiter() {
         fn parked_until(flag: &AtomicBool) {
@@ -544,8 +548,7 @@ mod models {
             let shared = Arc::new((LockWord::new(), UnsafeCell::new(0)));
             let work = |shared: &(LockWord, UnsafeCell<u32>), tid| {
                 shared.0.lock(tid, None).unwrap();
-                // SAFETY: this access is what the model checks: loom reports accesses that are not
-                // ordered.
+                // SAFETY: the model checks this access: loom reports accesses that are not ordered.
                 shared.1.with_mut(|value| unsafe { *value += 1 });
                 shared.0.unlock(tid);
             };

@@ -1,18 +1,18 @@
 //! A value that many threads read while one at a time replaces it (read-copy-update).
 //!
-//! [`RcuCell::load`] never waits for writers or other readers, writes to no memory that other
+//! [`RcuCell::load`] never waits for writers or other readers. It writes to no memory that other
 //! threads write, and allocates nothing after a thread's first load. A reader keeps its version
 //! while it holds the guard; new loads get the newest one.
 //!
 //! Invariant: *readers never free*. [`RcuCell::store`] keeps the replaced versions until no reader
 //! has them, and later stores free them. So dropping a guard on a real-time thread never runs a
-//! destructor. The price is that the last replaced versions live until the next store, or
-//! [`reclaim`](RcuCell::reclaim).
+//! destructor. The price is that the last replaced versions live until the next store or the next
+//! call of [`reclaim`](RcuCell::reclaim).
 //!
 //! The implementation is the `arc-swap` crate, whose readers announce themselves in slots of their
-//! own thread. While a thread holds eight guards at once, further loads touch the version's
-//! reference count instead. Under `loom`, which cannot look into that crate, a plain atomic pointer
-//! takes its place, so that protocols built on this one can be explored.
+//! own thread. While a thread holds eight guards at once, further loads change the version's
+//! reference count instead. `loom` cannot look into that crate. For models a plain atomic pointer
+//! replaces it, so that protocols built on this one can be explored.
 
 use std::fmt;
 use std::ops::Deref;
@@ -27,8 +27,8 @@ pub struct RcuCell<T> {
     retired: Mutex<Vec<Arc<T>>>,
 }
 
-/// One version of the value, for as long as the guard lives. To be held briefly: it delays the
-/// freeing of its version.
+/// One version of the value, for as long as the guard lives. Guards should be brief, because a
+/// guard delays the freeing of its version.
 pub struct RcuGuard<T> {
     guard: cell::Guard<T>,
 }
@@ -61,8 +61,8 @@ impl<T> RcuCell<T> {
         drop(free);
     }
 
-    /// Replaces the value by one computed from it. Writers that use only this lose no update.
-    /// `change` must not store into the same cell.
+    /// Replaces the value by one computed from it. If all writers use this function, no update is
+    /// lost. `change` must not store into the same cell.
     pub fn update<R>(&self, change: impl FnOnce(&T) -> (T, R)) -> R {
         let mut replaced = self.retired.lock();
         let (value, result) = change(&self.current.load_full());
@@ -73,7 +73,7 @@ impl<T> RcuCell<T> {
         result
     }
 
-    /// Frees replaced versions that have no reader any more; returns how many are still read.
+    /// Frees replaced versions that no reader uses any more. Returns how many are still in use.
     pub fn reclaim(&self) -> usize {
         let mut replaced = self.retired.lock();
         let free = take_unreferenced(&mut replaced);
@@ -85,8 +85,8 @@ impl<T> RcuCell<T> {
 }
 
 /// Takes out the versions that only the list owns. The swap that replaced a version turned its
-/// announced readers into owners, so none is overlooked. A replaced version gets no new owners
-/// except by cloning those.
+/// announced readers into owners, so none is overlooked. A replaced version gets new owners only by
+/// cloning these.
 fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
     replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
 }
@@ -152,7 +152,8 @@ mod cell {
 
     // SAFETY: the pointers are to shared values, which threads clone.
     unsafe impl<T: Send + Sync> Send for Cell<T> {}
-    // SAFETY: as above; the list is behind a lock that is never held across a step of the model.
+    // SAFETY: the pointers are to shared values, which threads clone. The list is behind a lock
+    // that is never held across a step of the model.
     unsafe impl<T: Send + Sync> Sync for Cell<T> {}
 
     impl<T> Cell<T> {
@@ -181,7 +182,8 @@ mod cell {
     impl<T> Drop for Cell<T> {
         fn drop(&mut self) {
             for version in self.1.get_mut().unwrap().drain(..) {
-                // SAFETY: each came from a box, is on the list once, and no thread loads any more.
+                // SAFETY: each pointer came from a box and is on the list once, and no thread loads
+                // any more.
                 drop(unsafe { Box::from_raw(version) });
             }
         }
@@ -205,7 +207,7 @@ mod tests {
         assert_eq!((*loaded, *published.load()), (1, 2));
         assert_eq!(published.reclaim(), 1);
         drop(loaded);
-        // The test's and the list's, although the reader has let go.
+        // The reader has dropped its guard; the two references are the test's and the list's.
         assert_eq!(Arc::strong_count(&first), 2);
         drop(first);
         assert_eq!(published.reclaim(), 0);

@@ -1,14 +1,13 @@
 //! POSIX's counting semaphore.
 //!
-//! It passes wake-ups between threads, not ownership, so it knows no holder and inherits no
-//! priority.
+//! It passes wake-ups between threads. It has no holder, and so no priority inheritance.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 
-/// A count; threads wait until it is above 0.
+/// A count. A thread waits until the count is above 0.
 pub struct Semaphore {
-    /// Boxed: it may not move once it is initialised.
+    /// The semaphore, boxed, because it must not move once it is initialised.
     inner: Box<UnsafeCell<libc::sem_t>>,
 }
 
@@ -39,8 +38,8 @@ impl Semaphore {
 
     /// Waits until the count is above 0 and subtracts one.
     pub fn wait(&self) {
-        // SAFETY: as in `post`. The one error is the interruption by a signal, after which the wait
-        // is begun again.
+        // SAFETY: the semaphore was initialised in `new` and lives as long as `self`. The only
+        // error is an interruption by a signal, after which the wait begins again.
         while unsafe { libc::sem_wait(self.inner.get()) } == -1 {}
     }
 }
@@ -53,7 +52,7 @@ impl Default for Semaphore {
 
 impl Drop for Semaphore {
     fn drop(&mut self) {
-        // SAFETY: `&mut self`: no thread waits.
+        // SAFETY: no thread waits, because `&mut self` is the only reference.
         unsafe { libc::sem_destroy(self.inner.get()) };
     }
 }
@@ -87,7 +86,7 @@ mod tests {
             back.wait();
         }
         other.join().unwrap();
-        // A wait does not block for earlier posts.
+        // After earlier posts a wait does not block.
         there.post();
         there.post();
         there.wait();

@@ -1,7 +1,8 @@
-//! Atomics, cells and locks under one name: the standard library's, or `loom`'s when
-//! model-checking.
+//! Atomics, cells and locks under one name: those of the standard library, or those of `loom` in
+//! models.
 //!
-//! It holds only what this crate's protocols use. Under `loom` nothing can be built in a `const`.
+//! The module holds only what this crate's protocols use. `loom`'s types cannot be built in a
+//! `const`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -21,7 +22,7 @@ pub(crate) use cell::UnsafeCell;
 
 #[cfg(not(loom))]
 mod cell {
-    /// The standard cell behind `loom`'s interface, so that one source serves both.
+    /// The standard cell with `loom`'s interface, so that one source serves both.
     #[derive(Debug)]
     #[repr(transparent)]
     pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
@@ -43,8 +44,8 @@ mod cell {
     }
 }
 
-/// Defines a `const fn`, which under `loom`, where nothing can be built in a constant, is an
-/// ordinary one.
+/// Defines a `const fn`, which is an ordinary function under `loom`, whose types cannot be built in
+/// a constant.
 macro_rules! const_unless_loom {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> $result:ty $body:block) => {
         #[cfg(not(loom))]
@@ -58,14 +59,14 @@ macro_rules! const_unless_loom {
 }
 pub(crate) use const_unless_loom;
 
-/// Runs `model` in every interleaving with at most three preemptions per thread run, where real
-/// mistakes are found; `LOOM_MAX_PREEMPTIONS` sets another bound.
+/// Runs `model` in every interleaving with at most three preemptions per thread run, enough to find
+/// real mistakes. `LOOM_MAX_PREEMPTIONS` sets another bound.
 #[cfg(all(test, loom))]
 pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
     explore_within(3, model);
 }
 
-/// Runs `model` as `explore` with at most `preemptions` preemptions, for larger models.
+/// Runs `model` like `explore`, with at most `preemptions` preemptions, for larger models.
 #[cfg(all(test, loom))]
 pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -1,8 +1,8 @@
-//! A generational slab: a table whose entries are found by slot and generation without waiting, and
-//! removed without pulling them from under their users.
+//! A generational slab: a table whose entries are found by slot and generation without waiting. An
+//! entry is removed only when it has no user.
 //!
 //! An entry is named by index and generation, as in an object key. [`GenerationalSlab::get`] is one
-//! atomic addition and a check, whatever other threads do: it never waits, retries or allocates. A
+//! atomic addition and a check, whatever other threads do. It never waits, retries or allocates. A
 //! stale or forged name is refused, because the generation of a slot increases each time the slot
 //! is used again. A slot whose generations are used up is never used again.
 //!
@@ -39,16 +39,18 @@
 //!   sequence of the earlier ones. So the claiming thread has synchronised with every guard there
 //!   was.
 //! * *A claimed value has no user.* A thread tries `claim` only if it saw RETIRED together with a
-//!   count of zero after its own change. At that point no guard exists. As RETIRED lasts until the
-//!   slot is used again, none can come: later callers count in and out, but fail.
+//!   count of zero after its own change. At that point no guard exists. RETIRED lasts until the
+//!   slot is used again, so no guard can appear: later callers add and subtract themselves, but
+//!   fail.
 //! * *Exactly one thread claims.* Several may see zero, because failing callers come and go. The
-//!   compare-and-swap that sets CLAIMED expects the generation and RETIRED without CLAIMED: one
-//!   wins. A late-comer finds CLAIMED or a higher generation and stops; generations do not recur.
-//! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, and
+//!   compare-and-swap that sets CLAIMED expects the generation and RETIRED without CLAIMED, so only
+//!   one succeeds. A later thread finds CLAIMED or a higher generation and stops; generations do
+//!   not recur.
+//! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, so
 //!   its thread tries.
 //! * `recycle`: the thread that took the value pushes the slot with release; `insert` takes the
-//!   list with acquire. So the next value is written after the last was moved out. Pushing is
-//!   lock-free, and taking takes the whole list, so there is no ABA.
+//!   list with acquire. So the next value is written after the last one was moved out. Pushing is
+//!   lock-free. Taking removes the whole list, so the ABA problem cannot occur.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -60,8 +62,8 @@ use crate::lock::Scope;
 
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
-/// A priority-inheritance lock, because threads of different priorities insert and retire. The
-/// models have a plain lock, as one kernel thread runs all their threads.
+/// A priority-inheritance lock, because threads of different priorities insert and retire. Models
+/// have a plain lock: in a model one kernel thread runs all threads.
 #[cfg(not(loom))]
 use crate::lock::PiMutex as WriterLock;
 
@@ -73,11 +75,12 @@ const CLAIMED: u64 = 1 << 29;
 const VACATED: u64 = 1 << 28;
 const FLAGS: u64 = LIVE | RETIRED | CLAIMED | VACATED;
 const COUNT: u64 = VACATED - 1;
-/// Number of guards of one slot from which on `get` refuses, so that leaked guards cannot overflow
-/// the count. The same number remains for failing callers, more than there can be threads.
+/// Number of guards of one slot from which `get` refuses further ones, so that leaked guards cannot
+/// overflow the count. The rest of the count's range is for failing callers, and exceeds the number
+/// of possible threads.
 const MAX_GUARDS: u64 = 1 << 27;
 
-/// Number of slots in the first segment; each further one doubles.
+/// Number of slots in the first segment. Each further segment has twice as many.
 const FIRST_SEGMENT_LENGTH: u32 = if cfg!(loom) { 1 } else { 64 };
 const SEGMENTS: usize = 32 - FIRST_SEGMENT_LENGTH.ilog2() as usize;
 /// End of the free list, in place of a slot's index.
@@ -91,8 +94,8 @@ const fn word(generation: u32, flags: u64) -> u64 {
     (generation as u64) << 32 | flags
 }
 
-/// Contents of a slot: a link while on the free list, a value while it holds one. The slot's word
-/// and the module's rules tell which.
+/// Contents of a slot: a link while it is on the free list, a value while it holds one. The slot's
+/// word and the module's rules tell which.
 union SlotContents<T> {
     next: u32,
     value: ManuallyDrop<T>,
@@ -103,9 +106,10 @@ struct SlabSlot<T> {
     contents: UnsafeCell<SlotContents<T>>,
 }
 
-/// State that only inserting and retiring touch, under the lock.
+/// State that is used only under the lock, by inserting and retiring.
 struct SlabWriter {
-    /// First of the vacant slots already taken over from `freed`, linked through their contents.
+    /// The first vacant slot already taken over from `freed`; the others are linked through their
+    /// contents.
     vacant: u32,
     /// Lowest index never used.
     unused: u32,
@@ -128,7 +132,7 @@ pub struct GenerationalSlab<T> {
 // SAFETY: guards give `&T` to several threads (`T: Sync`), and the last user, on any thread, takes
 // the value (`T: Send`). The raw pointers are to segments that the table owns alone.
 unsafe impl<T: Send + Sync> Sync for GenerationalSlab<T> {}
-// SAFETY: moving the table moves the values it owns.
+// SAFETY: moving the table moves the values that it owns.
 unsafe impl<T: Send> Send for GenerationalSlab<T> {}
 
 /// The outcome of [`GenerationalSlab::retire`].
@@ -139,7 +143,7 @@ pub enum RetireResult<T> {
     Taken(T),
     /// The value is in use. Its last user hands it to the table's callback.
     Deferred,
-    /// There is no such entry, or it is already retired.
+    /// The entry does not exist, or it is already retired.
     Stale,
 }
 
@@ -175,7 +179,7 @@ impl<T> GenerationalSlab<T> {
         Self {
             segments: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             freed: AtomicU32::new(END_OF_LIST),
-            // Indices stop short of END_OF_LIST and of the segments' capacity.
+            // Indices stay below END_OF_LIST and within the segments' capacity.
             capacity: capacity.min(END_OF_LIST - FIRST_SEGMENT_LENGTH),
             writer: WriterLock::new(name, scope, SlabWriter { vacant: END_OF_LIST, unused: 0, live: 0 }),
             vacated: EventCount::new(name),
@@ -183,14 +187,15 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Returns a guard of the entry of this index and generation, unless there is none or it is
-    /// retired. Wait-free: one atomic addition. While the guard lives the value stays in place.
+    /// Returns a guard of the entry with this index and generation; `None` if there is none or it
+    /// is retired. Wait-free: one atomic addition. While the guard lives the value stays in place.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
         // Acquire: pairs with `insert` (publish).
         let before = slot.word.fetch_add(1, Ordering::Acquire);
-        // The rest is the count if generation and flags agree, and more than any count if not.
+        // If generation and flags agree, the remaining bits are the count; if not, they exceed any
+        // count.
         if before ^ word(generation, LIVE) < MAX_GUARDS {
             return Some(SlabGuard { table: self, slot, index, generation });
         }
@@ -198,8 +203,9 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the entry of this index in any generation, unless it is retired. For an
-    /// index found by a key, which the caller then compares. Wait-free as [`get`](Self::get).
+    /// Returns a guard of the entry with this index, of any generation, unless it is retired. It
+    /// serves look-ups by key, where the caller compares the key afterwards. Wait-free like
+    /// [`get`](Self::get).
     #[inline]
     pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -213,7 +219,7 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the present entry of this index, in any generation, for a caller that
+    /// Returns a guard of the present entry with this index, of any generation, for a caller that
     /// recognises the value.
     #[inline]
     pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
@@ -233,7 +239,7 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Inserts a value that is made from its own index and generation. `make` must not use the
+    /// Inserts the value that `make` returns for its index and generation. `make` must not use the
     /// table, because its lock is held.
     ///
     /// # Errors
@@ -245,7 +251,7 @@ impl<T> GenerationalSlab<T> {
         let value = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| make(index, generation))) {
             Ok(value) => value,
             Err(panic) => {
-                // The slot is already unlinked: put it back before the panic goes on.
+                // The slot is already unlinked, so it is put back before the panic continues.
                 Self::link(slot, writer.vacant);
                 writer.vacant = index;
                 drop(writer);
@@ -276,18 +282,18 @@ impl<T> GenerationalSlab<T> {
                 self.vacate(index, slot, generation);
                 RetireResult::Taken(value)
             }
-            // A failing caller came and went, and as the last one out claimed the value.
+            // A failing caller was the last to leave and has claimed the value.
             None => RetireResult::Deferred,
         }
     }
 
-    /// Retires an entry only if it has no user now; else it stays, and the result is
+    /// Retires an entry only if it has no user now. Otherwise the entry stays, and the result is
     /// [`RetireResult::Stale`].
     pub fn retire_unused(&self, index: u32, generation: u32) -> RetireResult<T> {
         let Some(slot) = self.slot(index) else { return RetireResult::Stale };
         {
             let mut writer = self.writer.lock();
-            // One step: a user either is counted before it, or finds the entry retired.
+            // One atomic step: a user is counted before it, or finds the entry retired.
             let (unused, retired) = (word(generation, LIVE), word(generation, RETIRED));
             if slot.word.compare_exchange(unused, retired, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return RetireResult::Stale;
@@ -299,16 +305,16 @@ impl<T> GenerationalSlab<T> {
                 self.vacate(index, slot, generation);
                 RetireResult::Taken(value)
             }
-            // As in `retire`.
+            // A failing caller was the last to leave and has claimed the value.
             None => RetireResult::Deferred,
         }
     }
 
-    /// Waits until a retired entry's value is out and the callback, if it was given the value, has
+    /// Waits until a retired entry's value is out and the callback, if it got the value, has
     /// returned.
     ///
-    /// Returns true then, and also for an entry that never was; false if `deadline` comes first
-    /// (`None`: waits for ever). An entry that is not retired is waited for too.
+    /// Returns true then, and also for an entry that never existed. Returns false if `deadline`
+    /// comes first (`None`: waits for ever). If the entry is not retired yet, waits for that too.
     pub fn wait_vacated(&self, index: u32, generation: u32, deadline: Option<Monotonic>) -> bool {
         let Some(slot) = self.slot(index) else { return true };
         let idle = || {
@@ -319,11 +325,11 @@ impl<T> GenerationalSlab<T> {
         idle() || self.vacated.wait(deadline, || idle().then_some(())).is_some()
     }
 
-    /// Returns the number of users that the entry has now; 0 if there is no such entry. Callers
-    /// whose `get` is about to fail count for a moment.
+    /// Returns the number of users that the entry has now; 0 if it does not exist. Callers whose
+    /// `get` is about to fail count for a moment.
     ///
-    /// For a caller that first changes state which users read after their `get`. The addition of 0
-    /// changes the word as `get` does, so a user either is counted here, or sees the caller's
+    /// It serves callers that first change state which users read after their `get`. The addition
+    /// of 0 changes the word like `get` does. So a user is counted here, or sees the caller's
     /// earlier changes.
     pub fn user_count(&self, index: u32, generation: u32) -> u32 {
         let Some(slot) = self.slot(index) else { return 0 };
@@ -332,14 +338,14 @@ impl<T> GenerationalSlab<T> {
         if generation_of(word) == generation { (word & COUNT) as u32 } else { 0 }
     }
 
-    /// Returns true if any entry, retired or not, has a user now; looks at every slot. Callers
-    /// whose `get` is about to fail count for a moment.
+    /// Returns true if any entry, retired or not, has a user now. Checks every slot. Callers whose
+    /// `get` is about to fail count for a moment.
     ///
-    /// For a caller that first changes some state, as with [`user_count`](Self::user_count). A user
-    /// that is found inside sees, after it has left, the caller's earlier changes.
+    /// It serves callers that first change some state, like [`user_count`](Self::user_count). A
+    /// user that is counted here sees the caller's earlier changes after it has left.
     pub fn has_users(&self) -> bool {
         let end = self.writer.lock().unused;
-        // As in `user_count`.
+        // The addition of 0 makes this an ordered step, as in `user_count`.
         let is_in_use = |slot: &SlabSlot<T>| slot.word.fetch_add(0, Ordering::AcqRel) & COUNT != 0;
         (0..end).any(|index| self.slot(index).is_some_and(is_in_use))
     }
@@ -366,7 +372,7 @@ impl<T> GenerationalSlab<T> {
         self.len() == 0
     }
 
-    /// Returns the slot of this index, if its segment exists.
+    /// Returns the slot with this index, if its segment exists.
     #[inline]
     fn slot(&self, index: u32) -> Option<&SlabSlot<T>> {
         // Counted from FIRST_SEGMENT_LENGTH, segment k begins at FIRST_SEGMENT_LENGTH << k and has
@@ -384,7 +390,7 @@ impl<T> GenerationalSlab<T> {
         Some(unsafe { &*slots.add(offset as usize) })
     }
 
-    /// Subtracts the caller from the users; as the last user of a retired slot, disposes of the
+    /// Subtracts the caller from the users. The last user of a retired slot also disposes of the
     /// value.
     #[inline]
     fn release(&self, index: u32, slot: &SlabSlot<T>) {
@@ -397,7 +403,7 @@ impl<T> GenerationalSlab<T> {
 
     #[cold]
     fn dispose(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
-        /// Vacates the slot also when the callback panics.
+        /// Vacates the slot even if the callback panics.
         struct Finish<'a, T>(&'a GenerationalSlab<T>, u32, &'a SlabSlot<T>, u32);
         impl<T> Drop for Finish<'_, T> {
             fn drop(&mut self) {
@@ -410,28 +416,28 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Takes the value out of a retired slot, unless another thread has. Only for a thread that saw
-    /// a count of zero under RETIRED in this generation.
+    /// Takes the value out of a retired slot, unless another thread has done so. Only a thread that
+    /// saw a count of zero under RETIRED in this generation may call it.
     fn claim(slot: &SlabSlot<T>, generation: u32) -> Option<T> {
         let mut seen = slot.word.load(Ordering::Relaxed);
         loop {
             if seen & !COUNT != word(generation, RETIRED) {
                 return None;
             }
-            // Acquire: pairs with `release`. The count may consist of failing callers; it is
+            // Acquire: pairs with `release`. The count, which may consist of failing callers, is
             // preserved.
             match slot.word.compare_exchange_weak(seen, seen | CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => seen = now,
             }
         }
-        // SAFETY: the slot holds a value, because it was LIVE in this generation and no thread took
-        // it (CLAIMED was clear). Nothing refers to it, because the count has been zero under
-        // RETIRED. CLAIMED makes this the only taking.
+        // SAFETY: the slot holds a value, because it was LIVE in this generation and no thread has
+        // taken it (CLAIMED was clear). No reference to it exists, because the count has been zero
+        // under RETIRED. CLAIMED makes sure that only this thread takes it.
         Some(slot.contents.with_mut(|contents| unsafe { ManuallyDrop::take(&mut (*contents).value) }))
     }
 
-    /// Frees a slot whose value is out, and notifies threads that wait for that.
+    /// Frees a slot whose value is out, and notifies threads that wait for this.
     fn vacate(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
         // Release: pairs with `wait_vacated`. Only the thread that took the value changes the flags
         // now.
@@ -451,13 +457,13 @@ impl<T> GenerationalSlab<T> {
     }
 
     fn link(slot: &SlabSlot<T>, next: u32) {
-        // SAFETY: called either by the thread that took the value, before the slot is on the list,
-        // or under the writer's lock for a slot off the list. No other thread looks at the
-        // contents. A union's integer may be written whatever was there.
+        // SAFETY: the caller is the thread that took the value, before the slot is on the list, or
+        // holds the writer's lock for a slot off the list. No other thread accesses the contents. A
+        // union's integer may be written whatever was there.
         slot.contents.with_mut(|contents| unsafe { (*contents).next = next });
     }
 
-    /// Unlinks a vacant slot, or makes one.
+    /// Unlinks a vacant slot, or makes a new one.
     fn vacant_slot(&self, writer: &mut SlabWriter) -> Option<(u32, &SlabSlot<T>)> {
         if writer.vacant == END_OF_LIST {
             // Acquire: pairs with `vacate` (recycle).
@@ -466,8 +472,8 @@ impl<T> GenerationalSlab<T> {
         let index = writer.vacant;
         if index != END_OF_LIST {
             let slot = self.slot(index)?;
-            // SAFETY: slots on the list hold a link, and this thread holds the writer's lock over a
-            // list that was taken from its pushers.
+            // SAFETY: slots on the list hold a link. This thread holds the writer's lock, and has
+            // taken the list from the threads that pushed to it.
             writer.vacant = slot.contents.with(|contents| unsafe { (*contents).next });
             return Some((index, slot));
         }
@@ -480,7 +486,7 @@ impl<T> GenerationalSlab<T> {
         Some((index, self.slot(index)?))
     }
 
-    /// Makes the segment of `index` if it does not exist; under the writer's lock.
+    /// Makes the segment of `index` if it does not exist. The caller holds the writer's lock.
     fn grow(&self, index: u32) {
         let segment = (index + FIRST_SEGMENT_LENGTH).ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let place = &self.segments[segment as usize];
@@ -493,11 +499,11 @@ impl<T> GenerationalSlab<T> {
 
     /// Fills a vacant slot; returns its new generation.
     fn publish(writer: &mut SlabWriter, slot: &SlabSlot<T>, value: T) -> u32 {
-        // SAFETY: the slot is vacant and off the list, and this thread holds the writer's lock: no
-        // other thread looks at the contents. A link is overwritten, which needs no drop.
+        // SAFETY: the slot is vacant and off the list, and this thread holds the writer's lock, so
+        // no other thread accesses the contents. A link is overwritten, which needs no drop.
         slot.contents.with_mut(|contents| unsafe { (*contents).value = ManuallyDrop::new(value) });
-        // Only an inserter, under the lock held here, changes the flags of a vacant slot, so the
-        // difference is right; it leaves the count alone.
+        // Only an inserter, under the lock held here, changes the flags of a vacant slot. So the
+        // difference is right, and it leaves the count alone.
         let old = slot.word.load(Ordering::Relaxed) & !COUNT;
         // Slots at the last generation are not on the list.
         let generation = generation_of(old) + 1;
@@ -516,7 +522,7 @@ impl<T> GenerationalSlab<T> {
         })
     }
 
-    /// Sets the generation of a vacant slot, to test the last one.
+    /// Sets the generation of a vacant slot, for tests of the last one.
     #[cfg(all(test, not(loom)))]
     fn set_generation(&self, index: u32, generation: u32) {
         let slot = self.slot(index).unwrap();
@@ -533,7 +539,7 @@ fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     unsafe { Box::new_zeroed_slice(length).assume_init() }
 }
 
-/// Makes slots for models, whose atomics are not made of zeroes.
+/// Makes slots for models, whose atomics cannot be made from zeroed memory.
 #[cfg(loom)]
 fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     let slot = || SlabSlot { word: AtomicU64::new(0), contents: UnsafeCell::new(SlotContents { next: END_OF_LIST }) };
@@ -549,8 +555,8 @@ impl<T> Drop for GenerationalSlab<T> {
             for slot in &slots {
                 let flags = slot.word.load(Ordering::Acquire) & FLAGS;
                 if flags == LIVE || flags == RETIRED {
-                    // SAFETY: LIVE or RETIRED without CLAIMED: the slot holds a value that was not
-                    // taken.
+                    // SAFETY: with LIVE, or RETIRED without CLAIMED, the slot holds a value that
+                    // was not taken.
                     slot.contents.with_mut(|contents| unsafe { ManuallyDrop::drop(&mut (*contents).value) });
                 }
             }
@@ -570,7 +576,7 @@ impl<T> fmt::Debug for GenerationalSlab<T> {
 
 /// A guard that keeps a value of a [`GenerationalSlab`] in its slot. The last guard of a retired
 /// value hands it to the table's callback when dropped. A leaked guard keeps the value for ever,
-/// harmlessly.
+/// which is harmless.
 #[must_use = "the value is let go at once"]
 pub struct SlabGuard<'a, T> {
     table: &'a GenerationalSlab<T>,
@@ -602,7 +608,7 @@ impl<T> Deref for SlabGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `get` saw LIVE in this generation, so there is a value. As this guard is counted,
+        // SAFETY: `get` saw LIVE in this generation, so there is a value. This guard is counted, so
         // no thread claims the value before the guard is dropped.
         self.slot.contents.with(|contents| unsafe { &(*contents).value })
     }

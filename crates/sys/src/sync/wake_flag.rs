@@ -1,15 +1,16 @@
-//! A flag that wakes one of several threads for listed work, and none while one is on its way.
+//! A flag that makes sure that one of several threads is woken for listed work, and not a second
+//! one before the first has checked the list.
 //!
-//! A thread that lists work then calls [`WakeFlag::raise`], and wakes another thread if that
-//! returns true. A woken thread calls [`WakeFlag::clear`] before it looks at the list, and raises
-//! the flag again if it leaves work there.
+//! A thread that lists work then calls [`WakeFlag::raise`], and wakes another thread if the result
+//! is true. A woken thread calls [`WakeFlag::clear`] before it checks the list, and raises the flag
+//! again if it leaves work there.
 //!
-//! `wake_flag`: both swaps are sequentially consistent. So a thread that finds the flag raised has
-//! listed its work before the thread that clears it looks.
+//! `wake_flag`: both swaps are sequentially consistent. A thread that finds the flag raised has
+//! listed its work before the thread that clears the flag checks the list.
 
 use crate::shim::{AtomicBool, Ordering, const_unless_loom};
 
-/// Set while a thread has been woken and has not looked yet.
+/// A flag that is set while a thread has been woken and has not yet checked the list.
 #[derive(Debug)]
 pub struct WakeFlag(AtomicBool);
 
@@ -21,14 +22,13 @@ impl WakeFlag {
         }
     }
 
-    /// Raises the flag, after work has been listed. Returns true if the caller is to wake a thread
-    /// for it.
+    /// Raises the flag, after work has been listed. Returns true if the caller must wake a thread.
     #[inline]
     pub fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
 
-    /// Clears the flag; the calling thread was woken and is about to look.
+    /// Clears the flag. The calling thread was woken and is about to check the list.
     #[inline]
     pub fn clear(&self) {
         self.0.swap(false, Ordering::SeqCst);
@@ -54,8 +54,8 @@ mod tests {
     }
 }
 
-/// The use by a lane's threads: the list has a count, and the wake-up is an edge that one of the
-/// waiting threads takes.
+/// Models the use by a lane's threads. The list is a count, and the wake-up is an edge that one of
+/// the waiting threads takes.
 #[cfg(all(test, loom))]
 mod models {
     use std::collections::VecDeque;
@@ -72,7 +72,7 @@ mod models {
         count: AtomicUsize,
         flag: WakeFlag,
         stop: AtomicBool,
-        /// Set while the edge has not been taken.
+        /// Set while no thread has taken the edge.
         edge: Mutex<bool>,
         reported: Condvar,
     }
@@ -140,7 +140,7 @@ mod models {
                     self.flag.clear();
                 }
             }
-            // The next thread finds the stop flag too.
+            // The next thread must find the stop flag too.
             self.notify();
             done
         }

@@ -1,4 +1,4 @@
-//! The builder of threads, with name, stack, cores and scheduling class set before they run.
+//! The builder of threads: name, stack, cores and scheduling class are set before a thread runs.
 
 use std::any::Any;
 use std::io;
@@ -27,15 +27,16 @@ impl Builder {
         Self::default()
     }
 
-    /// Sets the name: role, lane and core, as in `lane2/io`. The kernel keeps its first 15 bytes.
+    /// Sets the name from role, lane and core, for example `lane2/io`. The kernel keeps its first
+    /// 15 bytes.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets the stack size in bytes, 2 MiB by default. Only addresses are reserved; pages come when
-    /// touched.
+    /// Sets the stack size in bytes, 2 MiB by default. Only addresses are reserved; a page gets
+    /// memory when it is touched.
     #[must_use]
     pub fn stack_size(mut self, octets: usize) -> Self {
         self.stack = Some(octets);
@@ -49,8 +50,8 @@ impl Builder {
         self
     }
 
-    /// Sets the cores to use if the system still permits them; else the thread runs on those of its
-    /// creator. `None` sets nothing.
+    /// Sets the cores to use if the system still permits them. Otherwise the thread runs on the
+    /// cores of its creator. `None` sets nothing.
     #[must_use]
     pub fn preferred_affinity(mut self, cores: Option<CpuSet>) -> Self {
         self.preferred = cores;
@@ -65,7 +66,7 @@ impl Builder {
     }
 
     /// Makes the thread touch the first 128 KiB of its stack before it begins (see
-    /// [`prefault_stack`]). Its stack is larger than that.
+    /// [`prefault_stack`]). The stack must be larger than that.
     ///
     /// [`prefault_stack`]: crate::memory::prefault_stack
     #[must_use]
@@ -74,18 +75,19 @@ impl Builder {
         self
     }
 
-    /// Starts the thread; `body` begins only once affinity and scheduling are in force.
+    /// Starts the thread. `body` begins only once affinity and scheduling are in force.
     ///
     /// # Errors
-    /// `InvalidInput` for a name with NUL, `PermissionDenied` when the scheduling class is refused,
-    /// `InvalidInput` for cores or priorities that do not exist, else the kernel's limits. The body
-    /// has not run then, and the thread is gone.
+    /// `InvalidInput` for a name with NUL, and for cores or priorities that do not exist;
+    /// `PermissionDenied` if the system refuses the scheduling class; otherwise the kernel's
+    /// limits. On an error the body has not run, and the thread has ended.
     pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
         let thread = self.start(Box::new(move || Box::new(body())))?;
         Ok(JoinHandle { thread, result: PhantomData })
     }
 
-    /// Not generic, so that the code around the bodies is compiled once.
+    /// Starts a thread. The function is not generic, so that the code around the bodies is compiled
+    /// once.
     fn start(self, body: Box<dyn FnOnce() -> BoxedResult + Send>) -> io::Result<InnerHandle> {
         let mut builder = std_thread::Builder::new();
         if let Some(name) = self.name {
@@ -103,10 +105,10 @@ impl Builder {
         let report = Arc::clone(&is_prepared);
         let thread = builder.spawn(move || {
             if let Some(cores) = preferred {
-                // Ignored: the cores have been taken away since they were noted.
+                // A failure is ignored: the system no longer permits these cores.
                 let _ = set_affinity(None, &cores);
             }
-            // Nothing may panic before the report: the thread that waits for it would wait for
+            // No panic may happen before the report: the thread that waits for it would wait for
             // ever.
             let prepared = prepare(affinity, scheduling);
             // No other thread sets it.
@@ -123,7 +125,7 @@ impl Builder {
         }
         match thread.join() {
             Ok(Err(error)) => Err(error),
-            // The thread has reported that it was refused.
+            // The thread has reported a refusal.
             Ok(Ok(_)) | Err(_) => Err(io::Error::other("the thread was refused what it asked for")),
         }
     }
@@ -133,12 +135,12 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
     if let Some(cores) = affinity {
         set_affinity(None, &cores)?;
     }
-    // Properties that the thread already inherits need no permission.
+    // Properties that the thread already has by inheritance need no permission.
     if let Some(wanted) = scheduling
         && !matches!(self::scheduling(None), Ok(found) if found == wanted)
     {
         match set_scheduling(None, wanted) {
-            // A process in SCHED_IDLE may not leave that class; its threads stay in it.
+            // A process in SCHED_IDLE may not leave that class, so its threads stay in it.
             Err(error) if wanted == Scheduling::Other && error.kind() == io::ErrorKind::PermissionDenied => {}
             set => set?,
         }
@@ -148,7 +150,7 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
 
 /// Calls `start` with the highest fixed priority that is permitted, else with the ordinary class.
 ///
-/// For threads that are to run before all threads with a fixed priority.
+/// It serves threads that must run before all threads with a fixed priority.
 ///
 /// # Errors
 /// The error of the last try.
@@ -165,7 +167,7 @@ pub fn at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>
 
 /// The value that a body returned, of any type.
 type BoxedResult = Box<dyn Any + Send>;
-/// The standard library's handle; the result is an error if the body was not to run.
+/// The standard library's handle. The result is an error if the body did not run.
 type InnerHandle = std_thread::JoinHandle<io::Result<BoxedResult>>;
 
 /// A running thread. If the handle is dropped, the thread runs on.

@@ -1,13 +1,14 @@
-//! Burst mode of a group of threads: one works alone, another supervises it, and the rest sleep.
+//! Burst mode of a group of threads: one thread works alone, another supervises it, and the rest
+//! sleep.
 //!
-//! A thread that would better work alone calls [`BurstRoles::request`]. The next thread that calls
-//! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes its *supervisor*: it begins the burst,
-//! checks now and then whether the burst still pays, and ends it. Other threads that call it sleep
-//! until then. So there is no burst without a supervisor, and never two supervisors.
+//! A thread that works faster alone calls [`BurstRoles::request`]. The next thread that calls
+//! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes its *supervisor*. It begins the burst,
+//! checks periodically whether the burst still pays, and ends it. Other threads that call it sleep
+//! until then. So there is no burst without a supervisor, and never a second supervisor.
 //!
 //! `roles`: the supervisor sets the burst's subject before it clears the request, and clears the
 //! subject only when it ends the burst. So a thread that no longer finds its request (acquire)
-//! finds the burst that came of it (release), unless that is over.
+//! finds the burst that the request led to (release), unless the burst is over.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub const NO_BURST: u64 = u64::MAX;
 /// The roles of a group's threads.
 #[derive(Debug)]
 pub struct BurstRoles {
-    /// Subject of the burst. Set and cleared by the supervisor alone, except at the end of the
+    /// Subject of the burst. Only the supervisor sets and clears it, except at the end of the
     /// group.
     subject: AtomicU64,
     /// Subject of a requested burst.
@@ -62,8 +63,7 @@ impl BurstRoles {
         self.subject.load(Ordering::Acquire) == subject
     }
 
-    /// Returns true if a burst for this subject is requested and no thread has begun to supervise
-    /// it.
+    /// Returns true if a burst for this subject is requested and no thread supervises it yet.
     pub fn is_requested_for(&self, subject: u64) -> bool {
         // Acquire: pairs with `wait_out_burst` (roles).
         self.requested.load(Ordering::Acquire) == subject
@@ -75,9 +75,9 @@ impl BurstRoles {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Sleeps while there is a burst, then supervises a requested one, if any. Every `tick` it
-    /// calls `goes_on`, and ends the burst when that returns false. Returns the subject of the
-    /// burst that the calling thread has supervised.
+    /// Sleeps while there is a burst, then supervises a requested burst, if any. Calls `goes_on`
+    /// every `tick`, and ends the burst when it returns false. Returns the subject of the burst
+    /// that the calling thread has supervised.
     pub fn wait_out_burst(&self, tick: Duration, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
         let mut watched = self.has_supervisor.lock();
         while *watched {
@@ -89,8 +89,8 @@ impl BurstRoles {
         }
         *watched = true;
         self.subject.store(subject, Ordering::Relaxed);
-        // Release: pairs with `is_requested_for` (roles). A request that came since is kept for the
-        // next supervisor.
+        // Release: pairs with `is_requested_for` (roles). A newer request is kept for the next
+        // supervisor.
         let _ = self.requested.compare_exchange(subject, NO_BURST, Ordering::Release, Ordering::Relaxed);
         counters::count_burst();
         while self.is_burst_for(subject) {
@@ -111,7 +111,7 @@ impl BurstRoles {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
     }
 
-    /// In a model a tick takes any time, and the model determines their number.
+    /// In a model a tick takes any time, and the model determines the number of ticks.
     #[cfg(loom)]
     fn wait_tick<'a>(&'a self, _: Duration, supervisor: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         drop(supervisor);
@@ -121,7 +121,7 @@ impl BurstRoles {
     /// Ends the group: the burst is over, and every sleeping thread returns.
     #[cold]
     pub fn shut_down(&self) {
-        // Under the lock under which sleepers look.
+        // The flag changes under the lock under which sleepers check it.
         let watched = self.has_supervisor.lock();
         self.requested.store(NO_BURST, Ordering::Relaxed);
         self.subject.store(NO_BURST, Ordering::Release);
@@ -187,8 +187,8 @@ mod models {
     const CONNECTION: u64 = 1;
     const TICK: Duration = Duration::ZERO;
 
-    /// A thread that requested a burst and finds neither the request nor the burst has missed it:
-    /// the burst is not still to come.
+    /// A thread that requested a burst and finds neither the request nor the burst has missed it.
+    /// The burst will not come later.
     #[test]
     fn requesting_thread_sees_its_burst() {
         explore(|| {
@@ -201,8 +201,8 @@ mod models {
                     false
                 })
             });
-            // The supervisor first: loom places the loads of this thread between the stores of the
-            // other, not the stores around the loads.
+            // Runs the supervisor first: loom then moves the loads of this thread between the
+            // stores of the other one. It does not move the stores between the loads.
             thread::yield_now();
             if !shared.0.is_requested_for(CONNECTION) && !shared.0.is_burst_for(CONNECTION) {
                 assert!(shared.1.load(Ordering::Relaxed), "the burst begins without its runner");
@@ -211,7 +211,8 @@ mod models {
         });
     }
 
-    /// Two threads wait out a burst while the group ends: at most one supervises, and both return.
+    /// Two threads wait out a burst while the group ends. At most one of them supervises, and both
+    /// return.
     #[test]
     fn at_most_one_supervisor_and_no_sleeper_is_left() {
         explore(|| {
@@ -227,7 +228,7 @@ mod models {
                         ticks < 2
                     });
                     if ticks == 1 {
-                        // The end came between the ticks.
+                        // The end came between two ticks.
                         shared.1.store(false, Ordering::Relaxed);
                     }
                     watched.is_some()
@@ -240,15 +241,16 @@ mod models {
         });
     }
 
-    /// A lane with one connection, as leaders and followers serve it.
+    /// A lane with one connection, served by leaders and followers.
     struct Lane {
         roles: BurstRoles,
-        /// Number of messages that have not been read. The last but one is done when the last is.
+        /// Number of messages that have not been read. The last but one is done only when the last
+        /// one is done.
         unread: Mutex<u32>,
         /// Number of times that the connection is listed for reading.
         listed: AtomicUsize,
         wake_flag: WakeFlag,
-        /// Set while a wake-up has not been taken.
+        /// Set while no thread has taken the wake-up.
         edge: Mutex<bool>,
         reported: Condvar,
         done: Mutex<u32>,
@@ -289,7 +291,7 @@ mod models {
             self.wake_one();
         }
 
-        /// Reads listed work, or waits for some.
+        /// Reads listed work, or waits for it.
         fn step(&self, runs: &mut bool) {
             let before = self.listed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |listed| listed.checked_sub(1));
             match before {
@@ -379,14 +381,14 @@ mod models {
                 self.step(&mut runs);
                 self.supervise(&mut runs);
             }
-            // The next thread finds the stop flag too.
+            // The next thread must find the stop flag too.
             self.wake();
         }
     }
 
-    /// Three messages, of which the second is done when the third is. Whichever thread keeps the
-    /// rest of them for itself, another one gets to it, every message is served, and both threads
-    /// end.
+    /// Three messages, of which the second is done only when the third one is. Any thread may keep
+    /// the remaining messages for itself. Even so, another thread gets to them, every message is
+    /// served, and both threads end.
     #[test]
     fn request_may_wait_for_a_later_request() {
         explore_within(2, || {

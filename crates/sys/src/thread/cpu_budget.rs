@@ -1,13 +1,12 @@
 //! CPU budgets: a thread that has used up its processor time is lowered in priority while it runs.
 //!
 //! Each such thread has a kernel timer over its own processor clock ([`CpuBudget`]). The timer
-//! signals the thread of a [`CpuBudgetMonitor`], which alone waits for that signal. No handler is
-//! installed, and neither the lowered thread nor any other is interrupted. The kernel checks
-//! processor clocks at its own clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late,
-//! and never early.
+//! signals the thread of a [`CpuBudgetMonitor`], and only this thread waits for that signal. No
+//! handler is installed, and no thread is interrupted. The kernel checks processor clocks at its
+//! own clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late, and never early.
 //!
-//! Invariant: a thread is lowered only under the lock of its budget, and takes that lock before the
-//! budget ends. So the thread is not lowered after that.
+//! Invariant: a thread is lowered only under the lock of its budget, and takes that lock to end the
+//! budget. So the thread is not lowered after the budget's end.
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,13 +20,13 @@ use crate::syscall;
 use crate::thread::{Builder, JoinHandle, Scheduling, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
-/// The signal of the timers, directed at the monitor's thread alone and blocked there. Other users
-/// of this signal number are not disturbed.
+/// Returns the signal of the timers. It goes to the monitor's thread alone and is blocked there, so
+/// other users of this signal number are not disturbed.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
 
-/// The thread that lowers others.
+/// The thread that lowers other threads.
 #[derive(Debug)]
 pub struct CpuBudgetMonitor {
     shared: Arc<MonitorShared>,
@@ -53,14 +52,15 @@ struct BudgetState {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The reading of the owner's clock at which it is lowered, and its scheduling after that.
+    /// The reading of the owner's clock at which it is lowered, and the scheduling that it then
+    /// gets.
     armed: Option<(Duration, Scheduling)>,
     lowered: Option<Scheduling>,
 }
 
 impl CpuBudgetMonitor {
     /// Starts the monitor's thread. It has to run before the threads that it lowers, so
-    /// `scheduling` is above theirs where the system permits it.
+    /// `scheduling` should be above theirs where the system permits.
     ///
     /// # Errors
     /// If the system refuses the thread or its scheduling.
@@ -85,7 +85,7 @@ impl CpuBudgetMonitor {
 fn block_signal() -> libc::sigset_t {
     // SAFETY: a signal set is integers, for which zeroes are values.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is live and writable, the signal exists, and the old mask is not asked for. So
+    // SAFETY: `set` is live and writable, the signal exists, and the old mask is not requested. So
     // none of these calls can fail.
     unsafe {
         libc::sigemptyset(&mut set);
@@ -101,8 +101,8 @@ impl MonitorShared {
             // SAFETY: a siginfo is integers and addresses that are never followed, for which zeroes
             // are values.
             let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
-            // SAFETY: `set` and `told` are live, and the latter is writable. Interruption is
-            // harmless: the loop waits again.
+            // SAFETY: `set` and `told` are live, and `told` is writable. An interruption is
+            // harmless, because the loop waits again.
             let waited = syscall::once(|| unsafe { libc::sigwaitinfo(set, &mut told) });
             if waited.is_err() || told.si_code != libc::SI_TIMER {
                 continue;
@@ -122,7 +122,7 @@ impl Drop for CpuBudgetMonitor {
         self.shared.stop.store(true, Ordering::Release);
         let tid = self.shared.tid.wait().as_raw();
         // SAFETY: the call takes no pointers. The thread is this monitor's and not joined yet, so
-        // the number is still its own.
+        // the number still belongs to it.
         let _ = syscall::once(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal()) });
         if let Some(thread) = self.thread.take() {
             // The thread does nothing that can panic; if it did, there is nothing left to stop.
@@ -134,13 +134,13 @@ impl Drop for CpuBudgetMonitor {
 impl BudgetState {
     fn expire(&self) {
         let mut inner = self.inner.lock();
-        // The signal of an earlier setting of the timer may arrive this late.
+        // A signal of an earlier setting of the timer may arrive only now.
         if let Some((until, to)) = inner.armed
             && clock_time(self.clock) >= until
         {
             inner.armed = None;
-            // The owner has not ended: it would have to take the lock first. Lowering is never
-            // refused.
+            // The owner has not ended its budget, because it would need the lock for this. Lowering
+            // is never refused.
             if set_scheduling(Some(self.owner), to).is_ok() {
                 inner.lowered = Some(to);
             }
@@ -153,7 +153,7 @@ impl BudgetState {
 pub struct CpuBudget {
     timer: libc::timer_t,
     state: Arc<BudgetState>,
-    /// Keeps the budget on its thread, because the clock is that thread's.
+    /// Makes the budget neither `Send` nor `Sync`: the clock belongs to its thread.
     here: PhantomData<*const ()>,
 }
 
@@ -164,12 +164,12 @@ pub enum BudgetLeft {
     NotStarted,
     /// The unused time, and the scheduling that would have followed the budget's end.
     Unused(Duration, Scheduling),
-    /// The budget was used up; the thread's present scheduling.
+    /// The budget was used up. Holds the thread's present scheduling.
     Exhausted(Scheduling),
 }
 
 impl CpuBudget {
-    /// Creates a budget for the calling thread, which is not running yet.
+    /// Creates a budget for the calling thread. It does not run yet.
     ///
     /// # Errors
     /// If the system has no timers left.
@@ -201,15 +201,15 @@ impl CpuBudget {
         Ok(CpuBudget { timer, state, here: PhantomData })
     }
 
-    /// Gives the calling thread `time` from now on, and the scheduling `then` after that. Replaces
+    /// Gives the calling thread `time` from now on, and the scheduling `then` afterwards. Replaces
     /// a running budget.
     pub fn restart(&mut self, time: Duration, then: Scheduling) {
         *self.state.inner.lock() = Inner { armed: Some((thread_time() + time, then)), lowered: None };
-        // Zero would stop it.
+        // Zero would stop the timer.
         self.set_timer(time.max(Duration::from_nanos(1)));
     }
 
-    /// Ends the budget: the thread is not lowered for it any more.
+    /// Ends the budget, which can no longer lower the thread.
     pub fn stop(&mut self) -> BudgetLeft {
         let Inner { armed, lowered } = std::mem::take(&mut *self.state.inner.lock());
         match (armed, lowered) {
@@ -226,7 +226,7 @@ impl CpuBudget {
         let none = timespec(Duration::ZERO);
         let setting = libc::itimerspec { it_interval: none, it_value: timespec(time) };
         // SAFETY: the timer is this budget's, `setting` is only read, and the old setting is not
-        // asked for. So the call cannot fail.
+        // requested. So the call cannot fail.
         let _ = syscall::once(|| unsafe { libc::timer_settime(self.timer, 0, &setting, std::ptr::null_mut()) });
     }
 }
@@ -265,7 +265,7 @@ mod tests {
             assert!(is_low() && used + Duration::from_millis(1) > time, "{used:?}");
             assert_eq!(allowance.stop(), BudgetLeft::Exhausted(Scheduling::Fifo(2)));
             set_scheduling(None, Scheduling::Fifo(5)).unwrap();
-            // Waiting, and time after the end, are not counted.
+            // Time spent waiting, and time after the end, does not count.
             allowance.restart(Duration::from_millis(50), Scheduling::Fifo(2));
             std::thread::sleep(Duration::from_millis(60));
             assert!(

@@ -1,17 +1,17 @@
 //! The idle threads of a group, and claims on them.
 //!
-//! Each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. It marks itself idle while it
-//! waits for work and busy when there is some. A thread that needs the idle one for something else
-//! claims its slot, which the idle thread finds out when it marks itself busy. The group's
-//! *overload thread* is told when the last idle thread has become busy and, while it monitors, when
-//! one becomes idle again.
+//! Each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. It marks itself idle before it
+//! waits for work and busy when it has some. A thread that needs an idle thread for other work
+//! claims its slot. The idle thread finds the claim when it marks itself busy. The group's
+//! *overload thread* is notified when the last idle thread has become busy. While it monitors, it
+//! is also notified when a thread becomes idle again.
 //!
-//! * `slot`: a slot goes from idle to busy or to claimed by one compare-and-swap, so only one of
-//!   them takes the thread.
-//! * `monitor`: a thread counts itself idle and then looks for a monitor; a monitor announces
-//!   itself and then looks for idle threads. Sequentially consistent fences on both sides make one
-//!   of them see the other. The same holds for work: a thread that lists work looks for idle
-//!   threads afterwards, and a thread looks for work after it marked itself idle.
+//! * `slot`: a slot goes from idle to busy or to claimed by one compare-and-swap, so the thread is
+//!   taken only once.
+//! * `monitor`: a thread counts itself idle and then checks for a monitor; a monitor announces
+//!   itself and then checks for idle threads. Sequentially consistent fences on both sides make at
+//!   least one of them see the other. The same holds for work: a thread that lists work checks for
+//!   idle threads afterwards, and a thread checks for work after it has marked itself idle.
 
 use crate::shim::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 
@@ -35,9 +35,9 @@ pub struct IdleThreads {
 pub enum WakeResult {
     /// The thread is busy, and others are idle.
     Busy,
-    /// The thread is busy, and no other is idle: the overload thread is to be told.
+    /// The thread is busy, and no other is idle: the caller must notify the overload thread.
     LastIdle,
-    /// Another thread has claimed this one, which does the wanted work and then calls
+    /// Another thread has claimed this one. This thread does the work of the claim and then calls
     /// [`IdleSlot::release`].
     Claimed,
 }
@@ -55,9 +55,9 @@ impl IdleSlot {
         IdleSlot(AtomicU32::new(BUSY))
     }
 
-    /// Makes a claimed thread busy again, after it has done the wanted work.
+    /// Makes a claimed thread busy again, after it has done the work of the claim.
     pub fn release(&self) {
-        // Only the claimed thread itself gets here; no other thread changes a claimed slot.
+        // Only the claimed thread itself gets here. No other thread changes a claimed slot.
         self.0.store(BUSY, Ordering::Release);
     }
 }
@@ -75,11 +75,11 @@ impl IdleThreads {
         IdleThreads { idle: AtomicUsize::new(0), is_monitored: AtomicBool::new(false) }
     }
 
-    /// Marks the calling thread idle; it then looks for work once more, and waits. Returns true if
-    /// the overload thread is to be told.
+    /// Marks the calling thread idle. The caller then checks for work once more, and waits. Returns
+    /// true if it must notify the overload thread.
     #[must_use = "the overload thread may wait for this thread"]
     pub fn mark_idle(&self, seat: &IdleSlot) -> bool {
-        // Counted first: a thread that finds the slot idle takes a thread that is counted.
+        // Counted first: a thread that finds the slot idle then finds it counted too.
         self.idle.fetch_add(1, Ordering::SeqCst);
         // Release: pairs with `try_claim` (slot).
         seat.0.store(IDLE, Ordering::Release);
@@ -98,16 +98,15 @@ impl IdleThreads {
         if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 { WakeResult::LastIdle } else { WakeResult::Busy }
     }
 
-    /// Claims the thread of `seat` if it is idle. Returns `None` if it is not, else whether it was
-    /// the last idle one.
+    /// Claims the thread of `seat` if it is idle, and returns true if it was the last idle one.
+    /// Returns `None` if it is not idle.
     pub fn try_claim(&self, seat: &IdleSlot) -> Option<bool> {
         // Acquire: pairs with `mark_idle`; release: with `mark_busy` (slot).
         seat.0.compare_exchange(IDLE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(self.idle.fetch_sub(1, Ordering::SeqCst) == 1)
     }
 
-    /// Returns true if a thread is idle; called after the caller has listed work or announced
-    /// itself.
+    /// Returns true if a thread is idle. The caller has listed work or announced itself before.
     #[must_use]
     pub fn has_idle(&self) -> bool {
         // Pairs with `mark_idle` (monitor).
@@ -115,7 +114,7 @@ impl IdleThreads {
         self.idle.load(Ordering::SeqCst) > 0
     }
 
-    /// Starts or stops telling the overload thread of threads that become idle. It looks at
+    /// Sets whether the overload thread is notified of threads that become idle. It checks
     /// [`has_idle`](Self::has_idle) afterwards.
     pub fn set_monitored(&self, watching: bool) {
         self.is_monitored.store(watching, Ordering::SeqCst);
@@ -150,8 +149,8 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Borrowing: a thread becomes busy while two others claim it. Exactly one has it, and the
-    /// count is right.
+    /// Borrowing: a thread becomes busy while two others claim it. Exactly one of the three has it,
+    /// and the count is right.
     #[test]
     fn waking_thread_is_claimed_at_most_once() {
         explore(|| {
@@ -170,8 +169,8 @@ mod models {
         });
     }
 
-    /// The overload thread announces itself and looks while the thread becomes idle: one of the two
-    /// sees the other.
+    /// The overload thread announces itself and checks for idle threads while the thread becomes
+    /// idle. At least one of the two sees the other.
     #[test]
     fn overload_thread_misses_no_idle_thread() {
         explore(|| {
@@ -186,8 +185,8 @@ mod models {
         });
     }
 
-    /// Buffering: the overload thread lists a request and looks for idle threads, while the last
-    /// thread becomes idle and looks for requests.
+    /// Buffering: the overload thread lists a request and checks for idle threads, while the last
+    /// thread becomes idle and checks for requests.
     #[test]
     fn no_buffered_request_is_left_behind() {
         explore(|| {
@@ -205,7 +204,8 @@ mod models {
         });
     }
 
-    /// An event descriptor at which a thread waits: a notification before it looks is not lost.
+    /// An event descriptor at which a thread waits. A notification that comes before the wait is
+    /// not lost.
     struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
     impl Bell {
@@ -226,16 +226,16 @@ mod models {
         }
     }
 
-    /// The events at which a lending thread waits: its bell, which announces a loan and is drained,
-    /// and its lane's readiness, which stays until the work is taken.
+    /// The events for which a lending thread waits. Its bell announces a loan and is drained. Its
+    /// lane's readiness stays until the work is taken.
     #[derive(Default)]
     struct Told {
         loan: bool,
         work: bool,
     }
 
-    /// The loan of a borrowed thread: the claiming thread says afterwards what for, while the
-    /// claimed thread, woken by work of its own, may already be awake. It gets its loan once, and
+    /// The loan of a borrowed thread. The claiming thread stores the purpose after its claim. The
+    /// claimed thread may already be awake, woken by work of its own. It gets its loan once, and
     /// its own work is done too.
     #[test]
     fn claimed_thread_receives_its_loan() {
@@ -311,9 +311,9 @@ mod models {
         });
     }
 
-    /// Request buffering as it is built: the overload thread lists a request under the list's lock,
-    /// updates the count, and wakes an idle thread. A thread that finds nothing marks itself idle,
-    /// looks at the count again, and waits. Both requests run, each once.
+    /// Request buffering with the real steps. The overload thread lists a request under the list's
+    /// lock, updates the count, and wakes an idle thread. A thread that finds no request marks
+    /// itself idle, checks the count again, and waits. Both requests run, each once.
     #[test]
     fn every_buffered_request_runs_once() {
         struct World {
@@ -363,8 +363,8 @@ mod models {
         });
     }
 
-    /// Shutdown: a claimed thread becomes idle again only after its release, and can then be
-    /// claimed like any other.
+    /// Shutdown: a claimed thread becomes idle again only after its release. Then it can be claimed
+    /// like any other.
     #[test]
     fn claimed_thread_becomes_idle_again() {
         explore(|| {

@@ -1,10 +1,10 @@
 //! Fork detection without a system call, and other properties of the process.
 //!
-//! After `fork` the child has one thread, and sockets, threads and lanes of the parent that it must
+//! After `fork` the child has one thread, and copies of the parent's sockets and lanes that it must
 //! not use. [`generation`] is a number that a fork increases in the child. An object that stores it
-//! can tell by one load and one comparison that the process is no longer the one that made it. A
-//! handler that the C library runs in the child (`pthread_atfork`) does the counting, so a raw
-//! `clone` system call goes unnoticed.
+//! can tell by one load and one comparison that this process did not make the object. The number
+//! grows in a handler that the C library runs in the child (`pthread_atfork`), so a raw `clone`
+//! system call goes unnoticed.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Once;
@@ -16,7 +16,7 @@ use crate::{poll, syscall};
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Returns one plus the number of forks between the first use of this function and this process.
+/// Returns one plus the number of forks between the first call of this function and this process.
 /// Never 0.
 #[inline]
 pub fn generation() -> u64 {
@@ -26,10 +26,10 @@ pub fn generation() -> u64 {
     }
 }
 
-/// Returns the process id, right also in a forked child. Asks the kernel once per process.
+/// Returns the process id, even in a forked child. Asks the kernel once per process.
 #[inline]
 pub fn id() -> u32 {
-    // Fork detection first: a fork after this line resets the value cached below.
+    // The call sets up fork detection: a fork after this line resets the value cached below.
     generation();
     match PID.load(Ordering::Relaxed) {
         0 => {
@@ -44,48 +44,48 @@ pub fn id() -> u32 {
 /// Returns the effective user of this process.
 #[must_use]
 pub fn effective_user_id() -> u32 {
-    // SAFETY: takes no arguments and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Returns true if `error` says that the process or the system is out of descriptors, or of memory
-/// for one.
+/// Returns true if `error` means that the process or the system is out of descriptors, or of memory
+/// for a descriptor.
 #[must_use]
 pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Writes a line to the standard error output if that does not wait: not to a full pipe, socket or
-/// terminal.
+/// Writes a line to the standard error output, but only if this does not block, for example on a
+/// full pipe, socket or terminal.
 ///
-/// Returns false if it would wait, or if the descriptor is closed. A line is cut to what goes into
-/// a pipe as a whole. Does not take the lock of [`std::io::stderr`], which another thread may hold
-/// while it waits.
+/// Returns false if writing would block, or if the descriptor is closed. A line is cut to the
+/// length that a pipe takes as a whole. The lock of [`std::io::stderr`] is not taken, because
+/// another thread may hold it while it blocks.
 pub fn try_print_error(line: &str) -> bool {
     let mut octets = line.as_bytes()[..line.floor_char_boundary(libc::PIPE_BUF - 1)].to_vec();
     octets.push(b'\n');
     try_write(std::io::stderr().as_fd(), &octets)
 }
 
-/// Writes all of at most PIPE_BUF bytes, if that does not wait.
+/// Writes all of at most PIPE_BUF bytes, if this does not block.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
-    // For a pipe this means that the bytes fit into it, for a terminal that it is not stopped.
+    // A writable pipe has room for all bytes; a writable terminal is not stopped.
     let at_once = Some(Monotonic::from_nanos(0));
     if !poll::wait_writable(fd, at_once).unwrap_or(false) {
         return false;
     }
     let slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-    // Another process may have filled it since.
-    // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 is the file's
-    // own.
+    // Another process may have filled the pipe in between.
+    // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 means the
+    // file's own position.
     let written = syscall::retry_interrupted(|| unsafe {
         libc::pwritev2(fd.as_raw_fd(), &raw const slice, 1, -1, libc::RWF_NOWAIT)
     });
     match written {
         Ok(_) => true,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && is_waited_for(fd) => false,
-        // Terminals, and kernels before 6.4, cannot write without waiting; a regular file may have
-        // to grow.
+        // Terminals, and kernels before 6.4, do not support this kind of write. A regular file may
+        // have to grow.
         Err(_) => {
             // SAFETY: the bytes are live, and only read.
             syscall::retry_interrupted(|| unsafe { libc::write(fd.as_raw_fd(), octets.as_ptr().cast(), octets.len()) })
@@ -94,7 +94,7 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     }
 }
 
-/// Returns true if writing waits for another process: the descriptor is not a regular file.
+/// Returns true if writing can wait for another process: the descriptor is not a regular file.
 fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: the structure consists of integers, for which zeroes are values.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -103,8 +103,8 @@ fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     found.is_ok() && status.st_mode & libc::S_IFMT != libc::S_IFREG
 }
 
-/// Raises the limit of open descriptors to at least `wanted`, where permitted, and returns the
-/// limit then in force.
+/// Raises the limit of open descriptors to at least `wanted`, if permitted. Returns the limit that
+/// is then in force.
 ///
 /// # Errors
 /// If the limit cannot be read.
@@ -115,8 +115,8 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
     if limit.rlim_cur >= wanted {
         return Ok(limit.rlim_cur);
     }
-    // With privileges the upper bound moves too; without, the attempt fails and the bound is the
-    // most available.
+    // With privileges the hard limit moves too. Without them that attempt fails, and the hard limit
+    // is the maximum.
     for upper in [limit.rlim_max.max(wanted), limit.rlim_max] {
         let raised = libc::rlimit { rlim_cur: wanted.min(upper), rlim_max: upper };
         // SAFETY: `raised` is one live structure that the call only reads.
@@ -130,19 +130,19 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
 /// Runs `body` in a forked child and returns its result, for tests of forked children.
 ///
 /// The child has the calling thread only, so `body` must not need a lock that another thread may
-/// hold. The child ends when `body` returns; nothing else of the parent runs in it. Returns false
-/// also if the child died.
+/// hold. The child ends when `body` returns and runs no other code of the parent. Returns false
+/// also if the child was killed.
 ///
 /// # Errors
 /// If the system refuses a process.
 #[cfg(any(test, feature = "testing"))]
 pub fn run_in_child(body: impl FnOnce() -> bool) -> std::io::Result<bool> {
-    // SAFETY: takes no pointers; the child runs `body`, whose requirements the caller meets, and
-    // ends below.
+    // SAFETY: the call takes no pointers. The child runs `body`, whose requirements the caller
+    // meets, and ends below.
     let child = syscall::once(|| unsafe { libc::fork() })?;
     if child == 0 {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        // SAFETY: ends the child at once, without the handlers that the parent registered.
+        // SAFETY: the call ends the child at once, without the handlers that the parent registered.
         unsafe { libc::_exit(if outcome.unwrap_or(false) { 0 } else { 1 }) };
     }
     let mut status = 0;
@@ -160,7 +160,7 @@ fn watch_forks() -> u64 {
             GENERATION.fetch_add(1, Ordering::Relaxed);
         }
         // SAFETY: the handler touches two atomics only, which is allowed in a forked child, and
-        // lives as long as the program. Failure (out of memory) leaves forks unnoticed.
+        // lives as long as the program. After a failure (out of memory) forks go unnoticed.
         unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
         GENERATION.store(1, Ordering::Relaxed);
     });
@@ -185,7 +185,7 @@ mod tests {
             written += 4096;
         }
         assert!(written > 0);
-        // Less room than the line needs.
+        // The pipe now has less room than the line needs.
         out.read_exact(&mut [0; 100]).unwrap();
         assert!(!try_write(into.as_fd(), &[b'y'; 4096]));
         let reader = std::thread::spawn(move || {

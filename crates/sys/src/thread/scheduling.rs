@@ -30,7 +30,7 @@ impl CpuSet {
         set
     }
 
-    /// Adds a core; numbers that cannot be named are ignored.
+    /// Adds a core. A number of [`CAPACITY`](Self::CAPACITY) or above is ignored.
     pub const fn insert(&mut self, core: usize) {
         if core < Self::CAPACITY {
             self.bits[core / 64] |= 1 << (core % 64);
@@ -98,29 +98,30 @@ pub enum Scheduling {
     RoundRobin(u8),
     /// Runs only while no other thread wants the core (`SCHED_IDLE`).
     Idle,
-    /// A guaranteed, and limited, processor time in every period, ahead of all fixed priorities
+    /// A guaranteed and limited processor time in every period, before all fixed priorities
     /// (`SCHED_DEADLINE`).
     Deadline(Reservation),
 }
 
 /// The guarantee of the deadline class: `runtime` of processor time within `deadline` of the
-/// beginning of each `period`. The kernel admits a reservation only if it fits beside the others. A
-/// thread that needs more waits for its next period.
+/// beginning of each `period`. The kernel admits a reservation only if there is processor time for
+/// it beside the others. A thread that needs more waits for its next period.
 ///
-/// Such a thread has no affinity: it may run on any core that the scheduler balances over. Threads
+/// Such a thread has no affinity: it may run on any core over which the scheduler balances. Threads
 /// that it starts are in the ordinary class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// Processor time in each period; at least a microsecond, at most `deadline`.
     pub runtime: Duration,
-    /// Time from the beginning of a period until which `runtime` is granted; at most `period`.
+    /// Time from the beginning of a period within which `runtime` is granted; at most `period`.
     pub deadline: Duration,
     /// Length of a period.
     pub period: Duration,
 }
 
 impl Reservation {
-    /// Returns true if the times are in order.
+    /// Returns true if the times are in order: `runtime` is at least about a microsecond and at
+    /// most `deadline`, which is at most `period`.
     #[must_use]
     pub fn is_valid(self) -> bool {
         Duration::from_nanos(1024) <= self.runtime && self.runtime <= self.deadline && self.deadline <= self.period
@@ -130,7 +131,7 @@ impl Reservation {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let attributes = SchedAttr {
             policy: libc::SCHED_DEADLINE as u32,
-            // Without this flag the thread could start no other.
+            // Without this flag the kernel would not let the thread start another one.
             flags: SCHED_FLAG_RESET_ON_FORK,
             runtime: nanoseconds(self.runtime),
             deadline: nanoseconds(self.deadline),
@@ -147,8 +148,8 @@ impl Scheduling {
     /// The fixed priorities of Linux, lowest to highest.
     pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
 
-    /// Returns the fixed priority; 0 in the ordinary class, 100 in the deadline class, which
-    /// precedes all fixed priorities.
+    /// Returns the fixed priority. It is 0 in the ordinary class, and 100 in the deadline class,
+    /// which precedes all fixed priorities.
     #[must_use]
     pub const fn priority(self) -> u8 {
         match self {
@@ -231,7 +232,7 @@ pub struct ThreadInfo {
 /// missing.
 ///
 /// # Errors
-/// If there is no `/proc`.
+/// If `/proc` does not exist.
 pub fn list() -> io::Result<Vec<ThreadInfo>> {
     let look = |tid: i32| {
         let name = fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
@@ -273,15 +274,15 @@ pub fn current_core() -> Option<usize> {
 /// Returns the number of cores that the machine has online, whether or not this process may use
 /// them; at least 1.
 pub fn online_cores() -> usize {
-    // SAFETY: the call takes one integer and touches no memory of ours.
+    // SAFETY: the call takes one integer and accesses no memory of this process.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
 }
 
 /// Restricts a thread (`None`: the calling one) to `cores`.
 ///
 /// # Errors
-/// `InvalidInput` if none of the cores exists and is allowed, `PermissionDenied` for a foreign
-/// thread.
+/// `InvalidInput` if none of the cores exists and is allowed, `PermissionDenied` for a thread of
+/// another user.
 pub fn set_affinity(thread: Option<Tid>, cores: &CpuSet) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
     // SAFETY: `bits` is an array of the size given, laid out as the kernel's mask: one bit per
@@ -304,14 +305,14 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
     Ok(cores)
 }
 
-/// Sets the scheduling class of a thread (`None`: the calling one). Children of the thread inherit
+/// Sets the scheduling class of a thread (`None`: the calling one). Threads that it starts inherit
 /// it.
 ///
 /// # Errors
 /// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline
 /// class `CAP_SYS_NICE` and no affinity). `InvalidInput` for a priority outside
 /// [`Scheduling::PRIORITIES`] and for times that are not in order. `ResourceBusy` for a reservation
-/// that does not fit beside the others.
+/// for which the others leave no time.
 pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
     scheduling.set(tid)?;
@@ -322,15 +323,15 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
 }
 
 thread_local! {
-    /// The calling thread's native priority; [`UNKNOWN_PRIORITY`] until first needed.
+    /// The calling thread's native priority; [`UNKNOWN_PRIORITY`] until it is first needed.
     static PRIORITY: Cell<u8> = const { Cell::new(UNKNOWN_PRIORITY) };
 }
 
 const UNKNOWN_PRIORITY: u8 = u8::MAX;
 
 /// Returns the fixed priority of the calling thread, 0 if it has none. Asks the kernel once per
-/// thread. Sees changes by [`set_scheduling`] on the thread itself, but not changes made from
-/// outside.
+/// thread. Changes that the thread makes by [`set_scheduling`] are seen; changes by other threads
+/// are not.
 #[inline]
 pub fn native_priority() -> u8 {
     match PRIORITY.get() {
@@ -347,16 +348,16 @@ fn query_priority() -> u8 {
     priority
 }
 
-/// Sets how far the kernel may delay the calling thread's timers to let several expire at once; 50
-/// us by default. It matters in the ordinary class only. Threads and programs that the thread
-/// starts inherit it.
+/// Sets the maximum delay of the calling thread's timers, which the kernel uses to let several
+/// expire at once; 50 us by default. Only the ordinary class has such a delay. Threads and programs
+/// that the thread starts inherit it.
 ///
 /// # Errors
 /// The kernel's refusal; none is known.
 pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
-    // 0 would select the slack with which the thread began.
+    // 0 would select the slack that the thread had at its start.
     let nanoseconds = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
-    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory of ours.
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and accesses no memory of this process.
     syscall::once(|| unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds) }).map(|_| ())
 }
 
@@ -368,8 +369,8 @@ pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
 pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
     let tid = thread.map_or(0, Tid::as_raw);
     let mut found = SchedAttr::EMPTY;
-    // SAFETY: `found` is writable, of the size given, and outlives the call; whatever the kernel
-    // writes into integers is a value.
+    // SAFETY: `found` is writable, of the given size, and outlives the call. Any bytes that the
+    // kernel writes into integers are a value.
     syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, SchedAttr::EMPTY.size, 0) })?;
     // Fixed priorities are 1 to 99, others 0.
     let priority = found.priority as u8;

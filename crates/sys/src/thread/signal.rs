@@ -1,13 +1,13 @@
 //! Termination requests through a descriptor.
 //!
 //! After the first call of [`termination`], the first SIGINT, SIGTERM or SIGHUP makes the
-//! descriptor readable, for good, and does nothing else; blocked system calls go on. A second
+//! descriptor readable for ever. It has no other effect; blocked system calls continue. A second
 //! signal of the same kind ends the process in the usual way, so a program whose shutdown hangs can
 //! still be interrupted.
 //!
 //! A forked child has the parent's handlers and shares its descriptor. A signal to such a child
-//! does not reach the parent; it has the effect on the child that it has without a handler. A child
-//! that calls [`termination`] itself receives its own signals.
+//! does not reach the parent. It affects the child as if there were no handler. A child that calls
+//! [`termination`] itself receives its own signals.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -19,7 +19,7 @@ use crate::eventfd::EventFd;
 use crate::syscall;
 use crate::{poll, process};
 
-/// The descriptor, for the handler, which may touch nothing but atomics.
+/// The descriptor, for the handler, which may use only atomics.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Id of the process that made the descriptor; the handler runs in forked children too.
@@ -29,8 +29,8 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 #[derive(Debug)]
 pub struct Termination(EventFd);
 
-/// Watches for SIGINT, SIGTERM and SIGHUP from the first call on. Signals that the process was told
-/// to ignore, as by `nohup`, stay ignored.
+/// Watches for SIGINT, SIGTERM and SIGHUP from the first call on. Signals that the process ignores
+/// from its start, for example under `nohup`, stay ignored.
 ///
 /// # Errors
 /// If the process is out of descriptors.
@@ -49,7 +49,7 @@ pub fn termination() -> io::Result<&'static Termination> {
 }
 
 fn install_handlers(termination: &Termination) -> io::Result<()> {
-    // The handler ignores these until this process is the owner.
+    // The handler ignores the descriptor until this process is the owner.
     DESCRIPTOR.store(termination.as_fd().as_raw_fd(), Ordering::Relaxed);
     REQUESTED.store(false, Ordering::Relaxed);
     // Release: pairs with the handler's load.
@@ -57,7 +57,7 @@ fn install_handlers(termination: &Termination) -> io::Result<()> {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(install_handler)
 }
 
-/// Returns the kernel's number of this process, also inside a handler.
+/// Returns the kernel's number of this process, even inside a handler.
 fn own_id() -> i32 {
     // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::getpid() }
@@ -72,7 +72,8 @@ fn install_handler(signal: libc::c_int) -> io::Result<()> {
     if before.sa_sigaction == libc::SIG_IGN {
         return Ok(());
     }
-    // SAFETY: as above.
+    // SAFETY: the structure consists of integers and an optional function, for which zeroes are
+    // values.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
@@ -85,8 +86,8 @@ fn install_handler(signal: libc::c_int) -> io::Result<()> {
 extern "C" fn on_signal(signal: libc::c_int) {
     // Acquire: pairs with the store in `install_handlers`.
     if OWNER.load(Ordering::Acquire) != own_id() {
-        // SAFETY: permitted in a handler. The handler is removed (SA_RESETHAND), so that on return
-        // the signal has its effect without one.
+        // SAFETY: the call is permitted in a handler. The handler is removed (SA_RESETHAND), so on
+        // return the signal has its default effect.
         unsafe { libc::raise(signal) };
         return;
     }
@@ -118,7 +119,7 @@ impl Termination {
     }
 }
 
-/// The descriptor is readable once the process was asked to end; not to be read.
+/// The descriptor is readable once the process was asked to end. A program must not read it.
 impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -145,7 +146,7 @@ mod tests {
         let told = process::run_in_child(|| {
             let own = super::termination().unwrap();
             let before = own.is_requested();
-            // SAFETY: as above.
+            // SAFETY: a handler for the signal is in place.
             unsafe { libc::raise(libc::SIGTERM) };
             !before && own.is_requested() && own.wait(None).unwrap()
         });

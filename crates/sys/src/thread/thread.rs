@@ -1,8 +1,9 @@
-//! Threads: created in one place, with name, stack, cores and scheduling class set before they run.
+//! Threads. They are created in one place, with name, stack, cores and scheduling class set before
+//! they run.
 //!
-//! If the kernel refuses the class or the affinity, the thread never runs its body:
-//! [`Builder::spawn`] reports the refusal, and the caller decides whether to go on without. Nothing
-//! here falls back silently.
+//! If the kernel refuses the class or the affinity, the thread never runs its body.
+//! [`Builder::spawn`] reports the refusal, and the caller decides whether to continue without them.
+//! No function here falls back silently.
 
 pub use super::builder::{Builder, JoinHandle, at_highest_priority};
 pub use super::scheduling::{

@@ -12,7 +12,7 @@ use crate::giop::Version;
 use crate::limits::Limits;
 use fragments::FragmentMap;
 
-/// The number of bytes that an allocator adds to a block, or rounds it up by.
+/// Size in bytes that an allocator may add to a block, as its header and by rounding up.
 const BLOCK: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
@@ -24,7 +24,7 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
-    /// The unread end of `bytes`. Kept as a slice so that reading a primitive costs one comparison.
+    /// The unread end of `bytes`, as a slice: reading a primitive then costs one comparison.
     rest: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,
@@ -35,7 +35,7 @@ pub struct Decoder<'m> {
     chunks: Chunks<'m>,
     /// The fragments after `bytes`, if a GIOP 1.1 message was assembled from fragments.
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was made of the message so far; used only without a meter.
+    /// Memory in bytes that was allocated for the message so far; used only without a meter.
     charged: usize,
     depth: u32,
     endian: Endian,
@@ -45,7 +45,7 @@ pub struct Decoder<'m> {
     code_sets: CodeSets,
 }
 
-/// Keeps the path in the [`ValueReadState`]; without one there is no path.
+/// Keeps the path in the [`ValueReadState`]. Without a state no path is kept.
 impl PathRecorder for Decoder<'_> {
     #[cold]
     #[inline(never)]
@@ -97,8 +97,8 @@ impl<'m> Decoder<'m> {
         Ok(Decoder::new(bytes, Endian::from_flag(*order)).at(1))
     }
 
-    /// Moves to a position in bytes from the alignment origin; past the end, to the end. Call it
-    /// before [`with_fragment_starts`](Decoder::with_fragment_starts).
+    /// Moves to a position in bytes from the alignment origin. A position past the end means the
+    /// end. Call it before [`with_fragment_starts`](Decoder::with_fragment_starts).
     #[must_use]
     #[inline]
     pub fn at(mut self, position: usize) -> Decoder<'m> {
@@ -138,8 +138,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the owner of the message's bytes. Large octet sequences are then shared parts of it
-    /// instead of copies.
+    /// Sets the owner of the message's bytes. Large octet sequences then share the owner's memory
+    /// instead of being copied.
     #[must_use]
     #[inline]
     pub fn with_shared_message(mut self, owner: &'m Octets) -> Decoder<'m> {
@@ -147,7 +147,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets a value that decoding code can look up: the ORB to which a decoded reference belongs.
+    /// Sets a value that decoding code can look up. The ORB uses it to give references the ORB that
+    /// they belong to.
     #[must_use]
     #[inline]
     pub fn with_env(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
@@ -155,8 +156,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the state that the values (IDL `valuetype`) of the message share; without it no value
-    /// can be read.
+    /// Sets the state that the values (IDL `valuetype`) of the message share. Without a state no
+    /// value can be read.
     #[must_use]
     #[inline]
     pub fn with_values(mut self, values: &'m ValueReadState) -> Decoder<'m> {
@@ -164,8 +165,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the meter of the memory that is made of the message. Without one, each decoder counts
-    /// its own.
+    /// Sets the meter of the memory that is allocated for the message. Without a meter, each
+    /// decoder counts its own memory.
     #[must_use]
     #[inline]
     pub fn with_meter(mut self, meter: &'m Meter<'m>) -> Decoder<'m> {
@@ -181,8 +182,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Returns the space of values, if values can be read. They cannot in GIOP 1.1 fragments, whose
-    /// positions differ from those that the sender counted.
+    /// Returns the state of the values, if values can be read. In GIOP 1.1 fragments they cannot,
+    /// because the positions differ from those that the sender counted.
     pub(super) fn value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values.filter(|_| self.fragments.starts.is_empty())
     }
@@ -201,7 +202,7 @@ impl<'m> Decoder<'m> {
         &mut self.chunks
     }
 
-    /// Restricts the decoder to a range of `octets`, which begin where the message does.
+    /// Restricts the decoder to a range of `octets`, whose first byte is that of the message.
     pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
         self.bytes = octets.get(..to).unwrap_or_default();
         self.rest = octets.get(from..to).unwrap_or_default();
@@ -478,7 +479,7 @@ impl<'m> Decoder<'m> {
 
     /// Reads the count of a sequence whose elements have at least `min_element_size` bytes each. A
     /// count that the rest of the message cannot hold is refused before anything is allocated for
-    /// it. Elements of size 0 are charged as 64 bytes of memory each instead
+    /// it. Elements of size 0 are not bounded so; each is charged as 64 bytes of memory instead
     /// ([`Limits::max_decoded_bytes`]).
     ///
     /// # Errors
@@ -525,8 +526,8 @@ impl<'m> Decoder<'m> {
         self.share_or_copy(octets)
     }
 
-    /// Returns octets of this message to keep: shared if they are large and there is an owner, else
-    /// copied.
+    /// Returns octets of this message as an owned value. Large octets are shared with the owner of
+    /// the message's bytes, if there is one; others are copied.
     pub(crate) fn share_or_copy(&mut self, octets: &[u8]) -> Result<Octets, CdrError> {
         let shared = match self.owner {
             Some(owner) if octets.len() >= BORROW_THRESHOLD => owner.share(octets),
@@ -615,8 +616,8 @@ impl<'m> Decoder<'m> {
         self.charge(len.saturating_mul(size_of::<T>()))
     }
 
-    /// Charges memory in bytes that is about to be made of the message. In a message below 64 KiB,
-    /// data that takes no more memory than it has bytes need not be charged.
+    /// Charges memory in bytes that is about to be allocated for the message. In a message below 64
+    /// KiB, data need not be charged if it takes no more memory than it has bytes.
     ///
     /// # Errors
     /// [`CdrError::LimitExceeded`] above [`Limits::max_decoded_bytes`] for this message;
@@ -632,7 +633,8 @@ impl<'m> Decoder<'m> {
         if self.charged > limit { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
-    /// Charges an allocation of this many bytes and the allocator's overhead; nothing for 0 bytes.
+    /// Charges an allocation of this many bytes and the allocator's overhead. An allocation of 0
+    /// bytes is free.
     ///
     /// # Errors
     /// The errors of [`charge`](Decoder::charge).

@@ -19,7 +19,8 @@ use crate::giop::Version;
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: Vec<u8>,
-    /// The position minus the buffer's length: the bytes in segments minus the alignment origin.
+    /// The position minus the length of the buffer. It equals the bytes in segments minus the
+    /// alignment origin.
     bias: usize,
     /// Size of all segments in bytes.
     segment_bytes: usize,
@@ -29,13 +30,14 @@ pub struct Encoder<'a> {
     code_sets: CodeSets,
     from_server: bool,
     segment_count: u8,
-    /// The buffer's length before and after the padding in front of a GIOP body. An empty body
-    /// loses that padding again.
+    /// The buffer's length before and after the padding in front of a GIOP body. If the body is
+    /// empty, the padding is removed again.
     body_padding: (usize, usize),
-    /// Stored inline: most messages with a large octet sequence have only one, and allocate nothing
-    /// for it.
+    /// The first segment, stored inline. Most messages with a large octet sequence have only one,
+    /// and then allocate nothing for it.
     first_segment: Segment<'a>,
-    /// Behind one pointer, so that an encoder without it is cheap to create and drop.
+    /// State that few messages need, behind one pointer, so that an encoder without it is cheap to
+    /// create and drop.
     cold: Option<Box<ColdState<'a>>>,
 }
 
@@ -487,7 +489,8 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) =
             (self.buffer.len(), self.segment_bytes, self.bias.wrapping_sub(self.segment_bytes));
         let (version, code_sets) = (self.version, self.code_sets);
-        // Indirections do not lead out of an encapsulation.
+        // An indirection cannot point out of an encapsulation, so the encapsulation has values of
+        // its own.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
         self.set_origin();
         self.write_u8(self.endian.to_flag());
@@ -630,7 +633,7 @@ impl<'a> Encoder<'a> {
         list.get_mut(..count).unwrap_or_default()
     }
 
-    /// Returns the slices of a range of all bytes, in order: the contents of a fragment.
+    /// Returns the slices of a range of all bytes, in order, for example of a fragment.
     pub fn slices_in(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let mut start = 0usize;
         let parts = self.slices().map(move |slice| {
@@ -642,8 +645,7 @@ impl<'a> Encoder<'a> {
         parts.filter(|slice| !slice.is_empty())
     }
 
-    /// Returns all bytes if they are in the buffer alone, as they are unless a large sequence was
-    /// written.
+    /// Returns all bytes if they are in the buffer alone: the usual case, without large sequences.
     #[must_use]
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {

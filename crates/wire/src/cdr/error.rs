@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::exception::{SystemExceptionKind, minor};
 
-/// The reason why a value could not be written or read. One byte, so that `Result<u32, CdrError>`
-/// stays in a register.
+/// The reason why a value could not be written or read. It has one byte, so that `Result<u32,
+/// CdrError>` stays in a register.
 ///
 /// [`kind`](CdrError::kind) and [`minor`](CdrError::minor) are the only mapping to system
 /// exceptions.
@@ -78,7 +78,8 @@ pub enum CdrError {
     /// A value's type has no registered factory, and the value cannot be truncated to a type that
     /// has one.
     NoValueFactory,
-    /// A custom value is needed in another form, or as a tree, which only its own code can make.
+    /// A custom value is needed in another form or as a tree. Only the custom code of its type can
+    /// make it.
     CustomValue,
     /// The reference to be sent has no address, because its ORB listens at none.
     UnreachableReference,
@@ -227,7 +228,7 @@ impl fmt::Display for CdrError {
 
 impl std::error::Error for CdrError {}
 
-/// Returns the error of every read past the end, out of line so that the reads stay small.
+/// Returns the error of every read past the end. It is out of line so that the reads stay small.
 #[cold]
 #[inline(never)]
 pub(crate) fn truncated() -> CdrError {

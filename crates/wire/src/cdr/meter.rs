@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::CdrError;
 
-/// Memory in bytes that a message may take before its [`MemoryAccount`] is asked. Smaller messages
-/// cost the account nothing.
+/// Memory in bytes that a message may take before the meter asks its [`MemoryAccount`]. Smaller
+/// messages cost the account nothing.
 const FREE_BYTES: usize = 64 * 1024;
 /// Minimum amount in bytes that is reserved from an account at a time.
 const RESERVE_STEP: usize = 64 * 1024;
@@ -49,12 +49,12 @@ impl fmt::Display for MemoryRefusal {
 /// used, releases that memory.
 pub struct Meter<'a> {
     account: &'a dyn MemoryAccount,
-    /// Memory in bytes that was made of the message.
+    /// Memory in bytes that was allocated for the message.
     charged: Cell<usize>,
-    /// Memory in bytes that may be made before the account is asked again: [`FREE_BYTES`] plus the
-    /// reservations for decoding.
+    /// Memory in bytes that the message may take before the account is asked again: [`FREE_BYTES`]
+    /// plus the reservations for decoding.
     allowance: Cell<usize>,
-    /// All reservations in bytes: for decoding and for memory that existed already.
+    /// All reservations in bytes: for decoding, and for memory that already existed.
     reserved: Cell<usize>,
     refusal: Cell<Option<MemoryRefusal>>,
 }
@@ -73,7 +73,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Returns the memory in bytes that was made of the message so far.
+    /// Returns the memory in bytes that was allocated for the message so far.
     #[must_use]
     pub fn charged(&self) -> usize {
         self.charged.get()
@@ -104,7 +104,7 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Reserves memory that exists already: the bytes of a large message while it is decoded and
+    /// Reserves memory that already exists: the bytes of a large message while it is decoded and
     /// used. They do not count towards the message's own limit.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl<'a> Meter<'a> {
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
-        // From here on the first bytes, which were free, are reserved like the others.
+        // From now on also the first bytes, which were free so far, are reserved.
         let wanted =
             (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
         self.charge_existing(wanted)?;
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         assert_eq!((meter.charge(1000, 1000), meter.charged()), (Ok(()), 1000));
         assert_eq!(meter.charge(1, 1000), Err(CdrError::LimitExceeded));
-        // The first 64 KiB made of the message are free nevertheless.
+        // The first 64 KiB that the message takes are free nevertheless.
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         meter.charge(FREE_BYTES, usize::MAX).unwrap();
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000 + FREE_BYTES + RESERVE_STEP);

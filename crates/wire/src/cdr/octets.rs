@@ -69,8 +69,8 @@ impl Octets {
         })
     }
 
-    /// Shares the part of these octets that `part` points to. `None` if it is not a part of them,
-    /// or if it would have to be copied.
+    /// Returns the part of these octets to which `part` points, shared. Returns `None` if `part`
+    /// does not lie in them, or if the part would have to be copied.
     pub(crate) fn share(&self, part: &[u8]) -> Option<Octets> {
         if let Repr::Own(_) = self.0 {
             return None;
@@ -79,7 +79,7 @@ impl Octets {
         self.part(start..start.checked_add(part.len())?)
     }
 
-    /// Returns the address and the size in bytes of the memory that this keeps alive, which may
+    /// Returns the address and the size in bytes of the memory that this keeps alive; the size may
     /// exceed the octets. Parts of the same memory have the same address while one of them exists.
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {

@@ -1,10 +1,10 @@
-//! Structures that contain only numbers: their sequences are written and read in bulk, each member
+//! Structures that contain only numbers. Their sequences are written and read in bulk, each member
 //! at a constant offset.
 //!
 //! Members are aligned individually, so the layout of such a structure depends on the position
-//! where it begins. A structure whose strictest member alignment is `a` ends at the same position
-//! modulo `a` wherever it began. All elements of a sequence but the first therefore have the same
-//! layout ([`PlainLayout::phase`], [`PlainLayout::stride`]).
+//! where it begins. Let `a` be the strictest alignment of its members. Wherever the structure
+//! began, it ends at the same position modulo `a`. All elements of a sequence but the first
+//! therefore have the same layout ([`PlainLayout::phase`], [`PlainLayout::stride`]).
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
@@ -103,8 +103,8 @@ pub struct PlainReader<'o> {
 }
 
 impl PlainReader<'_> {
-    /// Records that a number is no member of its enumeration. The whole sequence is read before it is
-    /// refused.
+    /// Records that a number is no member of its enumeration. The sequence is refused after it was
+    /// read to its end.
     #[inline]
     pub fn set_out_of_range(&mut self) {
         self.out_of_range = true;

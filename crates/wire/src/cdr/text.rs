@@ -143,8 +143,9 @@ impl Encoder<'_> {
 
     /// Writes a bounded wstring. The bound counts UTF-16 code units of the text.
     ///
-    /// From GIOP 1.2 on, a byte-order mark precedes text that begins with a character like one, and
-    /// no other text: a reader removes the first mark.
+    /// From GIOP 1.2 on, a reader removes a byte-order mark at the beginning. The encoder therefore
+    /// writes a mark before text that begins with a character like a mark, and before no other
+    /// text.
     ///
     /// # Errors
     /// [`CdrError::StringOverBound`], and the errors of [`write_wstr`](Encoder::write_wstr).
@@ -180,8 +181,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Returns true if wide text has the same bytes in this encoder as in `d`. From GIOP 1.2 on it
-    /// has no alignment and gives its own byte order.
+    /// Returns true if wide text has the same bytes in this encoder as in `d`. From GIOP 1.2 on,
+    /// wide text is not aligned and states its own byte order.
     pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
         let (own, other) = (self.code_sets(), d.code_sets());
         let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
@@ -374,7 +375,7 @@ impl<'m> Decoder<'m> {
         } else {
             let len = self.read_u8()?;
             let octets = self.read_raw(usize::from(len))?;
-            // Two octets are a character; a mark only occurs in front of one.
+            // A wchar of two octets is a character, never a mark: a mark only precedes a character.
             let (octets, order) =
                 if octets.len() == 2 { (octets, self.wide_order()) } else { self.without_mark(octets) };
             let unit: [u8; 2] = octets.try_into().map_err(|_| CdrError::BadWideLength)?;

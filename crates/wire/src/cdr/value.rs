@@ -27,7 +27,7 @@ pub trait Cdr: Sized {
     /// [`CdrError`] if the bytes are not a value of this type.
     fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError>;
 
-    /// Writes consecutive elements; numbers do it in bulk.
+    /// Writes consecutive elements; numbers are written in bulk.
     #[doc(hidden)]
     fn encode_all(values: &[Self], e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let mut rest = values.iter();
@@ -36,14 +36,14 @@ pub trait Cdr: Sized {
         })
     }
 
-    /// Reads `len` elements, whose count was checked; numbers do it in bulk.
+    /// Reads `len` elements. Their count was checked; numbers are read in bulk.
     #[doc(hidden)]
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
         d.charge_elements::<Self>(len)?;
         d.nested(|d| {
             // All elements are charged already, but a peer may announce elements that never arrive.
-            // Reserve memory only as they arrive: where a process locks its memory, reserving
-            // occupies it.
+            // So memory is reserved only as they arrive: in a process that locks its memory, a
+            // reservation occupies memory at once.
             let mut values = Vec::new();
             for _ in 0..len {
                 if values.len() == values.capacity() {
@@ -58,7 +58,7 @@ pub trait Cdr: Sized {
         })
     }
 
-    /// Reads an array; numbers do it in bulk.
+    /// Reads an array; numbers are read in bulk.
     #[doc(hidden)]
     fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[Self; N], CdrError> {
         let mut failure = Ok(());
@@ -163,7 +163,7 @@ impl Cdr for String {
     }
 }
 
-/// Large octets become a segment of the encoder as a shared clone; small ones are copied.
+/// Large octets become a segment of the encoder and are shared; small ones are copied.
 impl Cdr for Octets {
     const MIN_SIZE: usize = 4;
 

@@ -10,9 +10,9 @@
 //! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its order.
 //! Without a mark it is big-endian, whatever the byte order of the message, unless the peer is
 //! known to break this rule ([`WideOrder::Sender`]). The encoder writes big-endian, which every
-//! peer reads, without a mark. If the text itself begins like a mark (U+FEFF, U+FFFE), it adds one,
-//! because a reader removes the first mark. A wchar of two octets is always a character; a mark
-//! precedes two others.
+//! peer reads, without a mark. If the text itself begins like a mark (U+FEFF, U+FFFE), the encoder
+//! adds a mark, because a reader removes the first mark. A wchar of two octets is always a
+//! character; one with a mark has four octets.
 
 mod context;
 mod negotiate;
@@ -55,7 +55,7 @@ impl CharSet {
     }
 
     /// Returns the set with this number; `None` if it is not supported. ASCII is a part of both
-    /// sets and is read as UTF-8.
+    /// sets and counts as UTF-8.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<CharSet> {
         match number {
@@ -100,11 +100,11 @@ impl WideSet {
 /// The byte order of UTF-16 without a byte-order mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum WideOrder {
-    /// The specification's: big-endian in GIOP 1.2, the order of the message in GIOP 1.1.
+    /// The specification's order: big-endian in GIOP 1.2, the order of the message in GIOP 1.1.
     #[default]
     Standard,
-    /// The order of the message in GIOP 1.2 too, as TAO without its code set library sends and
-    /// expects.
+    /// The order of the message in GIOP 1.2 too. TAO without its code set library sends and expects
+    /// this.
     Sender,
 }
 

@@ -3,8 +3,8 @@
 use super::{CharSet, CodeSets, WideOrder, WideSet, id};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
-/// The code sets of one side for char, or for wchar: its own and those that it converts from and
-/// to.
+/// The code sets of one side, for char or for wchar: its native set, and those that it converts
+/// from and to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct CodeSetComponent {
     /// The number of the native code set; 0 for none.
@@ -29,8 +29,8 @@ pub struct CodeSetInfo {
 }
 
 impl CodeSetInfo {
-    /// Returns Corelane's code sets: for char `native` and the other of ISO 8859-1 and UTF-8, for
-    /// wchar UTF-16.
+    /// Returns Corelane's code sets. For char they are `native` and the other one of ISO 8859-1 and
+    /// UTF-8; for wchar UTF-16.
     #[must_use]
     pub fn for_native(native: CharSet) -> CodeSetInfo {
         let other = match native {
@@ -93,9 +93,9 @@ pub struct NoCommonCodeSet;
 ///
 /// A server without sets for wchar gets none.
 ///
-/// The fallback requires compatible native sets. They count as compatible unless the server names
-/// none for char: the reference does not say whether their characters overlap. A server that does
-/// not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
+/// The specification requires compatible native sets for the fallback. A reference does not tell
+/// whether native sets are compatible. They count as compatible unless the server names none for
+/// char. A server that does not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
 ///
 /// # Errors
 /// [`NoCommonCodeSet`] if the server names no set for char, the client has no native one, or the

@@ -17,9 +17,9 @@ pub enum ProtocolFault {
         /// [`Limits::max_message_size`](crate::Limits::max_message_size).
         limit: u32,
     },
-    /// The partial messages of the connection together are larger than the limit.
+    /// All partial messages of the connection together are larger than the limit.
     PartialMessagesTooLarge {
-        /// The size in bytes that they would have.
+        /// Their total size in bytes, with the message that exceeds the limit.
         size: u64,
         /// [`Limits::max_partial_bytes`](crate::Limits::max_partial_bytes).
         limit: u32,

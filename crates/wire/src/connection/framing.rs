@@ -19,14 +19,15 @@ use crate::limits::Limits;
 pub enum FramingStep {
     /// More input is needed: at least this many bytes, counted from the first unread byte.
     NeedMore(usize),
-    /// The first `len` bytes are one whole message, read in place.
+    /// The first `len` bytes are one whole message, which the caller reads in place.
     Message {
         /// The header of the message.
         header: Header,
         /// Length of the message in bytes, header included.
         len: usize,
     },
-    /// This many bytes at the front are a fragment of an incomplete message; they were copied.
+    /// This many bytes at the front are a fragment of an incomplete message; the framer has copied
+    /// them.
     FragmentBuffered(usize),
     /// The first `len` bytes were the last fragment of a message.
     Assembled {
@@ -51,7 +52,7 @@ pub struct Framer {
     /// Partial messages, the oldest first.
     partial_messages: Vec<PartialMessage>,
     partial_bytes: usize,
-    /// Messages that came in fragments so far.
+    /// Number of messages so far that came in fragments.
     messages_started: u64,
 }
 
@@ -97,8 +98,9 @@ impl Framer {
             .any(|partial| is_reply(partial.header.kind) && partial.request_id.is_none_or(|id| id == request_id))
     }
 
-    /// Returns the start of the message in which a fault was found at the front of `unread`. If a
-    /// Fragment is there, this is the buffered part of its message, else `unread`.
+    /// Returns the start of the message in which a fault was found at the front of `unread`. If
+    /// `unread` begins with a Fragment, this is the buffered part of its message; otherwise it is
+    /// `unread`.
     #[must_use]
     pub fn faulty_message<'o>(&'o self, unread: &'o [u8]) -> &'o [u8] {
         let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return unread };
@@ -117,11 +119,11 @@ impl Framer {
         self.partial_bytes
     }
 
-    /// Examines the unread bytes and says what to do with them.
+    /// Examines the unread bytes and tells what to do with them.
     ///
     /// # Errors
-    /// [`ProtocolFault`], also where the bytes are fewer than a header and can no longer become
-    /// one.
+    /// [`ProtocolFault`]. It may come before a whole header has arrived, once the bytes cannot
+    /// become one.
     #[inline]
     pub fn next(&mut self, unread: &[u8], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
         let Some(octets) = unread.first_chunk() else {
@@ -229,8 +231,8 @@ impl Framer {
         Ok(FramingStep::Assembled { message, header: whole, fragment_starts: breaks, len: header.total_len() })
     }
 
-    /// Drops the partial message that a CancelRequest names: it may replace the remaining
-    /// fragments.
+    /// Drops the partial message that a CancelRequest names, because a client may send a
+    /// CancelRequest instead of the remaining fragments.
     #[cold]
     fn drop_cancelled(&mut self, header: &Header, message: &[u8]) {
         if let Ok(request_id) = request_id(header, message)
@@ -434,7 +436,8 @@ mod tests {
         let mut framer = Framer::new();
         let steps = [
             (message(2, Request, true, &[0, 0, 0, 1, 9, 9]), 1, 18),
-            // A whole message with the same id: only a CancelRequest ends the partial message.
+            // A whole message with the same id does not end the partial message; only a
+            // CancelRequest does.
             (message(2, Request, false, &[0, 0, 0, 1, 7, 7]), 1, 18),
             (message(1, Reply, true, &[1, 2, 3]), 2, 33),
             (message(2, Fragment, true, &[0, 0, 0, 1, 9, 9, 9, 9, 9]), 2, 38),
@@ -515,7 +518,7 @@ mod tests {
             framer.next(&message(2, kind, true, &[0, 0, 0, id]), &limits).unwrap();
         }
         assert_eq!([4, 5, 6, 7].map(|id| framer.has_partial_reply(id)), [false, true, false, true]);
-        // A fragmented reply of GIOP 1.1 can be that to any request.
+        // A fragmented reply of GIOP 1.1 may belong to any request.
         let mut old = Framer::new();
         old.next(&message(1, Request, true, &[0, 0, 0, 5]), &limits).unwrap();
         assert!(!old.has_partial_reply(5));
@@ -538,7 +541,7 @@ mod tests {
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 2])), second);
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 1])), first);
         assert_eq!(framer.faulty_message(&fragment(1, &[0, 0, 0, 1])), old);
-        // Other messages, fragments of no message, and what is no message at all.
+        // Other messages, fragments of no message, and bytes that are no message.
         for octets in [first.clone(), fragment(2, &[0, 0, 0, 3]), b"GIOP\x01\x02".to_vec(), b"GET / HTTP/1.1".to_vec()]
         {
             assert_eq!(framer.faulty_message(&octets), octets);

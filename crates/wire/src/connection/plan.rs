@@ -18,7 +18,7 @@ use crate::giop::{Header, MessageKind};
 pub struct FragmentPlan {
     header: Header,
     request_id: u32,
-    /// Maximum size of a fragment in bytes, its header included; 0 if the message is not cut.
+    /// Maximum size of a fragment in bytes, its header included. 0 if the message is not cut.
     max_data: usize,
     /// Bytes of the message that are already in a fragment.
     planned: usize,
@@ -82,7 +82,7 @@ impl Iterator for FragmentPlan {
         let size = end - start + usize::from(head_len) - Header::LEN;
         let mut header = self.header;
         header.more_fragments = end < total;
-        // The size is never above that of the message, which fits.
+        // A piece is no larger than the message, whose size fits.
         header.size = u32::try_from(size).unwrap_or(u32::MAX);
         if !first {
             header.kind = MessageKind::Fragment;

@@ -22,19 +22,20 @@ use crate::typecode::{Kind, TypeCode, View};
 #[derive(Clone)]
 pub struct AnyValue {
     type_code: TypeCode,
-    /// The encoded value, from a multiple of 8 in the message on, so that its alignment is kept.
+    /// The encoded value. The octets begin at a multiple of 8 in the message, so that the value's
+    /// alignment is kept.
     octets: Octets,
     /// Offset of the value in `octets`, in bytes, less than 8.
     start: u8,
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
-    /// True if it contains values (IDL `valuetype`). These refer to each other by distances, so the
-    /// octets cannot be copied unchanged.
+    /// True if the value contains values (IDL `valuetype`). These refer to each other by distances,
+    /// so the octets cannot be copied unchanged.
     values: bool,
-    /// True if a value in it was truncated to a known type.
+    /// True if a contained value was truncated to a known type.
     truncated: bool,
-    /// The types of values in it that its TypeCode does not name.
+    /// The types of contained values that the TypeCode does not name.
     types: Option<ValueTypes>,
 }
 
@@ -58,8 +59,8 @@ impl AnyValue {
     /// checked against the type.
     ///
     /// # Errors
-    /// The errors of `write`, and an error for text with characters that are neither in UTF-8 nor,
-    /// for single characters, in ISO 8859-1.
+    /// The errors of `write`, and an error if neither UTF-8 nor ISO 8859-1 can encode all its
+    /// characters.
     pub fn write(
         type_code: &TypeCode,
         mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
@@ -89,8 +90,8 @@ impl AnyValue {
     }
 
     /// Creates an `any` from the output of `write`, which copies the value at `from`. The copy has
-    /// this machine's form. If the value contains custom values without a known converter, it keeps
-    /// the received form.
+    /// this machine's form. A value that contains custom values without a known converter keeps the
+    /// received form.
     fn rewrite(
         type_code: &TypeCode,
         from: &Decoder<'_>,
@@ -149,7 +150,7 @@ impl AnyValue {
         ValueReadState::with_known_types(self.types.clone())
     }
 
-    /// Sets the types of values in it, by their repository ids, that inherit from types in its
+    /// Sets the types of contained values, by their repository ids, that inherit from types in the
     /// TypeCode.
     #[must_use]
     pub fn with_value_types(mut self, types: Vec<(Box<str>, TypeCode)>) -> AnyValue {
@@ -159,7 +160,7 @@ impl AnyValue {
         self
     }
 
-    /// Returns true if a received value (IDL `valuetype`) in it had an unknown type and was
+    /// Returns true if a received value (IDL `valuetype`) in the `any` had an unknown type and was
     /// truncated to a known one.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
@@ -205,9 +206,9 @@ impl AnyValue {
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         let (from, keep) = (d.clone(), no_owner());
-        // Copy the octets unless that changes their meaning. GIOP 1.1 restarts alignment in each
-        // fragment. Values (IDL `valuetype`) may refer to others outside. At the end of a value's
-        // chunk, the size of the next chunk is among the octets.
+        // The octets are copied unless this changes their meaning. GIOP 1.1 restarts alignment in
+        // each fragment. Values (IDL `valuetype`) may refer to others outside. At the end of a
+        // value's chunk, the octets include the size of the next chunk.
         if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {
@@ -285,7 +286,7 @@ impl AnyValue {
         transfer(self.type_code.view(), d, Some(e), &keep).map(drop)
     }
 
-    /// Returns the value in a normal form for comparisons, independent of its own form.
+    /// Returns the value in a normal form for comparisons, which does not depend on its encoding.
     fn normal(&self) -> NormalForm {
         let native =
             [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].map(|code_sets| CdrForm { code_sets, ..CdrForm::LOCAL });
@@ -354,7 +355,7 @@ impl CdrForm {
 
 fn conforms(from: View<'_>, to: View<'_>) -> bool {
     let (mut from, mut to) = (from.resolved(), to.resolved());
-    // A received type can be a sequence of itself.
+    // A received type can be a sequence of itself, so the search is bounded.
     for _ in 0..Limits::DEFAULT.max_nesting {
         let lengths = match (from.kind(), to.kind()) {
             (Kind::String | Kind::WString, Kind::String | Kind::WString) => return true,
@@ -394,8 +395,8 @@ impl Default for AnyValue {
 }
 
 /// Compares types for equivalence and values for equality, independent of their encoding, as
-/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1). An `any` inside is compared in the same way;
-/// a TypeCode as a value is compared in every detail.
+/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1). An `any` inside is compared in the same way.
+/// A TypeCode that is itself a value is compared in every detail.
 impl PartialEq for AnyValue {
     fn eq(&self, other: &AnyValue) -> bool {
         self.type_code.equivalent(&other.type_code) && self.normal().same(&other.normal())

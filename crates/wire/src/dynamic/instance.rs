@@ -1,4 +1,5 @@
-//! Values (IDL `valuetype`) in trees: each once with its state, then by its number.
+//! Values (IDL `valuetype`) in trees. The first occurrence of a value has its state; further ones
+//! have its number.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -21,7 +22,7 @@ impl TreeReader {
                 return match self.numbers.get(&number) {
                     Some((known, own)) if own.view().can_stand_for(view) => Ok(Value::InstanceRef(*known)),
                     Some(_) => Err(CdrError::WrongValueType),
-                    // The indirection leads outside this tree.
+                    // The indirection leads outside of this tree.
                     None => d.reread_value(number, position, |d| self.instance(view, d)),
                 };
             }
@@ -36,8 +37,8 @@ impl TreeReader {
         d.charge_block(size_of::<ValueInstance>() + 2 * size_of::<(u32, (u32, TypeCode))>())?;
         let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::LimitExceeded)?;
         self.numbers.insert(start.number, (number, type_code.clone()));
-        // The arm tables use addresses of types as keys, and this type may be dropped after the
-        // value.
+        // The arm tables have addresses of types as keys. This type may be dropped after the value,
+        // so it gets tables of its own.
         let arms = std::mem::take(&mut self.arms);
         let mut state = Vec::new();
         for member in state_types(type_code.view())? {

@@ -5,10 +5,9 @@
 //! alignment or code set, the value is converted part by part with the help of its TypeCode.
 //! [`Value`] is a value as a tree.
 //!
-//! The size of a message bounds the work. Steps that consume no bytes are possible (an empty
-//! structure, a TypeCode that shares its parts), and they are counted. The count that refuses a
-//! value depends on its parts, not on its form: a value that was read can be read again after it
-//! was rewritten.
+//! The size of a message bounds the work. Some steps consume no bytes (an empty structure, a
+//! TypeCode that shares its parts), so steps are counted too. The maximum depends on the value's
+//! parts, not on its encoding: a value that was read can be read again after it was rewritten.
 
 mod any;
 mod instance;
@@ -50,7 +49,7 @@ impl ArmTable {
             labels().find(|(_, arm)| arm.label == label).map(|(index, _)| index)
         } else {
             let table = self.0.entry(union.key()).or_insert_with(|| {
-                // If two arms have one label, the first applies.
+                // If two arms have the same label, the first one applies.
                 let mut table = HashMap::with_capacity(union.member_count());
                 labels().for_each(|(index, arm)| {
                     table.entry(arm.label).or_insert(index);

@@ -10,7 +10,8 @@ use crate::typecode::{ABSTRACT, Kind, TypeCode, View, read_label, write_label};
 
 /// Reads a value of a type, and writes it if `out` is given.
 ///
-/// `keep` owns the bytes that are read, as long as the encoder may compare addresses in them.
+/// `keep` is an owner of the bytes that are read. It keeps them alive as long as the encoder may
+/// compare addresses in them.
 ///
 /// # Errors
 /// [`CdrError`] if the bytes are not such a value, or if the value has no form in the encoder's
@@ -60,14 +61,13 @@ fn transcode(
     Ok(walk.findings)
 }
 
-/// The purpose of writing a value again.
+/// The purpose for which a value is written again.
 enum Purpose<'t> {
-    /// To send it on, in the received form where that has the same meaning. UTF-16 has three forms:
-    /// with a byte-order mark of either order, and without. omniORB's `DynAny::equal` compares
-    /// octets.
+    /// To send it on, in the received form where this keeps the meaning. Even the byte-order mark
+    /// of UTF-16 is kept, because omniORB's `DynAny::equal` compares octets.
     Send,
     /// To compare it, in one form for each value. Text has no unneeded mark; values (IDL
-    /// `valuetype`) are chunked and have one repository id. TypeCodes go to the list and are not
+    /// `valuetype`) are chunked and have one repository id. TypeCodes are added to the list and not
     /// written.
     Compare(&'t mut Vec<ComparedTypeCode>),
 }
@@ -117,13 +117,13 @@ impl Findings {
 
 /// Number of steps without bytes that every value may take.
 const FREE_STEPS: usize = 512;
-/// Number of steps that a part with bytes permits: for itself and for structures around it.
+/// Number of steps that a part with bytes permits, for itself and for the structures around it.
 const STEPS_PER_PART: usize = 16;
 
 struct Transcoder<'k, 't> {
     steps: usize,
-    /// The number of parts with bytes. Bytes themselves are not counted: another form of the value
-    /// has more or fewer of them, and a rewritten value must be readable too.
+    /// The number of parts with bytes. Bytes are not counted: another form of the value has more or
+    /// fewer bytes, and a rewritten value must be readable too.
     charged: usize,
     depth: u32,
     arms: ArmTable,
@@ -133,7 +133,7 @@ struct Transcoder<'k, 't> {
 }
 
 impl Transcoder<'_, '_> {
-    /// Counts a step. Parts of values can have no bytes at all, and be many.
+    /// Counts a step, because a value may have many parts without a byte.
     fn step(&mut self) -> Result<(), CdrError> {
         self.steps += 1;
         let charged = self.charged.saturating_mul(STEPS_PER_PART);
@@ -178,7 +178,8 @@ impl Transcoder<'_, '_> {
         }
     }
 
-    /// Enters a level of nesting. Types and values nest independently, so the sum may be deep.
+    /// Enters a level of nesting. Types and values nest independently, so together they may be
+    /// deep.
     fn deeper<'m>(
         &mut self,
         d: &mut Decoder<'m>,
@@ -288,7 +289,7 @@ impl Transcoder<'_, '_> {
             (ValueHead::Null | ValueHead::Indirection(..), None) => {}
             (ValueHead::Indirection(number, position), Some(e)) => {
                 if !e.try_write_indirection(d.identity(number))? {
-                    // The indirection leads outside what is written here.
+                    // The indirection leads outside of the written value.
                     return d.reread_value(number, position, |d| self.shared(view, d, Some(e)));
                 }
             }
@@ -325,8 +326,8 @@ impl Transcoder<'_, '_> {
         out.zip(written).map_or(Ok(()), |(e, value)| e.end_value(value))
     }
 
-    /// Transfers a custom value, whose state only its own code understands: copies its octets, or
-    /// lets that code write it again.
+    /// Transfers a custom value, whose state only custom code understands. Copies its octets, or
+    /// lets this code write it again.
     fn custom<'m>(
         &mut self,
         part: KnownType,
@@ -349,8 +350,8 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // The arm tables use addresses of types as keys, and this type may be dropped after the
-        // value.
+        // The arm tables have addresses of types as keys. This type may be dropped after the value,
+        // so it gets tables of its own.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
             Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
@@ -383,8 +384,8 @@ impl Transcoder<'_, '_> {
             (Purpose::Send, Some(e)) => type_code.encode(e)?,
             (Purpose::Send, None) => {}
         }
-        // The arm tables use addresses of types as keys, and these types are dropped after the
-        // value.
+        // The arm tables have addresses of types as keys. These types are dropped after the value,
+        // so they get tables of their own.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;
@@ -392,7 +393,7 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the known type of a value, from the TypeCode or from the environment. State that derived
+/// Finds the known type of a value, in the TypeCode or in the environment. The state that derived
 /// types add is left out.
 pub(super) fn find_known_type(
     view: View<'_>,
@@ -409,8 +410,8 @@ pub(super) fn find_known_type(
         if at > 0 && !start.chunked {
             break;
         }
-        // Types known here come first: JacORB's TypeCodes omit the bases to which a value can be
-        // truncated.
+        // Types known here have precedence: JacORB's TypeCodes omit the bases to which a value can
+        // be truncated.
         let found = d.find_value_type(id);
         if found.is_none() && !(told && *id == view.id().as_bytes()) {
             continue;
@@ -428,12 +429,12 @@ pub(super) fn find_known_type(
     Err(CdrError::NoValueFactory)
 }
 
-/// The known part of a value's type. It has the repository ids from the known type's on, and its
-/// TypeCode if that differs from the expected one.
+/// The known part of a value's type: the repository ids from the known type's on, and its TypeCode
+/// if that differs from the expected one.
 pub(super) struct KnownType {
     ids: Vec<Cow<'static, str>>,
     pub(super) type_code: Option<TypeCode>,
-    /// True if only the user's code knows the state.
+    /// True if only custom code understands the state.
     is_custom: bool,
 }
 

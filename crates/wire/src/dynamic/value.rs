@@ -72,8 +72,8 @@ pub enum Value {
     Octets(Octets),
     /// A value (IDL `valuetype`); null is [`Value::Null`].
     Instance(Box<ValueInstance>),
-    /// Another occurrence of the value with this number, which precedes it in the tree or contains
-    /// it.
+    /// Another occurrence of the value with this number, which comes earlier in the tree or
+    /// contains this occurrence.
     InstanceRef(u32),
 }
 
@@ -104,7 +104,7 @@ impl PartialEq for ValueInstance {
     }
 }
 
-/// Maximum number of parts of a tree, which take far more space in memory than in a message.
+/// Maximum number of parts of a tree. A part takes far more space in memory than in a message.
 const MOST_PARTS: usize = 1 << 20;
 
 impl Value {
@@ -367,7 +367,7 @@ fn label_char(label: i128) -> Result<char, CdrError> {
     u8::try_from(label).map(char::from).map_err(|_| CdrError::BadDiscriminator)
 }
 
-/// Returns the lowest value from 0 on of a union's discriminator that has no label.
+/// Returns the smallest non-negative value of a union's discriminator that has no label.
 fn unused_label(union: View<'_>) -> Result<i128, CdrError> {
     let default = usize::try_from(union.default()).ok();
     let labels = (0..).zip(union.members()).filter(|(index, _)| default != Some(*index)).map(|(_, arm)| arm.label);

@@ -29,7 +29,7 @@ impl Completion {
         }
     }
 
-    /// Returns the status with this number; [`Maybe`](Completion::Maybe) for an undefined one.
+    /// Returns the status with this number. An undefined number means [`Maybe`](Completion::Maybe).
     #[must_use]
     pub const fn from_number(number: u32) -> Completion {
         match number {

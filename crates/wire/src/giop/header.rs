@@ -69,8 +69,8 @@ pub struct Header {
     pub size: u32,
 }
 
-/// The reason why 12 bytes are not the header of a supported message. MessageError is the answer to
-/// each.
+/// The reason why 12 bytes are not the header of a supported message. The receiver answers every
+/// one with MessageError.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -141,7 +141,7 @@ impl Header {
 
     /// Parses the header of the most common message, faster than [`parse`](Self::parse). The
     /// message is GIOP 1.2, of type `kind`, not fragmented, complete in `unread`, and has at most
-    /// `max_size` bytes after the header. `None` means only that the caller must use `parse`.
+    /// `max_size` bytes after the header. If the result is `None`, the caller must use `parse`.
     #[inline]
     #[must_use]
     pub fn parse_whole(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {

@@ -203,8 +203,8 @@ mod tests {
     use super::*;
     use crate::giop::finish;
 
-    /// Calls `look` with replies of every version, byte order, status (an unknown one included) and
-    /// number of contexts. Their body is one octet.
+    /// Calls `look` with replies of every version, byte order, status (including an unknown one)
+    /// and number of contexts. Their body is one octet.
     fn each(mut look: impl FnMut(&[u8], &Header, u32, usize)) {
         let context = ServiceContext { id: 9, data: &[1, 2, 3] };
         let contexts = [context; 3];
@@ -258,7 +258,8 @@ mod tests {
         });
     }
 
-    /// The plain parser accepts only results without contexts, whatever bits the numbers share.
+    /// The plain parser accepts only results without contexts, even if another status has bits in
+    /// common with theirs.
     #[test]
     fn a_plain_reply_has_results_and_no_contexts() {
         each(|message, header, status, count| {

@@ -363,7 +363,8 @@ fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) ->
     let flags = u32::from_ne_bytes([head.response.flags(), 0, 0, 0]);
     let after = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
     let name_length = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
-    // Lengths with padding. The name's includes its NUL and the number of contexts, which is 0.
+    // Lengths with padding. The name's length includes its NUL; the number of contexts, which is 0,
+    // follows it.
     let key_room = key.len().next_multiple_of(4);
     let name_room = (head.operation.len() + 1).next_multiple_of(4) + 4;
     let header = begin_header(e, head.version, MessageKind::Request);
@@ -500,8 +501,7 @@ mod tests {
         RequestHead { version, request_id: 7, response, target: Target::Key(key), operation, contexts: &[] }
     }
 
-    /// Key and name are as long as the limits permit, or one octet longer. The name's limit counts
-    /// its NUL.
+    /// Key and name have the maximum length, or one octet more. The name's limit counts its NUL.
     #[test]
     fn both_ways_keep_the_limits_of_key_and_name() {
         let octets = message(&head(b"12345", b"abc"), Endian::Big, &[], write_header_general);
@@ -517,8 +517,8 @@ mod tests {
         }
     }
 
-    /// Each octet of a small request takes every value in turn. Whatever the fast parser accepts,
-    /// the general parser accepts with the same result.
+    /// Each octet of a small request takes every value in turn. If the fast parser accepts the
+    /// result, the general parser accepts it too and reads the same.
     #[test]
     fn the_plain_way_takes_nothing_else_than_the_careful_one() {
         let octets = message(&head(b"12345", b"abc"), Endian::Little, &[1, 2, 3], write_header_general);

@@ -1,4 +1,4 @@
-//! Messages as drawn in the specification, octet by octet, and round trips in every version.
+//! Messages as in the specification, octet by octet, and round trips in every version.
 
 use proptest::prelude::*;
 
@@ -305,7 +305,7 @@ fn a_header_at_a_glance() {
         for octet in (0..=255).filter(|octet| *octet != good[at]) {
             let mut other = good;
             other[at] = octet;
-            // In the other byte order the size exceeds the octets that are there.
+            // In the other byte order the size exceeds the octets of the message.
             assert_eq!(glance(&other, u32::MAX), None, "octet {at} is {octet}");
         }
     }

@@ -1,5 +1,4 @@
-//! Tagged components: what a profile says about an object in addition to its address (CORBA 3.0.3
-//! section 13.6.3).
+//! Tagged components: the information in a profile beside its address (CORBA 3.0.3 section 13.6.3).
 
 use super::profile::{profile_tag, read_text, write_path};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, TaggedList, write_tagged};
@@ -58,7 +57,7 @@ impl TaggedComponent {
     /// Encodes TAG_ORB_TYPE: `octet order | unsigned long type`.
     ///
     /// # Errors
-    /// None.
+    /// No error occurs.
     pub fn orb_type(orb_type: u32) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::ORB_TYPE, |e| orb_type.encode(e))
     }
@@ -195,7 +194,7 @@ impl TaoEndpoint {
     /// tag of the profile that has the component.
     ///
     /// # Errors
-    /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more endpoints than the
+    /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more endpoints than
     /// [`Limits::max_lane_endpoints`].
     pub fn parse_all(profile: u32, data: &[u8], limits: &Limits) -> Result<Vec<TaoEndpoint>, CdrError> {
         let mut d = Decoder::for_encapsulation(data)?;

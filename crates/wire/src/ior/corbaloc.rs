@@ -15,10 +15,10 @@ use crate::cdr::CdrError;
 use crate::giop::Version;
 use crate::limits::Limits;
 
-/// The port of an address that gives none.
+/// The port of an address whose text gives none.
 pub const DEFAULT_PORT: u16 = 2809;
 
-/// The key of a corbaname, or of `corbaloc:rir:`, that gives none.
+/// The key of a corbaname, or of `corbaloc:rir:`, whose text gives none.
 pub const NAME_SERVICE: &[u8] = b"NameService";
 
 /// An address in a corbaloc.
@@ -74,7 +74,7 @@ impl Corbaloc {
         Ok(Corbaloc { addresses, key: unescape_key(key)? })
     }
 
-    /// Returns the name of the initial reference that a `rir:` stands for.
+    /// Returns the name of the initial reference that a `rir:` URL denotes.
     #[must_use]
     pub fn initial_reference(&self) -> Option<&[u8]> {
         let key = if self.key.is_empty() { NAME_SERVICE } else { &self.key };
@@ -168,7 +168,7 @@ pub fn escape_key(key: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes of an escaped key. Unescaped reserved signs stand for themselves; spaces and
+/// Returns the bytes of an escaped key. Unescaped reserved signs denote themselves; spaces and
 /// control characters are refused.
 ///
 /// # Errors

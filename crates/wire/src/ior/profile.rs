@@ -220,10 +220,10 @@ impl<'p> Profile<'p> {
         Ok(Profile { tag, version: Version { major, minor }, address, object_key, components })
     }
 
-    /// Returns the addresses to connect to, in the order in which to try them. The profile's own is
-    /// first, then come alternate addresses and omniORB's Unix sockets. The addresses of
+    /// Returns the addresses to connect to, in the order in which to try them: the profile's own
+    /// address, alternate addresses, then omniORB's Unix sockets. The addresses of
     /// TAO_TAG_ENDPOINTS belong to priorities and are not included:
-    /// [`TaoEndpoint`](super::TaoEndpoint). The list is empty for unsupported transports.
+    /// [`TaoEndpoint`](super::TaoEndpoint) has them. The list is empty for unsupported transports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<ProfileEndpoint> {
         let mut found = Vec::new();

@@ -63,8 +63,8 @@ fn components_and_endpoints() {
     assert!(old.parse().unwrap().components.is_empty());
 }
 
-/// Profiles of TAO's shared-memory and UDP transports have the form of IIOP. A TCP connection to
-/// their ports would reach something else.
+/// Profiles of TAO's shared-memory and UDP transports have the form of IIOP, but no TCP server
+/// listens at their ports.
 #[test]
 fn addresses_of_other_protocols_are_not_dialled() {
     let components = [
@@ -396,7 +396,7 @@ fn endpoints_of_lanes_in_every_form() {
     assert_eq!((at_most(3), at_most(2)), (Ok(3), Err(CdrError::LimitExceeded)));
 }
 
-/// Tag, address, key and the order of profiles each count.
+/// A difference in tag, address, key or order of profiles makes references differ.
 #[test]
 fn references_that_differ_in_one_thing_are_not_equivalent() {
     let profile = |host, key: &[u8]| {
@@ -439,7 +439,7 @@ impl MemoryAccount for Unlimited {
     fn release(&self, _: usize) {}
 }
 
-/// A list of many small profiles takes more memory than it has octets.
+/// A list of many small profiles takes more memory than its octets.
 #[test]
 fn memory_of_a_profile_is_that_of_its_structure_and_its_data() {
     let charged = |lengths: &[usize]| {

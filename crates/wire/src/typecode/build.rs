@@ -81,7 +81,7 @@ impl fmt::Display for TypeCodeError {
 
 impl std::error::Error for TypeCodeError {}
 
-/// An arm of a union to create. An arm with several labels needs one of these for each.
+/// An arm of a union to create. An arm with several labels needs one `UnionArm` for each.
 #[derive(Clone, Debug)]
 pub struct UnionMember {
     /// The label: a number, the code of a character, the number of an enumerator, 0 or 1. `None`
@@ -301,7 +301,7 @@ impl TypeCode {
     }
 
     /// Creates a placeholder for the type with this repository id, for members inside that type
-    /// itself. Creating that type replaces the placeholder.
+    /// itself. The creation of that type replaces the placeholder.
     ///
     /// ```
     /// use corelane_wire::typecode::TypeCode;
@@ -359,7 +359,7 @@ fn with_state(
     Ok(finish(Node { modifier, content, members, ..named(kind, id, name)? }))
 }
 
-/// Member names, which must differ in more than case.
+/// The names of members, which must differ in more than case.
 #[derive(Default)]
 struct Names(HashSet<String>);
 
@@ -422,8 +422,8 @@ pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     (least..=most).contains(&label)
 }
 
-/// Creates a type from its first node. Placeholders for this type are replaced by it; the parts
-/// that contain them are copied, because a graph is immutable.
+/// Creates a type from its first node. The type replaces its placeholders. Parts that contain
+/// placeholders are copied, because a graph is immutable.
 fn finish(node: Node) -> TypeCode {
     let parts = || node.members.iter().map(|member| &member.ty).chain(&node.content);
     let incomplete = |part: &Child| match part {
@@ -452,7 +452,7 @@ struct GraphCopy {
     places: HashMap<usize, u32>,
     /// The repository id of the type that is node 0 of the new graph.
     own: Option<Box<str>>,
-    /// True to copy everything without names; false to copy only incomplete parts.
+    /// True to copy all parts, without names; false to copy only incomplete parts.
     compact: bool,
     incomplete: bool,
 }

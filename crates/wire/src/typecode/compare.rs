@@ -16,8 +16,8 @@ pub(super) fn equivalent(a: View<'_>, b: View<'_>) -> bool {
 
 struct Comparison {
     exact: bool,
-    /// Pairs whose comparison has begun. Types may be recursive, and a pair that differs ends the
-    /// whole comparison.
+    /// Pairs of types whose comparison has begun. Types may be recursive, so a pair is compared
+    /// once: if its parts differ, the whole comparison ends.
     seen: HashSet<(usize, usize)>,
 }
 

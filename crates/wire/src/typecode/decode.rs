@@ -17,7 +17,7 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
-    // Capacity for one: most types have one part, and a vector that grows begins with four.
+    // Capacity for one: most types have a single part, and a vector that grows begins with four.
     let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;
@@ -47,7 +47,7 @@ struct TypeCodeReader {
 const MOST_COPIED: u32 = 4096;
 
 impl TypeCodeReader {
-    /// Reads a type; `end` is the position of the end of `d`.
+    /// Reads a type. `end` is the position of the end of `d`.
     fn read(&mut self, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
         let number = d.read_u32()?;
         self.of_kind(number, d, end)
@@ -103,10 +103,10 @@ impl TypeCodeReader {
         Ok(child)
     }
 
-    /// Counts what writing an indirection's target again will copy. Most kinds of types are written
-    /// again instead of as an indirection, with their parts down to the next type for which an
-    /// [indirection is sent](Kind::is_sent_as_indirection). This copying must end, and must not
-    /// nest deeper than the reading limit.
+    /// Counts how many levels of types are written again because they are indirections. The encoder
+    /// sends an [indirection](Kind::is_sent_as_indirection) for few kinds of types. For the others
+    /// it writes the target again, with its parts, down to the next type of those kinds. This
+    /// copying must end, and must not nest deeper than the reading limit.
     fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
         let (mut at, mut levels, mut boxes) = (child, 0, Vec::new());
         while let Child::Here(index) = at
@@ -114,7 +114,7 @@ impl TypeCodeReader {
             && (node.kind.has_id() || self.is_nameless(*index))
             && !node.kind.is_sent_as_indirection()
         {
-            // Inside itself, a named type is written as an indirection.
+            // Inside itself, a named type is always written as an indirection.
             if boxes.contains(index) || (node.kind.has_id() && self.open.contains(index)) {
                 break;
             }
@@ -141,8 +141,8 @@ impl TypeCodeReader {
         if levels > d.levels_left() {
             return Err(CdrError::NestingTooDeep);
         }
-        // Except for long chains, a copy is smaller than the indirection or slightly larger. The
-        // writer bounds long descriptions itself.
+        // Except for long chains, a copy is hardly larger than the indirection. The writer itself
+        // bounds long descriptions.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
         if self.copied > MOST_COPIED { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
@@ -243,7 +243,7 @@ impl TypeCodeReader {
         }
     }
 
-    /// Returns the kind behind aliases that were read completely.
+    /// Returns the kind of the type behind its aliases, if these were read completely.
     fn kind_of(&self, child: &Child) -> Option<Kind> {
         let mut at = child;
         for _ in 0..super::graph::MOST_ALIASES {
@@ -268,8 +268,8 @@ fn members(node: &mut Node, least: usize, d: &mut Decoder<'_>) -> Result<usize, 
     Ok(count)
 }
 
-/// Minimum size in bytes of a member of a structure, union or value. It has the length of a name,
-/// which may be empty without a NUL, and a kind.
+/// Minimum size in bytes of a member of a structure, union or value: the length of a name, which
+/// may be empty without a NUL, and a kind.
 const LEAST_MEMBER: usize = 8;
 /// Minimum size in bytes of an enumerator: the length of a name.
 const LEAST_ENUMERATOR: usize = 4;

@@ -22,20 +22,20 @@ impl TypeDescription {
     /// Writes the described type.
     ///
     /// # Errors
-    /// None, except for an encoder that cannot write a character that is a label.
+    /// No error occurs, except for a label that is a character which the encoder cannot write.
     pub fn write(&'static self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         TypeCode::described(self).encode(e)
     }
 }
 
 /// Maximum total size in bytes of descriptions that one TypeCode repeats where an indirection could
-/// be. This bounds how much a received TypeCode of many short indirections to one long enumeration
-/// grows.
+/// be. Without it, a received TypeCode with many short indirections to one long enumeration would
+/// become huge when it is written.
 const MAX_REPEATED: usize = 64 << 10;
 
 struct TypeCodeWriter {
-    /// The descriptions of named types in the output. Unnamed types are written again, because not
-    /// every peer finds them.
+    /// The descriptions of named types in the output. Unnamed types are written again, because some
+    /// peers do not find them through an indirection.
     written: HashMap<usize, WrittenType>,
     /// Size in bytes of the descriptions that were repeated.
     repeated: usize,
@@ -44,9 +44,9 @@ struct TypeCodeWriter {
 /// A description of a type in the output.
 #[derive(Clone, Copy)]
 struct WrittenType {
-    /// The position of its kind, counted across encapsulations.
+    /// The position of the description's kind, counted across encapsulations.
     start: usize,
-    /// Its length in bytes; `None` while it is being written.
+    /// The description's length in bytes; `None` while it is being written.
     len: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ impl TypeCodeWriter {
     /// Returns true if a type that is already in the output is written again. Some peers accept no
     /// indirection to it: see [`Kind::is_sent_as_indirection`].
     fn may_repeat(&mut self, kind: Kind, place: WrittenType) -> bool {
-        // A type inside itself is an indirection, whatever its kind.
+        // Inside itself a type is always an indirection, whatever its kind.
         let Some(len) = place.len.filter(|_| !kind.is_sent_as_indirection()) else { return false };
         let repeated = self.repeated + len;
         if repeated > MAX_REPEATED {

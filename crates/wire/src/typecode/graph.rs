@@ -185,7 +185,8 @@ impl<'t> View<'t> {
         (0..self.member_count()).filter_map(move |index| self.member(index))
     }
 
-    /// Returns a value type and the concrete types that it inherits from, itself first.
+    /// Returns a value type and the concrete types that it inherits from. The type itself comes
+    /// first.
     pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
         let mut found = vec![self];
         let mut at = self;
@@ -199,7 +200,8 @@ impl<'t> View<'t> {
         Ok(found)
     }
 
-    /// Returns true if a value of this type with state can be used as one of the type `expected`.
+    /// Returns true if a value of this type with state can be used as a value of the type
+    /// `expected`.
     pub(crate) fn can_stand_for(self, expected: View<'_>) -> bool {
         if !matches!(self.kind(), Kind::Value | Kind::ValueBox | Kind::Event) || self.modifier() == ABSTRACT {
             return false;
@@ -262,5 +264,5 @@ impl<'t> View<'t> {
 /// The modifier of abstract value types.
 pub(crate) const ABSTRACT: i16 = 2;
 
-/// Maximum number of aliases of aliases, or of bases, that are followed.
+/// Maximum length of a chain of aliases, or of bases, that is followed.
 pub(super) const MOST_ALIASES: usize = 128;

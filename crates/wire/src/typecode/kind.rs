@@ -141,7 +141,8 @@ impl Kind {
 
     /// Returns true if a sent TypeCode refers back to an earlier description of a type of this
     /// kind. The specification allows this for every kind with a repository id. TAO supports
-    /// indirections to these five kinds only and refuses a message with any other (MARSHAL).
+    /// indirections to five kinds only and refuses a message with any other (MARSHAL), so only
+    /// these five return true.
     #[must_use]
     pub(crate) const fn is_sent_as_indirection(self) -> bool {
         matches!(self, Kind::Struct | Kind::Union | Kind::Value | Kind::Event | Kind::Alias)
@@ -165,7 +166,7 @@ impl Kind {
         !matches!(self, Kind::Null | Kind::Void | Kind::Except)
     }
 
-    /// Returns true if a union's discriminator can have a type of this kind, aliases aside.
+    /// Returns true if a union's discriminator can have a type of this kind, not counting aliases.
     #[must_use]
     pub const fn is_discriminator(self) -> bool {
         match self {
@@ -174,7 +175,7 @@ impl Kind {
         }
     }
 
-    /// Returns true for an IDL integer type, octet aside.
+    /// Returns true for an IDL integer type except octet.
     #[must_use]
     pub const fn is_integer(self) -> bool {
         matches!(self, Kind::Short | Kind::Long | Kind::LongLong | Kind::UShort | Kind::ULong | Kind::ULongLong)

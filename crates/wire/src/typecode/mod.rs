@@ -10,8 +10,9 @@
 //! A type comes from constants ([`description`]) of the IDL compiler, from the functions of
 //! [`TypeCode`], or from a message. The three are indistinguishable.
 //!
-//! Types may be recursive and may share parts, so every traversal remembers where it was. A message
-//! of some kilobytes can describe a type with more parts than could ever be visited.
+//! Types may be recursive and may share parts, so every traversal remembers the types that it has
+//! visited. Without this, a message of some kilobytes could describe a type that takes forever to
+//! traverse.
 
 mod build;
 mod compare;
@@ -94,7 +95,7 @@ impl TypeCode {
         self.view().kind()
     }
 
-    /// Returns the repository id; "" if the kind has none, or if it is unknown.
+    /// Returns the repository id, or "" if the kind has none or the id is unknown.
     #[must_use]
     pub fn id(&self) -> &str {
         match &self.0 {
@@ -103,7 +104,7 @@ impl TypeCode {
         }
     }
 
-    /// Returns the name without scope; "" if the kind has none, or if it is unknown.
+    /// Returns the name without scope, or "" if the kind has none or the name is unknown.
     #[must_use]
     pub fn name(&self) -> &str {
         self.view().name()
@@ -215,8 +216,8 @@ impl TypeCode {
 
     /// Returns true if a value of this type can be used as one of type `expected`. This holds if
     /// the types are equivalent, or if this is a value type with state that inherits from
-    /// `expected`. Every such type is accepted for an abstract one, because its TypeCode does not
-    /// name the abstract types that it supports.
+    /// `expected`. For an abstract `expected` type every value type with state is accepted, because
+    /// a TypeCode does not name the abstract types that its type supports.
     #[must_use]
     pub fn can_stand_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().resolved(), expected.view().resolved());

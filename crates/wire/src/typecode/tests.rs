@@ -74,7 +74,7 @@ fn the_layout_of_a_recursive_type() {
         0, 0, 0, 2, b'L', 0, 0, 0,
         0, 0, 0, 1, 0, 0, 0, 2, b'l', 0, 0, 0,
         0, 0, 0, 19, 0, 0, 0, 16, 0, 0, 0, 0,
-        // From the offset, at 68, back to the kind of the structure, at 4.
+        // The offset, at 68, leads back to the kind of the structure, at 4.
         0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xc0, 0, 0, 0, 0,
     ];
     assert_eq!(octets, expected);
@@ -311,7 +311,7 @@ fn malformed_types() {
     assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadTypeCode));
     assert!(decoded(&with_member(&[0, 0, 0, 28, 0, 31, 0, 0])).is_ok());
     assert!(decoded(&with_member(&[0, 0, 0, 11])).is_ok());
-    // A count of members that the encapsulation cannot hold.
+    // A count of members that the encapsulation cannot hold is refused.
     let mut many = with_member(&[0, 0, 0, 11]);
     many[28] = 1;
     assert_eq!(decoded(&many).err(), Some(CdrError::CountExceedsInput));
@@ -410,7 +410,7 @@ fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_
             None => end(e),
         }
     }
-    // A chain of sequences, and another one that ends with an indirection to the first.
+    // A chain of sequences, and a second chain that ends with an indirection to the first.
     let twice = |depth: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -423,7 +423,7 @@ fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_
         read_and_written(&e).map(drop)
     };
     assert_eq!((twice(67), twice(68)), (Ok(()), Err(CdrError::NestingTooDeep)));
-    // An enumeration that is nested deeper the second time, and a box that contains it.
+    // An enumeration that is nested deeper at its second occurrence, and a box that contains it.
     let deeper = |boxed: bool, depth: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -489,7 +489,7 @@ fn nesting_is_bounded() {
 
 #[test]
 fn types_that_share_their_parts_are_compared_and_written_without_visiting_them_twice() {
-    // Each type contains the one before twice: 2^100 parts.
+    // Each type contains the previous one twice: 2^100 parts.
     let build = || {
         let mut type_code = TypeCode::structure("IDL:S0:1.0", "S0", [("x", TypeCode::LONG)]).unwrap();
         for depth in 1..100 {

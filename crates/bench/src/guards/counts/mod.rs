@@ -1,5 +1,5 @@
-//! The benchmark `counts`: costs of a call that are counted, not timed. They do not depend on the
-//! machine's load.
+//! The benchmark `counts`: costs of a call that are counted instead of timed. They do not depend on
+//! the machine's load.
 
 mod peers;
 mod stepped;
@@ -27,7 +27,8 @@ pub(crate) const CALLS: usize = 1000;
 /// Maximum number of attempts to count the calls without a disturbance.
 const TRIES: usize = 20;
 
-/// A pool has one thread, so that the same thread runs, and counts, all requests.
+/// The dispatch architectures. A pool has one thread, so that the same thread runs, and counts, all
+/// requests.
 const ARCHITECTURES: [Architecture; 3] =
     [Architecture::PerConnection, Architecture::LeaderFollowers(1), Architecture::Reactive];
 
@@ -44,7 +45,7 @@ const USUAL: [Operation; 9] = [
     Operation::Oneway,
 ];
 
-/// A deadline that is enforced by a timer and is never reached here.
+/// A deadline that a timer enforces, and that no call here reaches.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 /// Reports counts per call on the client's and the server's thread.
@@ -74,7 +75,7 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
                 let (client, server) = of_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // The thread that answers the question need not be the one that ran the oneways.
+                // Another thread than the one that ran the oneways may answer the question.
                 if !(operation.is_oneway() && architecture == Architecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
@@ -104,8 +105,8 @@ struct Bounds {
     server: Bound,
 }
 
-/// Bounds of one side. Hand-offs, futex calls and locks of the ORB are bounded by 0 if system calls
-/// have a bound.
+/// Bounds of one side. If system calls are bounded, hand-offs, futex calls and locks of the ORB
+/// must be 0.
 #[derive(Clone, Copy)]
 struct Bound {
     system_calls: Option<f64>,
@@ -117,7 +118,7 @@ impl Bounds {
         use Operation::{
             Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, TakeLongs, TakeOctets, Text,
         };
-        // A result of variable size takes one allocation: by the servant at the server, by the
+        // A result of variable size takes one allocation. The servant makes it at the server, the
         // caller at the client.
         let allocations = Some(match operation {
             Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) => 0.0,
@@ -141,8 +142,8 @@ impl Bounds {
 /// Returns the counts of each side's thread in [`CALLS`] calls, client and server.
 ///
 /// If the machine stops the client for a while, the hang-up monitor watches its connection again.
-/// The next call takes it back under a lock of the ORB, with two system calls. Counts that contain
-/// this are discarded, and the calls are counted again.
+/// The next call suspends the monitoring again, under a lock of the ORB and with two system calls.
+/// Counts that contain such a change are discarded, and the calls are counted again.
 pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, CALLS, &mut Samples::with_room(CALLS))?;
     target.counted()?;
@@ -156,15 +157,15 @@ pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Resul
     count(target, operation).map(|(client, server, _)| (client, server))
 }
 
-/// Counts once. Also returns the client's counts before the first call.
+/// Makes the counted calls once. Also returns the client's counts before the first call.
 fn count(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally, Tally), Failure> {
     let samples = &mut Samples::with_room(CALLS);
-    // The argument is made before the first call; a run of no calls makes it too.
+    // The argument is made before the first call; a run without calls makes it too.
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
-    // Reading the server's count is itself a call. A run of no calls measures its cost, together
-    // with the call whose whole result is compared.
+    // Reading the server's count is itself a call. A run without calls measures the cost of this
+    // call, and of the call whose whole result is compared.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);

@@ -14,8 +14,8 @@ use crate::peer::{Counting, Invocation, Peer, PeerKind, Threads, output_folder};
 use crate::sample::Samples;
 use crate::value::Value;
 
-/// Calls of the two runs whose difference counts. Both include what a program does when it starts
-/// and ends.
+/// Numbers of calls of two runs. The difference of their counts is used, because both include the
+/// work of a program's start and end.
 const RUNS: [usize; 2] = [1000, 3000];
 
 /// Locks, and operations on condition variables.

@@ -1,10 +1,10 @@
 //! Atomic operations, instructions and kernel entries of a call, counted by single-stepping the
 //! client's or the server's process (docs/decisions/0009-atomics-are-counted-by-stepping.md).
 //!
-//! The stepped process gets one request at a time. It has settled when all its threads that take
-//! part in calls wait in the kernel. The counts cover these threads' work from one such moment to
-//! the next. No time is measured, so neither the machine's load nor the slowness of stepping
-//! matters.
+//! The stepped process gets one request at a time. The process has settled when all its threads
+//! that take part in calls wait in the kernel. The counts cover these threads' work from one such
+//! moment to the next. No time is measured, so neither the machine's load nor the slowness of
+//! stepping matters.
 
 use std::fs;
 use std::io;
@@ -48,7 +48,7 @@ const COUNTED: [&str; 3] = ["atomic operations", "instructions", "kernel entries
 /// Counts in the order of [`COUNTED`].
 type Figures = [f64; 3];
 
-/// Reason why nothing was counted.
+/// The reason why nothing was counted.
 enum Stop {
     /// The kernel does not permit tracing, or the processor is not supported.
     Refused(io::Error),
@@ -67,8 +67,8 @@ struct Pair {
     server: Service,
     peer: &'static str,
     config: String,
-    /// Maximum number of atomic operations of a call with plain arguments, on the client's side and
-    /// on the server's.
+    /// Maximum number of atomic operations of a call with plain arguments, for the client's side
+    /// and the server's side.
     most: [Option<f64>; 2],
     /// True if this client sends oneways, and only these, when asked for them.
     oneways: bool,
@@ -157,7 +157,7 @@ impl Pair {
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // If the client compares the first answer, that comparison is the call.
+            // If the client compares the first answer, this comparison is the call.
             let asked = usize::from(!operation.compares_first());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
@@ -189,8 +189,8 @@ impl Pair {
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
-            // An allocation for a result of variable size may have atomic operations of the
-            // allocator's own.
+            // An allocation for a result of variable size may contain atomic operations of the
+            // allocator.
             let bounded = !operation.is_oneway() && !operation.compares_first();
             let bounds = [most.filter(|_| bounded), None, None];
             values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| Value {
@@ -205,9 +205,9 @@ impl Pair {
     }
 }
 
-/// Returns the threads of a process with their number of context switches, voluntary and
-/// involuntary. A thread that is preempted by the thread it answers may always find its next
-/// request ready, and never wait.
+/// Returns the threads of a process with their numbers of context switches, voluntary and
+/// involuntary. Both count: a thread that is preempted by the thread it answers may always find its
+/// next request ready, and never wait.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
@@ -219,8 +219,8 @@ fn switches(process: u32) -> Vec<(u32, u64)> {
 }
 
 /// Returns the threads that stopped running in more than a tenth of the calls. Threads that only
-/// wake now and then are excluded. On a very slow machine one may be included; it adds nothing,
-/// since its minimum over several samples is zero.
+/// wake from time to time are excluded. On a very slow machine such a thread may be included, but
+/// it adds nothing, because its minimum over several samples is zero.
 fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
     let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
@@ -237,8 +237,8 @@ fn attach(service: &Service, threads: &[u32]) -> Result<PtraceCounter, Stop> {
     })
 }
 
-/// Makes one call that is not counted. It finds threads in system calls that stepping interrupted;
-/// the counter does not see these begin again.
+/// Makes one call that is not counted. Stepping has interrupted the threads' system calls, and the
+/// counter does not see these begin again.
 fn settle(stepped: &mut PtraceCounter, client: &mut Service) -> Result<(), Failure> {
     sample(stepped, client, Operation::Nothing, 1).map(drop)
 }
@@ -267,7 +267,7 @@ fn sample(
     while client.answer(LOOK)?.is_none() {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
     }
-    // For a oneway the client knows only that it is sent.
+    // A client that sends a oneway only knows that the message is sent.
     loop {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
         if stepped.counts().ne(before.iter().copied()) {
@@ -280,9 +280,9 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// Returns the minimum of each thread's work, summed over all threads. A call does the same each
-/// time. Work above the minimum is occasional work of the threads, which a slow machine may let
-/// happen in most samples.
+/// Returns the minimum of each thread's work, summed over all threads. Each call does the same
+/// work. More than the minimum is occasional work of the threads, which may happen in most samples
+/// on a slow machine.
 fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
     let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {
@@ -299,7 +299,7 @@ fn table(title: &str, values: &[Value]) -> String {
         COUNTED.iter().for_each(|what| text.push_str(&format!(" {:>25}", format!("{side}: {what}"))));
     }
     let mut rows: Vec<&[Value]> = values.chunks(2 * COUNTED.len()).collect();
-    // Sort by operation in the order of first appearance, so that the ORBs of an operation are
+    // Sorts by operation in the order of first appearance, so that the ORBs of an operation are
     // adjacent.
     let first = |row: &[Value]| values.iter().position(|value| value.label.op == row[0].label.op);
     rows.sort_by_key(|row| first(row));

@@ -115,11 +115,11 @@ fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Fai
     Ok(values)
 }
 
-/// Features that the smallest form omits and may have.
+/// Features that the smallest form omits, and with which it is measured too.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// Measures the smallest form with some features. Each is built in a folder of its own, since the
-/// programs have the same name.
+/// Measures the smallest form with some features. Each form is built in a folder of its own,
+/// because the programs have the same name.
 fn with_features(features: &[&str]) -> Result<Value, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -147,8 +147,8 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
     Ok(values)
 }
 
-/// Compares the server with `hello-bare` in the same folder, which accepts, reads and writes, and
-/// has no ORB.
+/// Compares the server with `hello-bare` in the same folder, a program without an ORB that accepts,
+/// reads and writes.
 fn above_bare(
     label: &Label,
     server: &Path,
@@ -280,7 +280,7 @@ mod tests {
     fn programs_and_processes_have_sizes() {
         let [all, private] = resident(std::process::id());
         assert!(all > private && private > 0.0, "{all} {private}");
-        // The kernel counts pages for each processor apart, so two readings differ a little.
+        // The kernel counts pages separately for each processor, so two readings differ a little.
         assert!(all * KIB <= usage::process().unwrap().peak_resident as f64 * 1.25);
         assert!(stripped_size(Path::new("/nonexistent")).is_err());
     }

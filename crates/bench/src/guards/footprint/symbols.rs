@@ -27,7 +27,7 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
             continue;
         };
         let Ok(size) = u64::from_str_radix(size, 16) else { continue };
-        // Zeroes and thread-local zeroes take no room in the file and are left out.
+        // Sections of zeroes take no room in the file, so they are left out.
         if !matches!(kind, "t" | "T" | "w" | "W" | "v" | "V" | "r" | "R" | "d" | "D") {
             continue;
         }
@@ -41,8 +41,8 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
     sums
 }
 
-/// Returns the crate that owns the code: the first one named in a path. Code of a trait belongs to
-/// the implementing type's crate.
+/// Returns the crate that owns the code: the first crate named in a path. The code of a trait's
+/// implementation belongs to the crate of the implementing type.
 fn owner(name: &str) -> &str {
     const LIBRARY: [&str; 3] = ["std", "core", "alloc"];
     let name = name.strip_prefix("_<").unwrap_or(name);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, range, readable, short};
 
-/// A bar. Its length is the value; a thin line extends to `spread`.
+/// A bar. Its length is the value, and a thin line extends to `spread`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
@@ -18,15 +18,15 @@ const ROW: f64 = 34.0;
 /// Space at the right for the number of the longest bar.
 const RIGHT: f64 = 64.0;
 
-/// Draws bars from 0. Bars of different size have scales of their own. Each has its number at its
-/// end.
+/// Draws bars from 0. Bars of very different lengths have separate scales. Each bar has its number
+/// at its end.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     plots(unit, bars).iter().map(Plot::inline).collect()
 }
 
 /// Returns a picture of its own: panels of bars, each beneath its title.
 ///
-/// `style` is the style sheet, and `title` says what all panels show.
+/// `style` is the style sheet, and `title` is the title of all panels together.
 pub(crate) fn picture(title: &str, unit: &str, panels: &[(String, Vec<Bar>)], style: &str) -> String {
     const WIDTH: f64 = 860.0;
     const MARGIN: f64 = 16.0;
@@ -62,7 +62,7 @@ fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     if most <= 0.0 {
         return None;
     }
-    // A spread may be far out. It is cut at the end of the figure, and drawn as cut.
+    // A spread may be very long. It is cut at the end of the figure, and marked as cut.
     let end = bars.iter().filter_map(|bar| bar.spread).filter(|spread| spread.is_finite()).fold(most, f64::max);
     let scale = Scale::linear(end.min(2.0 * most).min(SPAN * most));
     let (smallest, _) = range(bars.iter().map(|bar| bar.value));

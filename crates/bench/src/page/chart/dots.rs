@@ -12,7 +12,8 @@ pub(crate) struct Row {
 }
 
 /// Draws rows of marks along a logarithmic axis of microseconds. The opposite axis shows calls per
-/// second. Rows of different size have axes of their own. The legend beneath names each of `series`.
+/// second. Rows of very different times have separate axes. The legend beneath names each of
+/// `series`.
 pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> String {
     let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
     let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {

@@ -24,7 +24,7 @@ pub(crate) struct Axis<'a> {
 pub(crate) enum AxisScale {
     Linear,
     Logarithmic,
-    /// Logarithmic if the numbers span more than a factor of [`SPAN`].
+    /// Logarithmic if the numbers differ by more than a factor of [`SPAN`], else linear.
     BySpan,
 }
 
@@ -35,17 +35,18 @@ impl AxisScale {
     }
 }
 
-/// Maximum number of points of a line that all have a mark. A longer line has [`FEW`] marks.
+/// Maximum number of points of a line at which every point has a mark. A longer line has [`FEW`]
+/// marks.
 const ALL: usize = 16;
 const FEW: usize = 5;
 
 /// Height of the plotted area.
 const HEIGHT: f64 = 260.0;
 
-/// Draws lines along x, with a legend beneath. Lines of different size have charts of their own:
-/// those whose times, on either axis, are apart by more than a factor of [`SPAN`] and a gap.
+/// Draws lines along x, with a legend beneath. Lines are in separate charts if their times, on
+/// either axis, differ by more than a factor of [`SPAN`] and leave a gap.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
-    // The times of a distribution are along x.
+    // In a distribution the times are along x.
     let along_x = y_axis.title.starts_with('%');
     let time = |point: &(f64, f64)| if along_x { point.0 } else { point.1 };
     let ranges: Vec<(f64, f64)> = lines.iter().map(|line| range(line.points.iter().map(time))).collect();
@@ -57,7 +58,7 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     const TOP: f64 = 24.0;
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
     let (xs, ys) = (points().map(|point| point.0), points().map(|point| point.1));
-    // A logarithmic axis has no 0: "no client" must not be drawn at another number.
+    // A logarithmic axis has no 0, but "no client" must not be drawn at another number.
     let from_zero = xs.clone().any(|x| x <= 0.0);
     let Some((x_scale, y_scale)) = Scale::of(xs.clone(), !from_zero && x_axis.scale.is_logarithmic(xs.clone()))
         .zip(Scale::of(ys.clone(), y_axis.scale.is_logarithmic(ys.clone())))
@@ -122,7 +123,7 @@ fn draw(svg: &mut String, line: &Line, x_scale: &Scale, y_scale: &Scale, bottom:
     );
 }
 
-/// Draws marks at the points, or at some of many points.
+/// Draws marks at the points. If there are many points, only some have marks.
 fn marks(
     svg: &mut String,
     line: &Line,
@@ -153,7 +154,7 @@ mod tests {
     fn lines_say_what_they_show_and_escape_it() {
         let svg = lines(LINEAR, LINEAR, &[line("x&y", &[(1.0, 2.0), (10.0, f64::NAN)])]);
         assert!(svg.contains("x&amp;y") && !svg.contains("NaN"), "{svg}");
-        // The curve, and its sample in the legend, with a mark each.
+        // The curve and its sample in the legend have a mark each.
         assert_eq!((svg.matches(" dashed\"").count(), svg.matches("class=\"f0\"").count()), (2, 2), "{svg}");
         assert_eq!(lines(LINEAR, LINEAR, &[]), "");
     }
@@ -164,7 +165,7 @@ mod tests {
         let svg = lines(LINEAR, TIME, &all);
         assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2);
         assert!(svg.contains(">ns</text>") && svg.contains("local: 10 at 1"), "{svg}");
-        // A line that grows over the gap keeps them together.
+        // A line that reaches across the gap keeps the lines together.
         let all = [line("small", &[(1.0, 0.01)]), line("grows", &[(1.0, 0.02), (2.0, 20.0)])];
         assert_eq!(lines(LINEAR, TIME, &all).matches("<svg class=\"chart\"").count(), 1);
     }

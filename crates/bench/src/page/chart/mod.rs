@@ -1,14 +1,14 @@
 //! Charts as SVG: bars with their spread, lines along an axis, rows of marks. Pure functions over
 //! text.
 //!
-//! Horizontal positions are percentages, texts have a fixed size. A chart therefore fills any width
+//! Horizontal positions are percentages, and texts have a fixed size. So a chart fills any width
 //! with readable texts, takes the page's colours for light and dark screens, and has tooltips. The
-//! chart libraries for Rust draw at a fixed size with fixed colours, so that a narrow screen shows
-//! tiny texts. That is why this module draws itself.
+//! chart libraries for Rust draw at a fixed size with fixed colours, which makes texts tiny on a
+//! narrow screen. For this reason the module draws charts itself.
 //!
-//! The colour of a mark is its ORB's in all charts. Marks of one ORB differ by their shape, lines
-//! of one ORB also by their dashes. Numbers that differ by more than a factor of [`SPAN`] have
-//! scales of their own.
+//! An ORB has the same colour in all charts. Marks of one ORB differ by their shape, lines of one
+//! ORB also by their dashes. Numbers that differ by more than a factor of [`SPAN`] have separate
+//! scales.
 
 mod bars;
 mod dots;
@@ -32,7 +32,7 @@ const BASELINE: usize = 7;
 /// Colour of all other subjects.
 const OTHER: usize = 6;
 
-/// Shapes of marks. Hollow ones repeat the filled ones.
+/// Number of shapes of marks. The hollow shapes repeat the filled ones.
 const SHAPES: usize = 8;
 
 /// Appearance of a mark or line.
@@ -85,8 +85,8 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the unit for times between these two, and the factor from microseconds. Other units
-/// stay.
+/// Returns the unit for times between these two, and the factor from microseconds. A unit other
+/// than microseconds is kept.
 fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     let Some(rest) = unit.strip_prefix("us").filter(|rest| !rest.starts_with(char::is_alphabetic)) else {
         return (unit.to_owned(), 1.0);
@@ -149,7 +149,7 @@ fn widest_gap(band: &[usize], ranges: &[(f64, f64)], gap: f64) -> Option<usize> 
     best.map(|(at, _)| at)
 }
 
-/// A chart's content without its frame.
+/// The content of a chart, without its frame.
 struct Plot {
     /// Space at the left and right of the content, in pixels.
     margins: (f64, f64),
@@ -158,7 +158,7 @@ struct Plot {
 }
 
 impl Plot {
-    /// Returns the chart for a page: it is as wide as its place.
+    /// Returns the chart for a page. It is as wide as its place there.
     fn inline(&self) -> String {
         let Plot { margins: (left, right), height, content } = self;
         format!(
@@ -203,7 +203,7 @@ fn grid(svg: &mut String, scale: &Scale, factor: f64, top: f64, bottom: f64) {
     }
 }
 
-/// Returns a legend of samples and their names. It wraps as text does.
+/// Returns a legend of samples and their names, which wraps like text.
 fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
     let mut text = String::from("<div class=\"legend\">");
     for (sample, name) in entries {
@@ -251,11 +251,11 @@ mod tests {
         assert_eq!(of(&[10.0, 0.01, 12.0, 0.02]), [vec![0, 2], vec![1, 3]]);
         assert_eq!(of(&[10.0, 200.0]), [[0, 1]]);
         assert_eq!(of(&[0.01, 10.0, 10_000.0]), [[0], [1], [2]]);
-        // Without a gap there is no place to split.
+        // Without a gap there is no place for a split.
         assert_eq!(of(&[1.0, 3.0, 9.0, 27.0, 81.0]), [[0, 1, 2, 3, 4]]);
         assert_eq!(of(&[0.0, f64::NAN, 5.0]), [[0, 1, 2]]);
         assert_eq!(of(&[]), Vec::<Vec<usize>>::new());
-        // A range that reaches over the gap closes it.
+        // A range that reaches across the gap closes it.
         assert_eq!(bands(&[(1.0, 50.0), (40.0, 60.0), (1000.0, 1100.0)], 4.0), [vec![0, 1], vec![2]]);
     }
 

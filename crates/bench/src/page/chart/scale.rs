@@ -9,7 +9,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns a linear scale from 0 to at least `high`.
+    /// Returns a linear scale from 0 to a number that is at least `high`.
     pub(super) fn linear(high: f64) -> Scale {
         Scale { low: 0.0, high: nice_end(high), logarithmic: false }
     }

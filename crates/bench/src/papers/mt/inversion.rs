@@ -23,17 +23,17 @@ use crate::value::Value;
 /// Native priority of the lanes that serve floods.
 const LOWEST: u8 = 1;
 
-/// Number of floods, if there are any.
+/// Number of floods in the variants with floods.
 const FLOODS: usize = 4;
 
-/// Maximum ratio, with lanes, of the high-priority client's medians beside floods at the same and
-/// at another server. The other figures have no bound.
+/// Maximum ratio, with lanes, between two medians of the high-priority client: beside floods at the
+/// same server and at another one. The other figures have no bound.
 const MOST: f64 = 1.5;
 
 /// The load beside the high-priority client.
 struct BackgroundLoad {
     name: &'static str,
-    /// Operation of the floods, and whether they call the same server.
+    /// Operation of the floods, and true if they call the same server.
     floods: Option<(Operation, bool)>,
     /// Indices of the loads that this one is compared with.
     against: &'static [usize],
@@ -53,13 +53,14 @@ const BESIDE: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
 ];
 
-/// Two equal servers. The client calls the first, and the floods call either.
+/// Two equal servers. The high-priority client calls the first one; the floods call either.
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
-    /// Index of the pair with a connection for each call, if this pair shares connections.
+    /// Index of the pair in which each call has its own connection, if this pair shares
+    /// connections.
     each: Option<usize>,
-    /// Maximum ratio of the medians beside floods at the same and at the other server.
+    /// Maximum ratio of the medians beside floods at the same server and at the other one.
     most: Option<f64>,
     seen: [Observations; BESIDE.len()],
 }
@@ -159,7 +160,7 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> Label {
 }
 
 /// Returns the figures of a pair. Each is compared with the same server under other loads, and with
-/// the same load where each call has its own connection.
+/// the same load and a connection for each call.
 fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
     let figures = BESIDE.iter().enumerate().filter_map(|(at, beside)| {
@@ -173,8 +174,9 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Returns the delay of the high-priority client due to floods at its server, and due to its use of
-/// connections. Floods at another server cost the same processor time, so the ratio excludes it.
+/// Returns the delay of the high-priority client by floods at its server, and by its use of
+/// connections. Floods at another server cost the same processor time, so the ratio excludes this
+/// time.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<Value> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));

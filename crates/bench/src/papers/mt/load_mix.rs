@@ -1,4 +1,4 @@
-//! One high-priority client beside other clients: their pace, and the observations of it.
+//! One high-priority client beside other clients: their pace, and the observations of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -17,14 +17,15 @@ use crate::sample::{Samples, Summary, cdf_us, median_us};
 /// Time between a client's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPace {
-    /// Calls at fixed times, counted from the common begin.
+    /// The client calls at fixed times, counted from the common begin.
     Every(Duration),
-    /// Pauses for a ninth of each call's time. At any priority, this leaves 10 % of a core to other
-    /// threads.
+    /// The client pauses for a ninth of each call's time. At any priority, this leaves 10 % of a
+    /// core to other threads.
     NineTenths,
-    /// No pause, and therefore in the ordinary scheduling class.
+    /// The client does not pause, and therefore runs in the ordinary scheduling class.
     Flood,
-    /// No pause at a fixed priority: the kernel stops all fixed-priority threads now and then.
+    /// The client does not pause and has a fixed priority. The kernel stops all fixed-priority
+    /// threads from time to time.
     Whole,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct LoadMix {
     pub(super) high: Box<dyn GroupClient>,
     pub(super) scheduling: Scheduling,
     pub(super) period: Duration,
-    /// Number of calls of the high-priority client; the other clients end with it.
+    /// Number of calls of the high-priority client. The other clients stop with it.
     pub(super) calls: usize,
     pub(super) placement: Placement,
     /// Process id of the high-priority client's server, for the costs.
@@ -99,7 +100,7 @@ fn thread<T: Send + 'static>(
     builder.spawn(body).map_err(|error| Failure::new(format!("a client thread cannot be started: {error}")))
 }
 
-/// Returns the number of times to keep of a client that calls for this time.
+/// Returns the number of times to record for a client that calls for this time.
 fn room(pace: CallPace, time: Duration) -> usize {
     match pace {
         // Twice the maximum.
@@ -112,7 +113,7 @@ fn room(pace: CallPace, time: Duration) -> usize {
 /// The result of a client.
 struct PacedClient {
     outcome: Result<Samples, Failure>,
-    /// Nanoseconds from the moment when each call was due to its reply, for clients that call at
+    /// Nanoseconds from the moment when each call was due until its reply, for clients that call at
     /// fixed times.
     responses: Vec<u64>,
     /// Number of calls that began more than half a period late.
@@ -135,7 +136,7 @@ fn paced(
     mut more: impl FnMut(usize) -> bool,
 ) -> PacedClient {
     let (mut samples, mut one) = (Samples::with_room(room), Samples::with_room(1));
-    // Connect and touch all memory before the begin.
+    // Connects, and touches all memory before the begin.
     let mut outcome = member.calls(FIRST, &mut Samples::with_room(FIRST));
     barrier.wait();
     let began = clock::now();
@@ -172,8 +173,8 @@ fn paced(
 pub(super) struct Observations {
     pub(super) high: ResponseTimes,
     pub(super) low: ResponseTimes,
-    /// Nanoseconds from the moment when a call of the high-priority client was due to its reply.
-    /// Only this shows a client that did not get the core when it wanted to call.
+    /// Nanoseconds from the moment when a call of the high-priority client was due until its reply.
+    /// Only these times show that a client did not get the core when it wanted to call.
     responses: Vec<u64>,
     pub(super) cost: Cost,
     calls: usize,
@@ -191,19 +192,19 @@ impl Observations {
         self.late += other.late;
     }
 
-    /// Returns the number of the high-priority client's calls that were answered more than `time`
-    /// after they were due.
+    /// Returns the number of the high-priority client's calls whose answer came more than `time`
+    /// after the call was due.
     pub(super) fn stalled(&self, time: Duration) -> usize {
         self.responses.iter().filter(|&&response| u128::from(response) > time.as_nanos()).count()
     }
 
-    /// Returns statistics of the times from due to reply, or `None` without calls.
+    /// Returns statistics of the times from the due moment to the reply, or `None` without calls.
     pub(super) fn responses(&self) -> Option<Summary> {
         Summary::of(&self.responses, Duration::ZERO)
     }
 }
 
-/// Response times of one side, and their statistics in each repetition.
+/// The response times of one side, and their statistics in each repetition.
 #[derive(Default)]
 pub(super) struct ResponseTimes {
     all: Vec<u64>,
@@ -236,7 +237,7 @@ impl ResponseTimes {
     }
 
     /// Returns the figure, with a ratio to each of `against`. Its cost is that of all calls in
-    /// `seen`, since processor time is known only for the whole process.
+    /// `seen`, because processor time is known only for the whole process.
     pub(super) fn figure(
         &self,
         label: Label,
@@ -325,7 +326,7 @@ mod tests {
             along: None,
         };
         let figure = seen.high.figure(label.clone(), &seen, &[(&label, &seen.low)]).unwrap();
-        // Twice ten calls of one client, those of four clients before the begin, and the other
+        // Twice ten calls of one client, the calls of four clients before the begin, and the other
         // clients' calls during the run.
         assert!(figure.calls >= 20 + 2 * 4 * FIRST, "{}", figure.calls);
         assert_eq!((figure.summary.n, figure.ratios[0].ratio, figure.ratios[0].range), (20, 1.0, (1.0, 1.0)));

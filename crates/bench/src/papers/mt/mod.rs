@@ -6,9 +6,9 @@
 //! together, and replies are verified. The low priorities are all different (papers 1 and 2) or all
 //! equal (paper 4: `mt-equal`).
 //!
-//! Threads have fixed priorities where that is permitted. No load keeps a core busy with such
-//! threads all the time: the kernel would stop them for tens of milliseconds, including the highest
-//! one.
+//! Threads have fixed priorities where this is permitted. No load keeps a core busy with such
+//! threads all the time, because the kernel would then stop them for tens of milliseconds, even the
+//! highest one.
 
 mod inversion;
 mod load_mix;
@@ -41,7 +41,7 @@ use server_under_test::{ServerUnderTest, TOP, banded, floor, omniorb, pool};
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
-/// Native priority of all low-priority clients where they have the same one.
+/// Native priority of all low-priority clients, in the variant in which they have the same one.
 const EQUAL: u8 = 10;
 
 /// Number of turns of each variant, unless a number is given.
@@ -51,8 +51,8 @@ fn repetitions(options: &Options) -> usize {
     options.asked.repetitions.unwrap_or(REPETITIONS)
 }
 
-/// Returns the calls of the high-priority client in each repetition: the given number, else the one
-/// for the depth.
+/// Returns the number of calls of the high-priority client in each repetition: the given number,
+/// else the number for the depth.
 fn calls(options: &Options, [quick, usual, full]: [usize; 3]) -> usize {
     options.asked.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
@@ -90,8 +90,8 @@ struct Plan {
     calls: usize,
 }
 
-/// Calls of each low-priority client in the full form, over all repetitions. The high-priority
-/// client calls for the same time.
+/// Number of calls of each low-priority client in the full form, over all repetitions. The
+/// high-priority client calls for the same time.
 const PAPERS_CALLS: usize = 4000;
 
 impl Plan {
@@ -109,7 +109,7 @@ impl Plan {
     }
 }
 
-/// Relation between the low-priority clients' priorities.
+/// The relation between the priorities of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ranks {
     Different,
@@ -131,8 +131,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the native priority of a client. There are 97 below the highest one, which clients
-    /// share in turn.
+    /// Returns the native priority of a client. There are 97 priorities below the highest one,
+    /// which clients take in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -246,7 +246,7 @@ fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mu
 }
 
 /// Returns whether a server gets further turns. Another ORB that fails is reported as missing and
-/// gets none.
+/// gets no more turns.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -265,7 +265,7 @@ fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>
     left.map(|(_, both)| both).unzip()
 }
 
-/// Returns the growth of the low-priority clients' median between successive numbers of clients.
+/// Returns the growth of the low-priority clients' median from each number of clients to the next.
 /// Its bound is the growth of their number.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<Value> {
     let points =
@@ -395,15 +395,15 @@ fn figures(
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// Observations of the same server without them, made just before, since the machine changes
-    /// over minutes.
+    /// Observations of the same server without low-priority clients, made just before, because the
+    /// machine changes over minutes.
     alone: Observations,
 }
 
-/// Statistics of the high-priority client, as ratios to those without other clients.
+/// Statistics of the high-priority client, as ratios to the statistics without other clients.
 struct LatencyGrowth {
     summary: Summary,
-    /// Times from the moment when a call was due to its reply.
+    /// Times from the moment when a call was due until its reply.
     response: Summary,
     mean: f64,
     means: (f64, f64),
@@ -450,7 +450,7 @@ impl LatencyGrowth {
         );
     }
 
-    /// Returns how much more the values have grown than the baseline's, and appends them to `text`.
+    /// Appends to `text` how much more the values have grown than the baseline's, and returns it.
     fn beside(
         &self,
         floor: &LatencyGrowth,
@@ -552,8 +552,8 @@ mod tests {
             assert!(plan.clients[0] == 0 && plan.clients.is_sorted() && plan.clients.last() == Some(&500));
         }
         assert_eq!((Plan::of(Depth::Quick, 1).calls, Plan::of(Depth::Usual, 1).calls), (40, 100));
-        // For any division into repetitions, each low-priority client makes at least the papers'
-        // number of calls.
+        // For any division into repetitions, each low-priority client makes at least as many calls
+        // as in the papers.
         for repetitions in [1, 3, REPETITIONS, 7] {
             let time = HIGH_PERIOD * (Plan::of(Depth::Full, repetitions).calls * repetitions) as u32;
             assert!(time >= LOW_PERIOD * PAPERS_CALLS as u32, "{repetitions}: {time:?}");

@@ -1,5 +1,5 @@
-//! The benchmark `saturation`: a high-priority client beside a low fixed-priority client that keeps
-//! nine tenths of the core busy.
+//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that
+//! keeps nine tenths of the core busy.
 //!
 //! The low-priority client calls servants that compute for 20 ms, or sends sequences of 1 MiB.
 
@@ -66,7 +66,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // One client saturates the core of both sides, or the server's.
+    // One client saturates the core of both sides, or the server's core.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
@@ -117,8 +117,8 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// Runs the load at 100 % of the core, apart from the other results. The kernel's fair server then
-/// stops all fixed priorities, so no bound applies to an ORB.
+/// Runs the load at 100 % of the core, separately from the other results. The kernel's fair server
+/// then stops all fixed priorities, so no bound applies to an ORB.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
@@ -215,8 +215,8 @@ fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: Transport) -
             values.push(Value { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
         }
     }
-    // A client that waits for the core begins its call late, which the time of the call alone does
-    // not show.
+    // A client that waits for the core begins its call late. The time of the call alone does not
+    // show this.
     for (load, own) in Load::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
         for (what, value, unit) in [

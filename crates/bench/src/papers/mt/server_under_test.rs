@@ -1,4 +1,4 @@
-//! A server that clients of several priorities call, and the means to create its clients.
+//! A server that clients of several priorities call, and the ways to create its clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,8 +69,8 @@ impl ServerUnderTest {
             ClientSource::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
                 if *connections != Connections::Each {
-                    // One band for all priorities; otherwise no connection would carry two native
-                    // ones.
+                    // There is one band for all priorities, because otherwise no connection would
+                    // carry two native ones.
                     object = object.with_rt_policies(&RtClientPolicies {
                         priority_bands: Some(vec![(0, i16::MAX)]),
                         private_connection: number == 0 && *connections == Connections::SharedByOthers,
@@ -104,7 +104,7 @@ impl GroupClient for Box<dyn GroupClient> {
 }
 
 /// Returns a placement at the top priority. Threads of a server without lanes run there, so that no
-/// request waits for the server to get a processor.
+/// request waits until the server gets a processor.
 fn at_the_top(options: &Options) -> Placement {
     all_at(TOP, options)
 }
@@ -185,7 +185,7 @@ pub(super) fn laned(priorities: &[u8], carrier: Transport, options: &Options) ->
 }
 
 /// Starts a Corelane server with an object for each client, whose thread has the given CORBA
-/// priority (CLIENT_PROPAGATED). There is a lane for each native level.
+/// priority (CLIENT_PROPAGATED). The server has a lane for each native level.
 pub(super) fn banded(priorities: Vec<i16>, options: &Options) -> Result<ServerUnderTest, Failure> {
     // Lanes have priorities of their own; the other threads of the server have the ordinary class.
     let placement = Placement { scheduling: None, ..options.placement };
@@ -200,8 +200,8 @@ pub(super) fn banded(priorities: Vec<i16>, options: &Options) -> Result<ServerUn
     Ok(ServerUnderTest { peer: "Corelane", transport: Transport::Tcp.name(), config, server, made })
 }
 
-/// Starts omniORB's server with its thread for each connection, called by Corelane's clients. All
-/// threads have the given fixed priority, if that is permitted.
+/// Starts omniORB's server, which has a thread for each connection and is called by Corelane's
+/// clients. All threads have the given fixed priority, if this is permitted.
 pub(super) fn omniorb(
     clients: usize,
     carrier: Transport,

@@ -1,17 +1,17 @@
 //! The benchmark `switch`: the time that the operating system needs to switch a processor between
 //! threads.
 //!
-//! The tests are those of the papers. Each has a variant with a second thread and one that does the
-//! same work alone; the difference is the switch:
+//! The tests are those of the papers. Each has a variant with a second thread, and a variant in
+//! which one thread does the same work alone. The difference is the time of the switch:
 //!
 //! * *yield*: two threads of the same priority yield to each other. Alone, one thread yields while
 //!   no other thread is ready.
 //! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which only waits
-//!   again: two switches. POSIX threads cannot be suspended from outside, so it waits for a futex
-//!   or a semaphore. Alone, a thread wakes itself before it waits.
+//!   again: two switches. POSIX threads cannot be suspended from outside, so the second thread
+//!   waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
 //! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
-//!   holds. The time is from just before the release to just after the acquisition: one switch.
-//!   Alone, a thread takes and releases the lock.
+//!   thread holds. The time is from just before the release to just after the acquisition: one
+//!   switch. Alone, a thread takes and releases the lock.
 //! * *across cores*, and where fixed priorities are not permitted, two threads wake each other in
 //!   turn instead: two switches.
 
@@ -40,7 +40,7 @@ struct Test {
     at: usize,
     /// Number of switches in one turn of the first variant.
     switches: f64,
-    /// Number of times that the work of the second variant is part of the first.
+    /// Number of times that the first variant does the work of the second one.
     works: f64,
 }
 
@@ -125,7 +125,7 @@ fn one_stage(
     let group =
         Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
     let placement = Placement { cores: CoreChoice::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
-    // Enter the placement here too, so that a refusal is reported before the first thread is
+    // Enters the placement here too, so that a refusal is reported before the first thread is
     // started.
     drop(placement.enter(Side::Client));
     let figures = report.measure(group, &options.extent, &placement, progress)?;
@@ -148,11 +148,11 @@ impl Test {
         let mut values = vec![
             value("switch, from medians", one(with.summary.p50_us, alone.summary.p50_us)),
             value("switch, from means", one(with.summary.mean_us, alone.summary.mean_us)),
-            // Independent errors: the square root of the sum of squares.
+            // The errors are independent, so the result is the square root of the sum of squares.
             value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
         ];
         if self.name == YIELD {
-            // The papers' table of yields subtracts nothing.
+            // The papers' table of yields subtracts no work.
             values.push(value("a yield that switches", with.summary.p50_us / self.switches));
         }
         values

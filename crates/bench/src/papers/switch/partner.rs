@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 
-/// Time after which the second thread is assumed to be blocked: it has no other work.
+/// Time after which the second thread counts as blocked, because it has no other work.
 const BLOCKED: Duration = Duration::from_micros(50);
 
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.
@@ -114,7 +114,8 @@ impl End {
     }
 }
 
-/// A thread that wakes another. If that one does not run at once, it wakes the first in turn.
+/// A thread that wakes another. If the other one does not run at once, it wakes the first one in
+/// turn.
 pub(crate) struct Pairs {
     pub(crate) stage: Stage,
     pub(crate) waker: Waker,
@@ -194,7 +195,7 @@ impl Lock for PiMutex<()> {
     }
 }
 
-/// A thread that releases a lock for which another waits.
+/// A thread that releases a lock for which another thread waits.
 pub(crate) struct Lockers<L> {
     stage: Stage,
     shared: Arc<Locked<L>>,

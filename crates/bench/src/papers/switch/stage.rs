@@ -1,8 +1,8 @@
-//! CoreChoice, priorities and means of waking of the two threads of a test.
+//! Cores, priorities and ways of waking of the two threads of a test.
 
 use corelane_sys::thread::{Builder, CpuSet, Scheduling};
 
-/// The means to wake a waiting thread.
+/// The way in which a waiting thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waker {
     /// `park` and `unpark` of the standard library.
@@ -11,13 +11,13 @@ pub(crate) enum Waker {
     Semaphore,
 }
 
-/// Core of the second thread, and priorities of both.
+/// The core of the second thread, and the priorities of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
     /// Core of the second thread; the first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
-    /// Priority of the first thread; `None` is the ordinary class. The second thread has one more,
-    /// or the same in the test of yielding.
+    /// Priority of the first thread; `None` means the ordinary class. The second thread's priority
+    /// is higher by one, or the same in the test of yielding.
     pub(crate) priority: Option<u8>,
     /// True if both threads share a core.
     pub(crate) same_core: bool,
@@ -29,7 +29,8 @@ impl Stage {
         self.same_core && self.priority.is_some()
     }
 
-    /// Returns a builder for the second thread. Its priority is the same if `equal`, else one more.
+    /// Returns a builder for the second thread. Its priority is that of the first thread if
+    /// `equal`, else higher by one.
     pub(crate) fn builder(&self, equal: bool) -> Builder {
         let mut builder = Builder::new().name("bench/partner");
         if let Some(core) = self.partner {

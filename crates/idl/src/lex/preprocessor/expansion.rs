@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl Preprocessor<'_> {
     const PARAMETERS: usize = 256;
-    /// Bytes of text made by `#` and `##` that count as one token.
+    /// Number of bytes made by `#` and `##` that count as one token.
     const OCTETS_OF_A_TOKEN: usize = 16;
 
     pub(super) fn define_macro(&mut self, name: Symbol, span: Span, rest: &[Token]) {
@@ -93,7 +93,7 @@ impl Preprocessor<'_> {
             return self.expand_position(token);
         };
         if self.active.contains(&token.text) {
-            // The token stays painted, also after the expansion that produced it ends.
+            // The token stays painted even after the expansion that produced it ends.
             let tokens: Arc<[Token]> = [Token { painted: true, ..*token }].into();
             self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
             return true;
@@ -112,8 +112,8 @@ impl Preprocessor<'_> {
             self.pragma_operator(token, &arguments);
             return true;
         }
-        // Tokens that are only examined count too: bodies with empty arguments, and nested
-        // arguments.
+        // Tokens that are only examined count too: the bodies of macros with empty arguments, and
+        // nested arguments.
         let looked_at = arguments.iter().map(Vec::len).fold(definition.body.len(), usize::saturating_add);
         if !self.spend(looked_at, token.span) {
             return true;
@@ -165,8 +165,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Counts tokens that macros make or examine. Returns false if the limit is exceeded, which was
-    /// reported.
+    /// Counts tokens that macros produce or examine. If the limit is exceeded, reports this and
+    /// returns false.
     fn spend(&mut self, tokens: usize, span: Span) -> bool {
         let limit = self.environment.limits.expanded_tokens;
         let reached = self.expanded > limit;
@@ -284,7 +284,7 @@ impl Preprocessor<'_> {
             if self.expanded <= self.environment.limits.expanded_tokens {
                 self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
             }
-            // Every level would copy the remaining tokens, so expansion ends here.
+            // Every further level would copy the remaining tokens, so expansion ends here.
             self.expanded = usize::MAX;
             return Some(Vec::new());
         }
@@ -315,8 +315,8 @@ impl Preprocessor<'_> {
         result
     }
 
-    /// Evaluates `defined NAME` or `defined (NAME)`, after its first word. Returns `None` after a
-    /// reported error.
+    /// Evaluates `defined NAME` or `defined (NAME)`, after the word `defined`. Returns `None` after
+    /// a reported error.
     fn defined(&mut self, word: Token) -> Option<Token> {
         let (mut name, _) = self.next_token();
         let parenthesised = name.is(Punctuation::OpenParenthesis);

@@ -57,7 +57,8 @@ impl DynAny {
         Ok(())
     }
 
-    /// Returns the digits of a fixed: its number times ten to the power of its scale (`DynFixed`).
+    /// Returns a fixed's digits as an integer: its number times ten to the power of its scale
+    /// (`DynFixed`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
@@ -68,7 +69,7 @@ impl DynAny {
         }
     }
 
-    /// Sets the digits of a fixed.
+    /// Sets the digits of a fixed, as an integer.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits than the type
@@ -97,8 +98,8 @@ impl DynAny {
         number.map_err(|_| DynAnyError::InvalidValue)
     }
 
-    /// Sets the number of a fixed (`DynFixed::set_value`). Returns false if digits after the point
-    /// were dropped that the type cannot hold.
+    /// Sets the number of a fixed (`DynFixed::set_value`). Drops digits after the point that the
+    /// type cannot hold, and then returns false.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits before the
@@ -165,7 +166,8 @@ impl DynAny {
         Ok(members.into_iter().map(|(name, _)| name).zip(self.components()).collect())
     }
 
-    /// Replaces all members. Empty names match any name. Null becomes a value.
+    /// Replaces all members. Empty names match any name. A null value becomes a value with these
+    /// members.
     ///
     /// # Errors
     /// [`DynAnyError::InvalidValue`] for another number of members, [`DynAnyError::TypeMismatch`]
@@ -208,8 +210,8 @@ impl DynAny {
         }
         let part = table.get_mut(top)?;
         part.content = PartContent::Parts(places);
-        // The specification's rule: without a current element, the first new one becomes current; a
-        // removed element is no longer current.
+        // The specification's rule: if no element was current, the first new one becomes current.
+        // If the current element is removed, none is current.
         part.position = match part.position {
             position if length > before => position.or(Some(before)),
             position => position.filter(|position| *position < length),
@@ -267,7 +269,7 @@ impl DynAny {
         self.components().next().ok_or(DynAnyError::TypeMismatch)
     }
 
-    /// Sets the discriminator of a union. If it selects another member, that one becomes active
+    /// Sets the discriminator of a union. If it selects another member, this member becomes active
     /// with its initial value. If it selects none, no member is active.
     ///
     /// # Errors

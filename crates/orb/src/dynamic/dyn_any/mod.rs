@@ -20,13 +20,13 @@ use parts::{DynPart, PartContent, PartTable};
 /// A value of any type that can be taken apart and assembled, part by part.
 ///
 /// It combines all interfaces of the module `DynamicAny`. An operation that the value's type does
-/// not have is a [`TypeMismatch`](DynAnyError::TypeMismatch). Parts belong to the whole:
-/// [`current_component`](DynAny::current_component) lends one, and changing it changes the whole.
-/// Copying is `clone`, comparing `==`, destroying dropping.
+/// not have is a [`TypeMismatch`](DynAnyError::TypeMismatch). A part belongs to the whole:
+/// [`current_component`](DynAny::current_component) lends one, and a change of it changes the
+/// whole. The operations `copy`, `equal` and `destroy` are `clone`, `==` and drop.
 ///
-/// Values of IDL `valuetype` may occur in several places of the whole and form cycles. Such places
-/// share one component, and a change of it is seen in all of them. Taking parts out and putting
-/// them in again preserves the sharing.
+/// Values of IDL `valuetype` may occur in several places of the whole and form cycles. These places
+/// share one component, so a change shows in all of them. Parts that are taken out and put in again
+/// remain shared.
 ///
 /// ```
 /// use corelane::dynamic::DynAny;
@@ -43,7 +43,8 @@ use parts::{DynPart, PartContent, PartTable};
 pub struct DynAny {
     /// Table of parts; copied on change if another `DynAny` shares it.
     parts: Arc<PartTable>,
-    /// Slot of the part that this value is; while a component is lent, the component's slot.
+    /// Slot of the part that this value is. While a component is lent, this is the component's
+    /// slot.
     top: u32,
     /// Number of components that are lent, nested in each other.
     borrow_depth: u32,
@@ -57,7 +58,7 @@ pub struct DynAny {
 pub enum DynAnyError {
     /// The value's type does not have the operation or member.
     TypeMismatch,
-    /// The value is out of range for the type; or there is no current component.
+    /// The value is out of range for the type, or there is no current component.
     InvalidValue,
     /// A contained value was of an unknown type and was truncated.
     MustTruncate,
@@ -92,7 +93,7 @@ impl From<corelane_wire::CdrError> for DynAnyError {
     }
 }
 
-/// Compares types and values. Ignores positions, and which equal values are shared.
+/// Compares types and values. Ignores positions, and ignores which equal values are shared.
 impl PartialEq for DynAny {
     fn eq(&self, other: &DynAny) -> bool {
         self.parts.is_equal(self.top, &other.parts, other.top)
@@ -119,11 +120,11 @@ impl fmt::Debug for DynAny {
 
 /// A component of a [`DynAny`], lent for reading and changing.
 ///
-/// Change it with its own operations, such as [`assign`](DynAny::assign). Another `DynAny` stored
-/// through `DerefMut` replaces the whole.
+/// Change it with its own operations, such as [`assign`](DynAny::assign). A `DynAny` that is stored
+/// through `DerefMut` replaces the whole, not only the component.
 pub struct Component<'d> {
     whole: &'d mut DynAny,
-    /// Slot of the whole's part, restored when the component is returned.
+    /// Slot of the whole, restored when the component is returned.
     outer: u32,
     /// Identity of the table that the component belongs to.
     identity: Arc<u8>,
@@ -173,7 +174,7 @@ impl DynAny {
     /// (`create_dyn_any_without_truncation`).
     ///
     /// # Errors
-    /// [`DynAnyError::MustTruncate`] if [`Any::is_truncated`]; otherwise as for
+    /// [`DynAnyError::MustTruncate`] if [`Any::is_truncated`], and the errors of
     /// [`new`](DynAny::new).
     pub fn without_truncation(any: &Any) -> Result<DynAny, DynAnyError> {
         if any.is_truncated() { Err(DynAnyError::MustTruncate) } else { DynAny::new(any) }
@@ -236,7 +237,7 @@ impl DynAny {
         Component { whole: self, outer, identity }
     }
 
-    /// Removes detached parts if there are many.
+    /// Copies the table without its detached parts if there are many.
     fn compact(&mut self) {
         if self.borrow_depth == 0 && self.parts.needs_compaction() {
             let (parts, top) = self.parts.extract(self.top);
@@ -271,7 +272,7 @@ impl DynAny {
     /// Takes the value of an `any` of an equivalent type (`from_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; otherwise as for [`new`](DynAny::new).
+    /// [`DynAnyError::TypeMismatch`], and the errors of [`new`](DynAny::new).
     pub fn assign_any(&mut self, any: &Any) -> Result<(), DynAnyError> {
         self.assign(&DynAny::new(any)?)
     }
@@ -291,15 +292,15 @@ impl DynAny {
     // ---- components
     // --------------------------------------------------------------------------------
 
-    /// Returns the number of components: members or elements. For a union 2, or 1 without an active
-    /// member; for a value box 1; otherwise 0, also for null.
+    /// Returns the number of components: members or elements. A union has 2, or 1 without an active
+    /// member; a value box has 1. All other types, and null, have 0.
     #[must_use]
     pub fn component_count(&self) -> usize {
         self.part().parts().len()
     }
 
-    /// Makes the component at `index` current. If there is none, returns false and no component is
-    /// current.
+    /// Makes the component at `index` current. Without such a component, returns false and makes no
+    /// component current.
     pub fn seek(&mut self, index: usize) -> bool {
         let position = (index < self.component_count()).then_some(index);
         self.part_mut().is_ok_and(|part| {
@@ -313,8 +314,8 @@ impl DynAny {
         self.seek(0)
     }
 
-    /// Makes the next component current (`next`). After the last, returns false and no component is
-    /// current.
+    /// Makes the next component current (`next`). After the last one, returns false and makes no
+    /// component current.
     pub fn advance(&mut self) -> bool {
         self.seek(self.part().position.map_or(0, |position| position + 1))
     }
@@ -353,7 +354,7 @@ impl DynAny {
     /// Returns the value, or the current component if the value has components.
     ///
     /// # Errors
-    /// As for [`insert`](DynAny::insert).
+    /// The errors of [`insert`](DynAny::insert).
     pub fn get<T: Typed>(&self) -> Result<T, DynAnyError> {
         if T::matches_type(self.type_code()) {
             return Ok(self.to_any()?.extract()?);

@@ -13,16 +13,16 @@ use crate::any::{Kind, TypeCode, Value};
 
 /// Maximum depth of nested parts when a value is assembled.
 const MAX_DEPTH: u32 = 512;
-/// Number of parts in a table from which it is checked for unreachable parts.
+/// Number of parts from which a table is searched for unreachable parts.
 const COMPACT_AT: usize = 256;
 
 /// The table of parts. Detached parts stay in it until it is copied.
 #[derive(Clone, Debug)]
 pub(super) struct PartTable {
     list: Vec<DynPart>,
-    /// Number of parts above which a copy without the detached parts is worth its time.
+    /// Number of parts above which the table is copied without its detached parts.
     compact_at: usize,
-    /// Distinguishes a table and its copies from other tables.
+    /// Identity that a table shares with its copies, and with no other table.
     pub(super) identity: Arc<u8>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct PartTable {
 pub(super) struct DynPart {
     pub(super) type_code: TypeCode,
     pub(super) content: PartContent,
-    /// Index of the current component; `None` is the position -1.
+    /// Index of the current component; `None` if no component is current (the specification's -1).
     pub(super) position: Option<usize>,
 }
 
@@ -119,7 +119,8 @@ impl PartTable {
     // ---- from and to trees
     // -------------------------------------------------------------------------
 
-    /// Adds the parts of a value. `met` maps the numbers of its shared values to their slots.
+    /// Adds the parts of a value. `met` maps the numbers of shared values to the slots that hold
+    /// them.
     pub(super) fn add_value(
         &mut self,
         type_code: &TypeCode,
@@ -227,9 +228,9 @@ impl PartTable {
     // ---- copies and comparison
     // ---------------------------------------------------------------------
 
-    /// Copies a part with its components. From another table, `copied` maps the shared values
-    /// already copied to their new slots. Within this table (`from` is `None`), IDL values are
-    /// shared instead of copied.
+    /// Copies a part with its components, from the table `from` or, if it is `None`, within this
+    /// table. A copy from another table keeps its sharing: `copied` maps the shared values already
+    /// copied to their new slots. Within this table, IDL values are shared instead of copied.
     pub(super) fn copy_part(&mut self, from: Option<&PartTable>, top: u32, copied: &mut HashMap<u32, u32>) -> u32 {
         let mut open = Vec::new();
         let first = self.reserve_copy(from, top, copied, &mut open);
@@ -258,7 +259,7 @@ impl PartTable {
         }
     }
 
-    /// Returns the slot for a copy, and lists in `open` that the copy is still to be made.
+    /// Returns the slot for a copy. If the copy is still to be made, adds it to `open`.
     fn reserve_copy(
         &mut self,
         from: Option<&PartTable>,
@@ -337,7 +338,7 @@ mod tests {
             value.set_to_null().unwrap();
             value.set_to_value().unwrap();
             value.current_component().unwrap().unwrap().set_length(5).unwrap();
-            // A separate cycle, which becomes unreachable in the next iteration.
+            // Makes a separate cycle, which becomes unreachable in the next iteration.
             let mut members = value.members().unwrap();
             members[1].1 = value.clone();
             value

@@ -9,7 +9,7 @@ use super::parts::{PartContent, state_of};
 use super::{Component, DynAny, DynAnyError};
 use crate::any::{Kind, TypeCode, Value};
 
-/// Modifiers of value types whose state cannot be built from the TypeCode.
+/// Modifier of custom value types, whose state cannot be built from the TypeCode.
 const CUSTOM: i16 = 1;
 const ABSTRACT: i16 = 2;
 
@@ -82,7 +82,7 @@ impl DynAny {
         self.set_parts(std::iter::once(value))
     }
 
-    /// Checks that values of exactly this type can be built; structures pass.
+    /// Checks that values of exactly this type can be built. Structures pass the check.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().resolved();
         match resolved.type_modifier() {

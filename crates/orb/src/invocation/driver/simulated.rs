@@ -1,4 +1,4 @@
-//! A call in the simulation: the driver's steps, stopping wherever the driver would block.
+//! A call in the simulation: the driver's steps, with a stop wherever the driver would block.
 
 use corelane_wire::giop::ResponseExpected;
 
@@ -12,7 +12,7 @@ use crate::invocation::callee::Callee;
 pub(crate) enum BlockedOn<'c> {
     /// A connection being made, which takes some time.
     Connection,
-    /// A moment at which a refused request is sent again.
+    /// The moment at which a refused request is sent again.
     Pause(Monotonic),
     /// The end of the time for connecting: the server does not answer.
     ConnectTimeout,
@@ -103,8 +103,8 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
     fn step(&mut self, input: MachineInput) -> BlockedOn<'c> {
         let early = self.driver.call.due.latest().is_some_and(|deadline| clock::now() < deadline);
         if matches!(input, MachineInput::DeadlinePassed(_)) && early {
-            // A write to a peer that does not read takes no time here; in reality it would last
-            // until then.
+            // Here a write to a peer that does not read returns at once; in reality it would block
+            // until this moment.
             self.later = Some(input);
             return BlockedOn::Deadline;
         }
@@ -168,7 +168,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
             }
             None if self.deadline.is_some_and(|deadline| clock::now() >= deadline) => Err(AcquireError::AllBusy),
             None => {
-                // The time for connecting begins when the pool has a free slot.
+                // The time for connecting begins once the pool has a free slot.
                 self.queued = true;
                 return BlockedOn::FreeConnection;
             }
@@ -189,7 +189,8 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.step(input)
     }
 
-    /// Reads the reply; continues while `more` reports bytes or the end.
+    /// Reads the reply. Goes on reading while `more` returns true, because bytes or the end have
+    /// come.
     pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> BlockedOn<'c> {
         let Some((mut connection, id)) = self.waiting.take() else { return BlockedOn::Reply };
         let target = Arc::clone(&self.driver.target);

@@ -153,8 +153,8 @@ pub enum Helper {
     MapLookup = 1,
     /// `bpf_ktime_get_ns()`: nanoseconds of the monotonic clock.
     MonotonicTime = 5,
-    /// `bpf_redirect_map(map, index, flags)`: `XDP_REDIRECT`, or the low bits of `flags` where the
-    /// map has no such entry.
+    /// `bpf_redirect_map(map, index, flags)`: `XDP_REDIRECT`, or the low bits of `flags` if the map
+    /// has no entry at `index`.
     RedirectMap = 51,
     /// `bpf_xdp_get_buff_len(context)`: bytes of the frame, also of those outside the linear part
     /// (Linux 5.18).
@@ -196,7 +196,7 @@ pub mod opcode {
     pub const STORE_IMMEDIATE: u8 = 0x02;
     /// Class: store of a register into memory.
     pub const STORE: u8 = 0x03;
-    /// Class: arithmetic on 32 bits; the byte swaps are in it.
+    /// Class: arithmetic on 32 bits, byte swaps included.
     pub const ARITHMETIC_32: u8 = 0x04;
     /// Class: jumps, calls and exit; comparisons on 64 bits.
     pub const JUMP: u8 = 0x05;
@@ -241,11 +241,11 @@ impl Instruction {
     }
 }
 
-/// A map that a program uses, by its index in the list for [`load`](super::load).
+/// A map that a program uses, by its index in the list that [`load`](super::load) gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapSymbol(pub usize);
 
-/// A place in the program that jumps lead to.
+/// A place in the program to which jumps lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
@@ -276,10 +276,11 @@ impl Program {
         self.maps.iter().map(|(_, map)| map.0.saturating_add(1)).max().unwrap_or(0)
     }
 
-    /// Encodes the instructions as the kernel reads them, with `descriptor` of each map.
+    /// Encodes the instructions as the kernel reads them. `descriptor` returns the descriptor of
+    /// each map.
     ///
     /// # Errors
-    /// The first map for which `descriptor` has none.
+    /// The first map for which `descriptor` returns `None`.
     pub fn encode(&self, descriptor: impl Fn(MapSymbol) -> Option<i32>) -> Result<Vec<u64>, MapSymbol> {
         let mut linked = self.instructions.clone();
         for &(place, map) in &self.maps {
@@ -319,7 +320,7 @@ impl std::error::Error for AssembleError {}
 /// ```
 /// use corelane_sys::bpf::{Assembler, Condition, Register::*, Width};
 ///
-/// // An XDP program that passes what comes by receive queue 0 and drops the rest.
+/// // An XDP program that passes the frames of receive queue 0 and drops all others.
 /// let mut asm = Assembler::new();
 /// let drop = asm.label();
 /// asm.load(Width::Word, R2, R1, 16);
@@ -391,7 +392,7 @@ impl Assembler {
         }
     }
 
-    /// Loads a map, as a call's argument needs it.
+    /// Loads the address of a map, for the argument of a call.
     pub fn load_map(&mut self, destination: Register, map: MapSymbol) -> &mut Self {
         self.program.maps.push((self.program.instructions.len(), map));
         let code = opcode::LOAD_IMMEDIATE | Width::Double.code();
@@ -399,7 +400,7 @@ impl Assembler {
         self.push(0, 0, 0, 0, 0)
     }
 
-    /// Jumps where `condition` holds between `left` and `right`.
+    /// Jumps if `condition` holds between `left` and `right`.
     pub fn jump_if(&mut self, condition: Condition, left: Register, right: impl Into<Operand>, to: Label) -> &mut Self {
         self.jumps.push((self.program.instructions.len(), to));
         self.binary(opcode::JUMP | condition as u8, left, right.into(), 0)
@@ -424,7 +425,7 @@ impl Assembler {
     /// Resolves the labels.
     ///
     /// # Errors
-    /// [`AssembleError`] for a label without place or with two, and for a jump that is too long.
+    /// [`AssembleError`] for a label without a place or with two, and for a jump that is too long.
     pub fn finish(mut self) -> Result<Program, AssembleError> {
         if let Some(label) = self.bound_twice {
             return Err(AssembleError::BoundTwice(label));

@@ -1,5 +1,5 @@
-//! The link between a program and an interface. It ends when its descriptor is closed, also when
-//! the process is killed.
+//! The link between a program and an interface. It ends when its descriptor is closed, even if the
+//! process is killed.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -49,7 +49,7 @@ struct InfoAttributes {
     info: u64,
 }
 
-/// The beginning of `struct bpf_link_info`, with the part for XDP.
+/// The beginning of `struct bpf_link_info`, with its part for XDP.
 #[repr(C)]
 #[derive(Default)]
 struct LinkInfo {
@@ -65,9 +65,9 @@ impl XdpLink {
     /// Attaches `program` to the interface with this index.
     ///
     /// # Errors
-    /// `ResourceBusy` (EBUSY) or `AlreadyExists` (EEXIST) where another program is attached,
-    /// `EINVAL` or `ENODEV` where there is no such interface, `EOPNOTSUPP` where the driver has no
-    /// XDP, and `PermissionDenied` without the capabilities.
+    /// `ResourceBusy` (EBUSY) or `AlreadyExists` (EEXIST) if another program is attached; `EINVAL`
+    /// or `ENODEV` if the interface does not exist; `EOPNOTSUPP` if the driver has no XDP;
+    /// `PermissionDenied` without the capabilities.
     pub fn attach(program: &LoadedProgram, interface: u32, mode: AttachMode) -> io::Result<Self> {
         let mut attributes = CreateAttributes {
             prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
@@ -81,10 +81,10 @@ impl XdpLink {
         Ok(Self(unsafe { own(fd) }))
     }
 
-    /// Replaces the program at once: every frame meets the old one or the new one.
+    /// Replaces the program atomically: every frame meets the old program or the new one.
     ///
     /// # Errors
-    /// `ENOLINK` where the link has ended, and the kernel's refusal.
+    /// `ENOLINK` if the link has ended, and the kernel's refusal.
     pub fn replace(&self, program: &LoadedProgram) -> io::Result<()> {
         let mut attributes = UpdateAttributes {
             link_fd: self.0.as_raw_fd().cast_unsigned(),
@@ -126,7 +126,7 @@ mod tests {
         load("verdict", &asm.finish().unwrap(), &[]).unwrap()
     }
 
-    /// In a network namespace of the thread's own, whose loopback interface vanishes with it.
+    /// Runs in a network namespace of its own thread, whose loopback interface disappears with it.
     #[test]
     fn a_link_lasts_as_long_as_its_descriptor() {
         if let Some(refusal) = refusal() {
@@ -139,7 +139,7 @@ mod tests {
                 return println!("not run: no network namespace: {}", io::Error::last_os_error());
             }
             let (pass, other) = (verdict(XdpAction::PASS), verdict(XdpAction::DROP));
-            // The loopback interface is always the first; it has the generic path only.
+            // The loopback interface always has index 1. It supports the generic path only.
             let link = XdpLink::attach(&pass, 1, AttachMode::Any).unwrap();
             assert_eq!(link.interface().unwrap(), Some(1));
             let taken = XdpLink::attach(&other, 1, AttachMode::Any).unwrap_err();

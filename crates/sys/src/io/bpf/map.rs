@@ -9,17 +9,17 @@ use super::{Command, address, enter, object_name, own};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MapKind {
-    /// Any key, allocated in advance.
+    /// Any key; memory is allocated in advance.
     Hash = 1,
     /// A `u32` index; every entry exists from the start, filled with zeros.
     Array = 2,
     /// A `u32` index with a value for each possible processor.
     PerCpuArray = 6,
-    /// A `u32` index; the value is a map of the kind that [`Map::create_outer`] was given.
+    /// A `u32` index; the value is a map like the one that [`Map::create_outer`] got.
     ArrayOfMaps = 12,
-    /// The index is a processor's number; the value is the length of the queue to a kernel thread
+    /// The index is a processor's number. The value is the length of the queue to a kernel thread
     /// on that processor. The kernel makes the thread when the entry is set and ends it when the
-    /// entry goes.
+    /// entry is removed.
     CpuMap = 16,
     /// A `u32` index; the value is the descriptor of an AF_XDP socket.
     XskMap = 17,
@@ -74,7 +74,7 @@ impl Map {
     /// Creates an array of maps that have the kind, the sizes and the number of entries of `inner`.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn create_outer(name: &str, inner: &Self, max_entries: u32) -> io::Result<Self> {
         let inner = inner.fd.as_raw_fd().cast_unsigned();
         Self::create_with(MapKind::ArrayOfMaps, name, (4, 4), max_entries, inner)
@@ -127,7 +127,7 @@ impl Map {
     /// Sets the value of an index whose value is a number of 32 bits.
     ///
     /// # Errors
-    /// As [`update`](Self::update).
+    /// The errors of [`update`](Self::update).
     pub fn update_index(&self, index: u32, value: u32) -> io::Result<()> {
         self.update(&index.to_ne_bytes(), &value.to_ne_bytes())
     }
@@ -135,14 +135,14 @@ impl Map {
     /// Puts a map into an array of maps.
     ///
     /// # Errors
-    /// As [`update`](Self::update); `InvalidInput` where `inner` differs from the map that
-    /// [`create_outer`](Self::create_outer) was given.
+    /// The errors of [`update`](Self::update); `InvalidInput` if `inner` differs in form from the
+    /// map that [`create_outer`](Self::create_outer) got.
     pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_index(index, inner.fd.as_raw_fd().cast_unsigned())
     }
 
-    /// Returns the value of `key`: the values of all possible processors one after the other for a
-    /// [`MapKind::PerCpuArray`]. `None` where the key has no entry.
+    /// Returns the value of `key`. For a [`MapKind::PerCpuArray`] these are the values of all
+    /// possible processors, one after the other. `None` if the key has no entry.
     ///
     /// # Errors
     /// `InvalidInput` for a key of another size, and the kernel's refusal.
@@ -158,10 +158,11 @@ impl Map {
         }
     }
 
-    /// Returns the sums over all processors of a value that consists of numbers of 64 bits.
+    /// Returns the value at `index`, summed over all processors. The value must consist of numbers
+    /// of 64 bits.
     ///
     /// # Errors
-    /// As [`look_up`](Self::look_up); `NotFound` for an index without entry.
+    /// The errors of [`look_up`](Self::look_up); `NotFound` for an index without an entry.
     pub fn sum(&self, index: u32) -> io::Result<Vec<u64>> {
         let value = self.look_up(&index.to_ne_bytes())?.ok_or(io::ErrorKind::NotFound)?;
         let mut sums = vec![0_u64; self.value_size / 8];
@@ -201,8 +202,8 @@ impl Map {
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 
-    /// Returns the bytes that the kernel reserves for one processor's copy: it rounds up to 8 if
-    /// there are several.
+    /// Returns the bytes that the kernel reserves for one processor's copy. If there are several
+    /// copies, it rounds up to 8.
     fn copy_size(&self) -> usize {
         if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
     }
@@ -219,8 +220,9 @@ impl AsFd for Map {
     }
 }
 
-/// Returns the largest number of processors that the kernel may ever have: the copies in a
-/// [`MapKind::PerCpuArray`], and the entries that a [`MapKind::CpuMap`] may have.
+/// Returns the largest number of processors that the kernel may ever have. A
+/// [`MapKind::PerCpuArray`] has that many copies, and a [`MapKind::CpuMap`] at most that many
+/// entries.
 ///
 /// # Errors
 /// If `/sys/devices/system/cpu/possible` cannot be read.

@@ -9,10 +9,11 @@
 //! | `link` | [`XdpLink`]: attaches a program to an interface until the link is dropped |
 //!
 //! The kernel verifies a program before it runs, so a program cannot break memory safety. Every
-//! map, program and link is a descriptor that the kernel releases with its last owner, also when
-//! the process is killed.
+//! map, program and link is a descriptor. The kernel releases it with its last owner, even if the
+//! process is killed.
 //!
-//! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`refusal`] says why bpf(2) is not available.
+//! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`refusal`] returns the reason why bpf(2) is not
+//! available.
 
 pub mod assembler;
 mod link;
@@ -54,8 +55,8 @@ enum Command {
 /// bytes, and every address in it is valid for the length that the kernel reads or writes there.
 unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io::Result<i32> {
     let result = syscall::once(|| {
-        // SAFETY: the attributes live through the call and have the given size; the rest is the
-        // caller's guarantee.
+        // SAFETY: the attributes live through the call and have the given size. The caller
+        // guarantees the rest.
         unsafe {
             libc::syscall(
                 libc::SYS_bpf,
@@ -73,17 +74,17 @@ unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io
 /// # Safety
 /// `fd` is open, and the caller gives up its ownership.
 unsafe fn own(fd: i32) -> OwnedFd {
-    // SAFETY: the caller's guarantee.
+    // SAFETY: the caller guarantees that `fd` is open and gives up its ownership.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Returns an address as the kernel's attributes hold it.
+/// Returns an address in the form of the kernel's attributes.
 fn address<T: ?Sized>(pointer: *const T) -> u64 {
     pointer.cast::<u8>().expose_provenance() as u64
 }
 
-/// Returns a name for `bpftool`: at most 15 letters, digits and underscores; the kernel refuses
-/// others.
+/// Returns a name as `bpftool` shows it: at most 15 letters, digits and underscores, because the
+/// kernel refuses others.
 fn object_name(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let valid = name.bytes().map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' });
@@ -116,7 +117,7 @@ impl fmt::Display for BpfRefusal {
 
 impl std::error::Error for BpfRefusal {}
 
-/// Tries a small map and a small XDP program. Returns `None` if the kernel accepts both.
+/// Tries to load a small map and a small XDP program. Returns `None` if the kernel accepts both.
 #[must_use]
 pub fn refusal() -> Option<BpfRefusal> {
     let tried = Map::create(MapKind::Array, "probe", 4, 4, 1).map(drop).and_then(|()| {
@@ -146,7 +147,7 @@ fn missing_capability() -> Option<&'static str> {
     let effective = effective_capabilities(&status)?;
     let has = |number: u32| effective >> number & 1 == 1;
     let missing = |(name, number)| {
-        // CAP_SYS_ADMIN stands for CAP_BPF, as before Linux 5.8.
+        // CAP_SYS_ADMIN includes CAP_BPF, as before Linux 5.8.
         let stands_in = name == "CAP_BPF" && has(CAP_SYS_ADMIN);
         (!has(number) && !stands_in).then_some(name)
     };
@@ -175,8 +176,7 @@ mod tests {
         assert_eq!(effective_capabilities("CapEff:\tnone\n"), None);
     }
 
-    /// The kernel decides; the test makes sure that the answer agrees with the process's
-    /// capabilities.
+    /// The kernel decides. The test checks that the answer agrees with the process's capabilities.
     #[test]
     fn a_refusal_names_a_capability_only_if_it_is_missing() {
         match refusal() {

@@ -15,9 +15,9 @@ impl XdpAction {
     pub const ABORTED: i32 = 0;
     /// The kernel drops the frame.
     pub const DROP: i32 = 1;
-    /// The kernel goes on with the frame.
+    /// The kernel processes the frame as without the program.
     pub const PASS: i32 = 2;
-    /// The frame leaves by the interface on which it came.
+    /// The frame leaves by the interface on which it arrived.
     pub const TRANSMIT: i32 = 3;
     /// The frame goes where `bpf_redirect_map` directed it.
     pub const REDIRECT: i32 = 4;
@@ -27,11 +27,11 @@ impl XdpAction {
 const XDP_TYPE: u32 = 6;
 pub(super) const XDP_ATTACH: u32 = 37;
 
-/// Size of the buffer for the verifier's log in bytes. A longer log keeps its end, which has the
-/// reason.
+/// Size of the buffer for the verifier's log in bytes. Of a longer log the end is kept, which gives
+/// the reason.
 const LOG_SIZE: usize = 1 << 20;
 
-/// A licence that lets a program call every helper. It says nothing of the licence of this crate.
+/// A licence that lets a program call every helper. The licence of this crate is another matter.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
 /// `union bpf_attr` for `BPF_PROG_LOAD`.
@@ -80,7 +80,7 @@ pub struct LoadError {
     /// The kernel's error: `PermissionDenied` for a missing capability or an access that the
     /// verifier refuses.
     pub error: io::Error,
-    /// The verifier's reasons; empty where it was not asked.
+    /// The verifier's reasons. Empty if the verifier was not the cause.
     pub log: String,
 }
 
@@ -110,14 +110,14 @@ impl From<io::Error> for LoadError {
 #[derive(Debug)]
 pub struct LoadedProgram {
     fd: OwnedFd,
-    /// Keeps the descriptors of the program's maps open for as long as the program is.
+    /// Keeps the descriptors of the program's maps open as long as the program.
     _maps: Vec<OwnedFd>,
 }
 
-/// Loads an XDP program. `maps[n]` is the map of symbol n.
+/// Loads an XDP program. `maps[n]` is the map with the symbol n.
 ///
 /// # Errors
-/// [`LoadError`] with the kernel's error and, where the verifier refuses the program, its log.
+/// [`LoadError`] with the kernel's error. If the verifier refuses the program, also with its log.
 pub fn load(name: &str, program: &Program, maps: &[&Map]) -> Result<LoadedProgram, LoadError> {
     let descriptor = |map: super::MapSymbol| maps.get(map.0).map(|map| map.as_fd().as_raw_fd());
     let instructions = program
@@ -156,7 +156,7 @@ fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<Ow
 #[cold]
 fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
     let mut log = vec![0; LOG_SIZE];
-    // The first result is the one that counts; a buffer that is too small holds the log's end.
+    // The error of the first attempt is reported. A buffer that is too small holds the log's end.
     let _ = enter_load(name, instructions, &mut log);
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
@@ -177,8 +177,8 @@ impl LoadedProgram {
     /// (`BPF_PROG_TEST_RUN`).
     ///
     /// # Errors
-    /// `InvalidInput` for a frame that is shorter than an Ethernet header or longer than a page
-    /// holds, and the kernel's refusal.
+    /// `InvalidInput` for a frame that is shorter than an Ethernet header or does not fit into a
+    /// page, and the kernel's refusal.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         let mut attributes = TestAttributes {
             prog_fd: self.fd.as_raw_fd().cast_unsigned(),
@@ -188,8 +188,8 @@ impl LoadedProgram {
             ..TestAttributes::default()
         };
         // SAFETY: the attributes are those of the command. The kernel reads the frame, which lives
-        // through the call, and writes nothing back but the attributes, as there is no room for
-        // data or context.
+        // through the call. It writes to the attributes only, because they give no room for data or
+        // context.
         unsafe { enter(Command::TestRun, &mut attributes) }?;
         Ok(TestRun { action: XdpAction(attributes.retval), nanos: attributes.duration })
     }

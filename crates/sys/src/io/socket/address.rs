@@ -24,7 +24,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Returns the TCP address, if it is one.
+    /// Returns the address if it is a TCP address.
     pub fn as_inet(&self) -> Option<&SocketAddr> {
         match self {
             Self::Inet(address) => Some(address),
@@ -53,7 +53,7 @@ impl fmt::Display for Address {
 /// Returns the address to which this socket is bound.
 ///
 /// # Errors
-/// Only for want of kernel memory.
+/// When the kernel is out of memory.
 pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     let mut raw = RawAddress::unspecified();
     let (pointer, length) = raw.as_mut_ptr();
@@ -74,7 +74,7 @@ pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     Ok(raw.to_address())
 }
 
-/// An address as the kernel reads and writes it; all-zero bytes are a valid value of every member.
+/// An address in the form of the kernel. All-zero bytes are a valid value of every member.
 #[repr(C)]
 union Storage {
     any: libc::sockaddr_storage,
@@ -85,8 +85,8 @@ union Storage {
 
 /// An address with its length.
 ///
-/// Invariant: every byte of `storage` is initialised (it starts zeroed and only whole fields are
-/// written); `length` never exceeds its size.
+/// Invariant: every byte of `storage` is initialised, because it starts zeroed and only whole
+/// fields are written. `length` never exceeds its size.
 pub(super) struct RawAddress {
     storage: Storage,
     length: libc::socklen_t,
@@ -141,8 +141,8 @@ impl RawAddress {
         self.length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
     }
 
-    /// Sets a Unix name. A path ends with NUL and contains none; an abstract name begins with NUL
-    /// and is counted.
+    /// Sets a Unix name. A path contains no NUL and ends with one. An abstract name begins with
+    /// NUL, and its length delimits it.
     fn set_unix(&mut self, name: &[u8], is_abstract: bool) -> io::Result<()> {
         if name.is_empty() || name.len() + 1 > PATH_MAX || (!is_abstract && name.contains(&0)) {
             return Err(io::Error::new(
@@ -182,7 +182,8 @@ impl RawAddress {
                 Address::Inet(SocketAddrV4::new(ip, u16::from_be(inet4.sin_port)).into())
             }
             libc::AF_INET6 => {
-                // SAFETY: as above, for the larger structure, which the union holds entirely.
+                // SAFETY: all bytes of the union are initialised, and it holds this structure
+                // entirely.
                 let inet6 = unsafe { &self.storage.inet6 };
                 let ip = Ipv6Addr::from(inet6.sin6_addr.s6_addr);
                 let port = u16::from_be(inet6.sin6_port);

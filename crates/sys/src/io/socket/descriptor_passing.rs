@@ -2,9 +2,10 @@
 //! and refusing all.
 //!
 //! The reading thread never closes an unwanted descriptor, because its last close may sleep
-//! ([`deferred_close`]). Since Linux 6.16 the kernel refuses to pass any to a socket with that
-//! option (`refuse_descriptors`). Elsewhere they are received and given to the closing thread:
-//! with a plain read, the kernel would close them in the reading thread.
+//! ([`deferred_close`]). Since Linux 6.16 a socket option makes the kernel refuse to pass
+//! descriptors (`refuse_descriptors`). On earlier kernels the reading thread receives them and
+//! gives them to the closing thread. A plain read would not do: the kernel would close them in the
+//! reading thread.
 
 use std::io;
 use std::mem::zeroed;
@@ -16,15 +17,15 @@ use crate::{deferred_close, syscall};
 /// Maximum number of descriptors that the kernel passes at once (SCM_MAX_FD).
 const MAX_PASSED: usize = 253;
 
-/// Room for the control message with the maximum number of descriptors, aligned as its headers must
-/// be. A descriptor without room would be closed by the kernel in the reading thread.
+/// Room for the control message with the maximum number of descriptors, aligned for its headers.
+/// For lack of room the kernel would close descriptors in the reading thread.
 type ControlBuffer = [u64; 2 + MAX_PASSED.div_ceil(2) + 2];
 
 /// Writes `octets`, with the descriptor `passed` at the first of them, and returns the number of
 /// bytes written.
 ///
 /// # Errors
-/// As [`send`](super::send). `PermissionDenied` if the peer refuses descriptors.
+/// The errors of [`send`](super::send). `PermissionDenied` if the peer refuses descriptors.
 pub fn send_with_descriptor(
     fd: BorrowedFd<'_>,
     octets: &[u8],
@@ -34,11 +35,11 @@ pub fn send_with_descriptor(
     send_with_control(fd, octets, &[passed], wait.flags())
 }
 
-/// Writes without waiting, as [`send_with_descriptor`] with several descriptors; `is_urgent`: as an
-/// urgent byte. For tests of hostile peers.
+/// Writes like [`send_with_descriptor`], without waiting and with several descriptors. If
+/// `is_urgent`, sends an urgent byte. For tests of hostile peers.
 ///
 /// # Errors
-/// As [`send_with_descriptor`].
+/// The errors of [`send_with_descriptor`].
 #[cfg(any(test, feature = "testing"))]
 pub fn pass_descriptors(
     fd: BorrowedFd<'_>,
@@ -65,9 +66,9 @@ fn send_with_control(
     header.msg_iov = &raw mut slice;
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
-    // At most 253 times four.
+    // Fits: there are at most 253 descriptors of four bytes.
     let length = (passed.len() * size_of::<RawFd>()) as libc::c_uint;
-    // SAFETY: arithmetic only.
+    // SAFETY: the macro only computes a size.
     header.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as _;
     // SAFETY: the control buffer is aligned, zeroed and larger than the space for `MAX_PASSED`
     // descriptors, so the first header and the places of its data are inside it.
@@ -90,8 +91,8 @@ fn send_with_control(
 /// Reads bytes into `buffer`, and the descriptor that came with them, if any.
 ///
 /// # Errors
-/// As [`recv`](super::recv). `InvalidData` if the peer passed several; all of them go to the
-/// closing thread.
+/// The errors of [`recv`](super::recv). `InvalidData` if the peer passed several descriptors; all
+/// of them go to the closing thread.
 pub fn recv_with_descriptor(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -116,7 +117,7 @@ pub fn recv_with_descriptor(
 /// not. A descriptor that arrives goes to the closing thread, and the connection is shut down.
 ///
 /// # Errors
-/// As [`recv`](super::recv). `ConnectionAborted` if the peer passed a descriptor.
+/// The errors of [`recv`](super::recv). `ConnectionAborted` if the peer passed a descriptor.
 #[cold]
 pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     let mut is_clean = true;
@@ -136,18 +137,18 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn take_descriptors(fd: BorrowedFd<'_>, mut take: impl FnMut(OwnedFd)) {
     let mut octets = [0; 4096];
-    // An error here means an empty queue, or that there is nothing left to read.
+    // An error means that no more bytes can be read.
     while recv_with_control(fd, &mut octets, WaitMode::Now, &mut take).is_ok_and(|(count, _)| count > 0) {}
 }
 
-/// Makes the close of a socket not wait for unsent bytes. Does nothing to another file.
+/// Disables the wait for unsent bytes when a socket is closed. Does nothing to another file.
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn disable_linger(fd: BorrowedFd<'_>) {
     let _ = options::set_linger(fd, None);
 }
 
-/// Reads bytes, and returns their number and true if all descriptors that came with them were
-/// taken. A process that is out of descriptors takes fewer, and the kernel closes the others.
+/// Reads bytes. Returns their number, and true if all descriptors that came with them were taken. A
+/// process that is out of descriptors takes fewer, and the kernel closes the others.
 fn recv_with_control(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -175,7 +176,7 @@ fn recv_with_control(
         if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
             #[allow(clippy::unnecessary_cast, reason = "32 bits with musl")]
             let length = found.cmsg_len as usize;
-            // SAFETY: arithmetic only.
+            // SAFETY: the macro only computes a size.
             let octets = length.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
             for index in 0..octets / size_of::<RawFd>() {
                 // SAFETY: the message is long enough for that many descriptors, which the kernel

@@ -1,5 +1,5 @@
-//! Sockets that handle unwanted descriptors from peers: neither reading nor closing such a socket
-//! waits for their closing.
+//! Sockets that handle unwanted descriptors from peers. Reading or closing such a socket never
+//! waits until passed descriptors are closed.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -14,14 +14,15 @@ use crate::{deferred_close, process};
 /// A connected stream socket that filters out descriptors.
 #[derive(Debug)]
 pub struct FilteredSocket {
-    /// Taken out once, in `drop`.
+    /// The descriptor of the socket, taken out once, in `drop`.
     fd: ManuallyDrop<OwnedFd>,
     /// True while descriptors may be in the receive queue, or may arrive. A reading thread clears
-    /// it; relaxed.
+    /// it, `Relaxed`.
     may_receive: AtomicBool,
     /// True if the kernel refuses further descriptors.
     is_refusing: bool,
-    /// Fork generation: in a forked child the connection is still the parent's.
+    /// Fork generation of the process that opened the socket: in a forked child the connection
+    /// belongs to the parent.
     forks: u64,
 }
 
@@ -34,8 +35,8 @@ impl FilteredSocket {
 
     /// Wraps a Unix socket to which descriptors can be passed.
     pub fn passing_possible(fd: OwnedFd) -> Self {
-        // Never refused. Without it the reading thread would discard urgent bytes, and descriptors
-        // with them.
+        // The kernel never refuses this. Without the option a read would discard urgent bytes, and
+        // the descriptors with them.
         let _ = options::set_urgent_inline(fd.as_fd());
         FilteredSocket {
             fd: ManuallyDrop::new(fd),
@@ -45,20 +46,20 @@ impl FilteredSocket {
         }
     }
 
-    /// Makes the kernel refuse further descriptors, where it can, because none is expected any
-    /// more.
+    /// Makes the kernel refuse descriptors from now on, if it can, because the connection expects
+    /// no more of them.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
-        // In this order: bytes in the queue now may have come before the refusal.
+        // In this order: bytes that are in the queue now may have come before the refusal.
         if self.is_refusing && unread_bytes(self.as_fd()).is_ok_and(|octets| octets == 0) {
             *self.may_receive.get_mut() = false;
         }
     }
 
-    /// Reads as [`recv`], without descriptors.
+    /// Reads like [`recv`], without descriptors.
     ///
     /// # Errors
-    /// As [`recv`]. `ConnectionAborted` if the peer passed a descriptor.
+    /// The errors of [`recv`]. `ConnectionAborted` if the peer passed a descriptor.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
         if self.may_receive.load(Ordering::Relaxed) {
@@ -89,7 +90,8 @@ impl Drop for FilteredSocket {
     fn drop(&mut self) {
         // SAFETY: `fd` is taken only here, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        // In a forked child the parent has it too: closing it here closes nothing in its queue.
+        // In a forked child the parent has the socket too, so closing it here closes no descriptor
+        // in its queue.
         if *self.may_receive.get_mut() && process::generation() == self.forks {
             // Nothing arrives after this. The only failure is a connection that is already gone.
             let _ = shutdown(fd.as_fd(), Shutdown::Both);
@@ -103,7 +105,7 @@ impl Drop for FilteredSocket {
 /// A listening stream socket whose connections filter out descriptors.
 #[derive(Debug)]
 pub struct FilteredListener {
-    /// Taken out once, in `drop`.
+    /// The descriptor of the listener, taken out once, in `drop`.
     fd: ManuallyDrop<OwnedFd>,
     may_receive: bool,
     forks: u64,
@@ -120,10 +122,10 @@ impl FilteredListener {
         FilteredListener { fd: ManuallyDrop::new(fd), may_receive: true, forks: process::generation() }
     }
 
-    /// Accepts one connection without waiting, as [`accept`].
+    /// Accepts one connection without waiting, like [`accept`].
     ///
     /// # Errors
-    /// As [`accept`].
+    /// The errors of [`accept`].
     pub fn accept(&self) -> io::Result<(FilteredSocket, super::Address)> {
         let (fd, address) = accept(self.as_fd(), WaitMode::Now)?;
         Ok((
@@ -152,14 +154,15 @@ impl Drop for FilteredListener {
                 match self.accept() {
                     Ok(waiting) => drop(waiting),
                     Err(error) if process::is_out_of_descriptors(&error) => {
-                        // SAFETY: it is not taken anywhere else, and not used after this.
+                        // SAFETY: the descriptor is not taken anywhere else, and not used after
+                        // this.
                         return deferred_close::close(unsafe { ManuallyDrop::take(&mut self.fd) });
                     }
                     Err(_) => break,
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the descriptor is not taken anywhere else, and not used after this.
         drop(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
 }

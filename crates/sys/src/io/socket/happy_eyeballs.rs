@@ -10,14 +10,14 @@ use super::{SocketOptions, create, set_nonblocking, take_error};
 use crate::clock::{self, Monotonic};
 use crate::{poll, syscall};
 
-/// Maximum number of attempts at a time; a further address waits until an attempt has failed.
+/// Maximum number of attempts at a time. Further addresses wait until an attempt has failed.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Connects to the first of `addresses` that answers until `deadline`, and returns that address
-/// too.
+/// Connects to the first of `addresses` that answers until `deadline`, and also returns that
+/// address.
 ///
-/// Each further attempt begins when the one before has failed or has had no answer for `stagger`;
-/// earlier attempts go on. The connection is in blocking mode.
+/// The next attempt begins when the previous one has failed or has had no answer for `stagger`;
+/// earlier attempts continue. The connection is in blocking mode.
 ///
 /// # Errors
 /// `TimedOut` past the deadline, else the error of the last attempt; `InvalidInput` without an
@@ -91,7 +91,7 @@ mod tests {
     use super::super::listen;
     use super::*;
 
-    /// A listener with a full backlog: the kernel answers no further connection.
+    /// A listener with a full backlog: the kernel accepts no further connection.
     struct Silent {
         address: SocketAddr,
         _held: (OwnedFd, Vec<OwnedFd>),
@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn slow_attempt_continues_beside_later_ones() {
-        // The first address answers once the kernel has room for one more; the second never does.
+        // The first address answers as soon as its backlog has room for one more; the second never
+        // does.
         let (first, silent) = (silent(), silent());
         let accept =
             |silent: &Silent| drop(super::super::accept(silent._held.0.as_fd(), super::super::WaitMode::Block));

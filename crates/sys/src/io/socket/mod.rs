@@ -1,7 +1,7 @@
 //! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
 //!
-//! All descriptors made here are close-on-exec. Connections are left in blocking mode, and each
-//! call says whether its transfer may wait ([`WaitMode`], at no extra system call). Listeners are
+//! All descriptors made here are close-on-exec. Connections are in blocking mode. An argument of
+//! each call tells if its transfer may wait ([`WaitMode`], at no extra system call). Listeners are
 //! non-blocking, and [`accept`] waits by polling. No call raises `SIGPIPE`. A transfer interrupted
 //! by a signal is repeated, so `Interrupted` is never returned.
 
@@ -59,8 +59,8 @@ pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::R
     Ok(fd)
 }
 
-/// Accepts one connection and returns it with its address. With [`WaitMode::Now`], `WouldBlock` if
-/// there is none.
+/// Accepts one connection and returns it with its address. With [`WaitMode::Now`], returns
+/// `WouldBlock` if no connection waits.
 ///
 /// # Errors
 /// `WouldBlock`; `ConnectionAborted` if the peer has given up; the limits of the process (`EMFILE`,
@@ -86,7 +86,7 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
     }
 }
 
-/// Connects to `address` until `deadline`; `None` leaves the bound to the kernel (minutes). The
+/// Connects to `address` until `deadline`; `None` leaves the time-out to the kernel (minutes). The
 /// connection is in blocking mode.
 ///
 /// # Errors
@@ -105,7 +105,8 @@ pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Mono
     Ok(fd)
 }
 
-/// Connects a TCP socket: starts without blocking, polls for the outcome, collects it.
+/// Connects a TCP socket: starts without blocking, waits for the outcome by `ppoll`, and collects
+/// it.
 fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     set_nonblocking(fd, true)?;
     let (pointer, length) = raw.as_ptr();
@@ -125,8 +126,8 @@ fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     set_nonblocking(fd, false)
 }
 
-/// Connects a Unix socket. It is connected at once unless the listener's backlog is full. The send
-/// time-out bounds that wait, because polling cannot.
+/// Connects a Unix socket. This waits only if the listener's backlog is full. The send time-out
+/// bounds the wait, because polling cannot.
 fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     let (pointer, length) = raw.as_ptr();
     loop {
@@ -163,14 +164,15 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// Which direction of a connection to end.
+/// The direction of a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Nothing more is read.
+    /// No more bytes are read.
     Read,
-    /// Nothing more is written; the peer sees the end of the stream after what was written.
+    /// No more bytes are written. The peer sees the end of the stream after the bytes written
+    /// before.
     Write,
-    /// Neither; blocked threads of both directions return.
+    /// Both directions. Threads that are blocked in either return.
     Both,
 }
 
@@ -192,7 +194,7 @@ pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
 /// Sets whether calls on the descriptor return `WouldBlock` instead of waiting, for all its users.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> {
     let mut flag = libc::c_int::from(nonblocking);
     // SAFETY: FIONBIO reads one int, which `flag` is.

@@ -1,4 +1,4 @@
-//! Socket options: those set once before use ([`SocketOptions`]) and those read or changed later.
+//! Socket options: those set once before use ([`SocketOptions`]), and those read or changed later.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,13 +10,14 @@ use crate::syscall;
 
 /// Options of a socket, set before it listens or connects.
 ///
-/// Sizes and the code point must be set then to have full effect (the window is negotiated when
-/// connecting). Accepted connections inherit the listener's options, including `nodelay`.
+/// Sizes and the code point only have their full effect if they are set then, because the window is
+/// negotiated during connecting. Accepted connections inherit the listener's options, including
+/// `nodelay`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// TCP: sends small messages at once. True by default.
     pub nodelay: bool,
-    /// TCP: probes idle connections, at the system's times.
+    /// TCP: probes idle connections, at the system's default times.
     pub probing: bool,
     /// TCP: probes idle connections, at these times.
     pub keepalive: Option<KeepAlive>,
@@ -28,11 +29,11 @@ pub struct SocketOptions {
     pub dont_route: bool,
     /// Differentiated services code point, 0 to 63 (RFC 2474), of outgoing packets.
     pub dscp: Option<u8>,
-    /// Listeners: takes the port although old connections of it linger. True by default.
+    /// Listeners: takes the port even while old connections of the port linger. True by default.
     pub reuse_address: bool,
-    /// Listeners: shares the port with other listeners that set this too.
+    /// Listeners: shares the port with other listeners that have this option.
     pub reuse_port: bool,
-    /// Listeners on IPv6: does not take IPv4 connections. True by default.
+    /// Listeners on IPv6: accepts no IPv4 connections. True by default.
     pub v6_only: bool,
     /// Unix: makes the kernel refuse descriptors that the peer passes, where it can (see
     /// [`refuse_descriptors`]). True by default.
@@ -59,10 +60,10 @@ impl Default for SocketOptions {
 
 impl SocketOptions {
     /// Sets the options of a connection that was just accepted from a listener with other options.
-    /// `is_tcp`: not a Unix socket.
+    /// `is_tcp` is false for a Unix socket.
     ///
     /// # Errors
-    /// None on a socket of that kind.
+    /// No error occurs on a socket of that kind.
     pub fn apply_accepted(&self, fd: BorrowedFd<'_>, is_tcp: bool) -> io::Result<()> {
         self.apply_sizes(fd)?;
         if is_tcp { self.apply_tcp(fd) } else { Ok(()) }
@@ -71,7 +72,7 @@ impl SocketOptions {
     /// Sets the sizes of the kernel's buffers, if given.
     ///
     /// # Errors
-    /// None on a socket.
+    /// No error occurs on a socket.
     pub fn apply_sizes(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(octets) = self.send_buffer {
             set_send_buffer_size(fd, octets)?;
@@ -83,7 +84,8 @@ impl SocketOptions {
     }
 
     fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        // A new socket has none of them set, and inherits only what is set here for both kinds.
+        // A new socket has none of these options, and accepted sockets inherit only the options
+        // that are set here for both kinds.
         if self.nodelay {
             set_nodelay(fd, true)?;
         }
@@ -152,7 +154,7 @@ pub struct Credentials {
 /// TCP: sets whether small messages are sent at once instead of waiting for acknowledgements.
 ///
 /// # Errors
-/// Not a TCP socket.
+/// If the socket is not a TCP socket.
 pub fn set_nodelay(fd: BorrowedFd<'_>, nodelay: bool) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, nodelay.into())
 }
@@ -160,15 +162,15 @@ pub fn set_nodelay(fd: BorrowedFd<'_>, nodelay: bool) -> io::Result<()> {
 /// TCP: returns true if small messages are sent at once.
 ///
 /// # Errors
-/// Not a TCP socket.
+/// If the socket is not a TCP socket.
 pub fn nodelay(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
 }
 
-/// TCP: starts or stops probing idle connections at the system's times.
+/// TCP: starts or stops probing idle connections at the system's default times.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn set_keepalive_enabled(fd: BorrowedFd<'_>, enabled: bool) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, enabled.into())
 }
@@ -176,7 +178,7 @@ pub fn set_keepalive_enabled(fd: BorrowedFd<'_>, enabled: bool) -> io::Result<()
 /// Returns true if idle connections are probed.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn is_keepalive_enabled(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE)? != 0)
 }
@@ -184,7 +186,7 @@ pub fn is_keepalive_enabled(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// Sets whether packets go only to hosts that are reached without a gateway.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn set_dont_route(fd: BorrowedFd<'_>, dont_route: bool) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE, dont_route.into())
 }
@@ -192,15 +194,16 @@ pub fn set_dont_route(fd: BorrowedFd<'_>, dont_route: bool) -> io::Result<()> {
 /// Returns true if packets go only to hosts that are reached without a gateway.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn dont_route(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE)? != 0)
 }
 
-/// TCP: starts or stops probing idle connections at these times.
+/// TCP: sets the times for probing idle connections; `None` stops probing.
 ///
 /// # Errors
-/// `InvalidInput` for times that the kernel does not accept (more than 32767 s); not a TCP socket.
+/// `InvalidInput` for times that the kernel does not accept (more than 32767 s). Another error if
+/// the socket is not a TCP socket.
 pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Result<()> {
     let Some(keepalive) = keepalive else {
         return set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0);
@@ -227,7 +230,7 @@ pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
 /// Returns the differentiated services code point of packets sent from now on; 0 on a Unix socket.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn dscp(fd: BorrowedFd<'_>) -> io::Result<u8> {
     let class = match super::local_address(fd)? {
         Address::Inet(SocketAddr::V4(_)) => int(fd, libc::IPPROTO_IP, libc::IP_TOS)?,
@@ -253,7 +256,7 @@ fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Resu
 /// Sets the size of the kernel's send buffer in bytes; capped by `net.core.wmem_max`.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn set_send_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, saturate(octets))
 }
@@ -261,7 +264,7 @@ pub fn set_send_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()>
 /// Returns the size of the kernel's send buffer in bytes, its overhead included.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)? as usize)
 }
@@ -269,7 +272,7 @@ pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
 /// Sets the size of the kernel's receive buffer in bytes; capped by `net.core.rmem_max`.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, saturate(octets))
 }
@@ -277,7 +280,7 @@ pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<
 /// Returns the size of the kernel's receive buffer in bytes, its overhead included.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
 }
@@ -286,21 +289,21 @@ pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
 /// milliseconds, and an eighth for long times. A zero time counts as the shortest possible.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
     set_time(fd, libc::SO_RCVTIMEO, timeout)
 }
 
-/// Bounds each blocking write; otherwise as [`set_receive_timeout`].
+/// Bounds each blocking write, in the way of [`set_receive_timeout`].
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
 
-/// Lets reads and polls of the socket look into the network card's queue for this long before they
-/// sleep (SO_BUSY_POLL); zero for never. Without a card behind the socket it changes nothing.
+/// Makes reads and polls of the socket poll the network card's queue for `time` before they sleep
+/// (SO_BUSY_POLL); zero for never. Without a card behind the socket this has no effect.
 ///
 /// # Errors
 /// `PermissionDenied` for more than the system's default without CAP_NET_ADMIN.
@@ -312,7 +315,7 @@ pub fn set_busy_poll(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
 /// Returns the time set by [`set_busy_poll`], or the system's default.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     Ok(Duration::from_micros(int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?.unsigned_abs().into()))
 }
@@ -321,15 +324,15 @@ pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
 /// was none, or for sockets without packets. Over the loopback interface it is the sender's core.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub fn incoming_core(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     Ok(usize::try_from(int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
 }
 
-/// Takes the error that the socket holds, as after connecting without blocking.
+/// Takes the error that the socket holds, for example after connecting without blocking.
 ///
 /// # Errors
-/// None on a socket; the error taken is in the `Ok` value.
+/// No error occurs on a socket; the error taken is in the `Ok` value.
 pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
     let error = int(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
     Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
@@ -338,7 +341,7 @@ pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
 /// Returns process, user and group of the peer of a Unix connection.
 ///
 /// # Errors
-/// Not a Unix socket (whose numbers would not be meaningful).
+/// If the socket is not a Unix socket, for which the numbers would have no meaning.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
@@ -351,7 +354,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
 /// Returns the number of bytes that have arrived and were not read yet.
 ///
 /// # Errors
-/// A listener.
+/// If the socket is a listener.
 pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
     // SAFETY: FIONREAD writes one int, which `count` is.
@@ -364,11 +367,11 @@ pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
 const SO_PASSRIGHTS: Option<libc::c_int> =
     if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) { Some(83) } else { None };
 
-/// Makes the kernel refuse descriptors that the peer of a Unix socket passes from now on: the
-/// peer's call fails, and nothing of it arrives.
+/// Makes the kernel refuse descriptors that the peer of a Unix socket passes from now on. The
+/// peer's call then fails, and none of its bytes arrive.
 ///
-/// Accepted connections inherit it, also those that wait to be accepted. Returns true if the kernel
-/// supports it: since Linux 6.16.
+/// Accepted connections inherit the refusal, even those that already wait to be accepted. Returns
+/// true if the kernel supports it: since Linux 6.16.
 pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
     let Some(option) = SO_PASSRIGHTS else { return false };
     #[cfg(any(test, feature = "testing"))]
@@ -386,26 +389,26 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Makes [`refuse_descriptors`] behave in this process as on a kernel without support, or stops
-/// that.
+/// Makes [`refuse_descriptors`] behave in this process as on a kernel without support, or ends
+/// this.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
     OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Unix: delivers urgent bytes in their place among the others, with the descriptors that came with
+/// Unix: delivers urgent bytes at their place in the stream, with the descriptors that came with
 /// them. Without it, a plain read discards them.
 ///
 /// # Errors
-/// None on a socket.
+/// No error occurs on a socket.
 pub(super) fn set_urgent_inline(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
 }
 
-/// Sets the time that closing waits for unsent bytes; `None`: not at all.
+/// Sets the time for which closing waits for unsent bytes. `None` means that it does not wait.
 ///
 /// # Errors
-/// Not a socket.
+/// If the descriptor is not a socket.
 pub fn set_linger(fd: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<()> {
     let seconds = time.map_or(0, |time| libc::c_int::try_from(time.as_secs()).unwrap_or(libc::c_int::MAX));
     let value = libc::linger { l_onoff: time.is_some().into(), l_linger: seconds };
@@ -442,14 +445,14 @@ impl OptionValue for libc::linger {}
 
 fn set_option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the pointer is to a live value of the length given, which the kernel only reads.
+    // SAFETY: the pointer leads to a live value of the given length, which the kernel only reads.
     syscall::once(|| unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast(), length) })?;
     Ok(())
 }
 
 fn option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, mut value: T) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is writable for the length given, the kernel writes no more than that, and
+    // SAFETY: `value` is writable for the given length, and the kernel writes no more than that.
     // `OptionValue` guarantees that any bytes are a value.
     syscall::once(|| unsafe {
         libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)

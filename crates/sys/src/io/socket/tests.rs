@@ -106,7 +106,7 @@ fn refusals_and_deadlines_of_connect() {
     let refused = connect(&bound, &SocketOptions::default(), None).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 
-    // A full backlog: connections beyond it are never completed.
+    // With a full backlog, further connections are never completed.
     for address in
         [inet("127.0.0.1:0"), Address::Abstract(format!("corelane-full-{}", std::process::id()).into_bytes())]
     {

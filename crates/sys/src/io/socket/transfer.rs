@@ -1,20 +1,20 @@
 //! Transfers of bytes through a connected socket: one system call each.
 //!
-//! The calls enter the kernel directly. In a process of several threads the C library's own `recv`
-//! and `send` change the thread's cancellation state before and after, which this crate never uses
-//! and which costs as much as marshalling a request.
+//! The calls enter the kernel directly. In a process with several threads the C library's `recv`
+//! and `send` change the thread's cancellation state before and after. This crate never uses that
+//! state, and the change costs as much as marshalling a request.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::syscall;
 
-/// A transfer's permission to wait.
+/// The permission of a transfer to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Waits until something can be transferred, or the socket's time-out.
+    /// Waits until bytes can be transferred, or until the socket's time-out.
     Block,
-    /// Does not wait: `WouldBlock` if nothing can be transferred at once.
+    /// Does not wait: `WouldBlock` if no byte can be transferred at once.
     Now,
 }
 
@@ -27,21 +27,21 @@ impl WaitMode {
     }
 }
 
-/// Reads at least one byte into `buffer` and returns the number; zero is the end of the stream (or
-/// an empty buffer).
+/// Reads at least one byte into `buffer` and returns the number. Zero means the end of the stream
+/// (or an empty buffer).
 ///
 /// # Errors
-/// `WouldBlock` when nothing is there ([`WaitMode::Now`]) or the receive time-out passed;
+/// `WouldBlock` if no bytes are there ([`WaitMode::Now`]) or the receive time-out passed;
 /// `ConnectionReset` and the like from the network.
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     recv_with(fd, buffer, wait.flags())
 }
 
-/// Reads like [`recv`], leaving the bytes to be read again.
+/// Reads like [`recv`], but leaves the bytes in the socket.
 ///
 /// # Errors
-/// As [`recv`].
+/// The errors of [`recv`].
 pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     recv_with(fd, buffer, wait.flags() | libc::MSG_PEEK)
 }
@@ -55,11 +55,11 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
     }
 }
 
-/// Writes bytes from the front of `buffer` and returns the number; fewer than all is usual only
-/// with [`WaitMode::Now`] or a send time-out.
+/// Writes bytes from the front of `buffer` and returns their number. It is usually less than all
+/// only with [`WaitMode::Now`] or a send time-out.
 ///
 /// # Errors
-/// `WouldBlock` when nothing could be written at once, or within the send time-out; `BrokenPipe`,
+/// `WouldBlock` if no byte could be written at once, or within the send time-out; `BrokenPipe`,
 /// `ConnectionReset` and the like from the network.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
@@ -72,10 +72,10 @@ pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usi
 /// the first 1024 slices.
 ///
 /// # Errors
-/// As [`send`].
+/// The errors of [`send`].
 #[inline]
 pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: WaitMode) -> io::Result<usize> {
-    // Most messages are one slice, and `send` spares the kernel the copying of two headers.
+    // Most messages are one slice. For them `send` saves the kernel the copying of two headers.
     if let [slice] = slices {
         return send(fd, slice, wait);
     }

@@ -1,18 +1,19 @@
 //! Reserved address ranges, and a cache of them for the next large messages.
 //!
 //! A region that was made from a [`RegionCache`] returns to it when dropped, while the cache is
-//! open. Its pages then exist already, and new pages are the largest cost of a large message. A
-//! cache is bounded in regions and bytes, and never waits. It unmaps a region that was not taken
-//! between two calls of [`RegionCache::evict_unused`].
+//! open. Its pages then exist already; new pages are the largest cost of a large message. A cache
+//! is bounded in regions and bytes, and never waits. A region that was not taken between two calls
+//! of [`RegionCache::evict_unused`] is unmapped.
 //!
-//! A cached region is known by its address alone, in one of a few slots; its description is in its
-//! first bytes. The thread that takes the address out of a slot owns the mapping.
+//! The cache has a few slots, each with the address of a cached region. The region's first bytes
+//! hold its description. The thread that takes the address out of a slot owns the mapping.
 //!
 //! * `cached`: putting an address into a slot releases; taking it out acquires. So the thread that
 //!   takes it sees what was written to the mapping, above all its description.
-//! * `closed`: a thread that closes the cache sets the flag and then empties the slots; a thread
-//!   that caches a region puts it there and then looks at the flag. In the single order of both,
-//!   either the closing thread finds the region or the other one sees the flag.
+//! * `closed`: a thread that closes the cache sets the flag and then empties the slots. A thread
+//!   that caches a region puts it into a slot and then reads the flag. All four accesses are
+//!   sequentially consistent. So the closing thread finds the region, or the other thread sees the
+//!   flag.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -21,18 +22,18 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::syscall;
 
-/// Smallest mapping: a page or more.
+/// Smallest mapping in bytes: a page or more.
 const MIN_REGION_BYTES: usize = 64 * 1024;
 const MAX_CACHED_REGIONS: usize = 8;
 /// Maximum memory of all cached regions in bytes: one message of the default maximum, and a little
 /// that was read after it.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
-/// Bytes of addresses of all regions, cached ones included. Relaxed.
+/// Bytes of addresses of all regions, cached ones included. `Relaxed`.
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the bytes of addresses that all large buffers of the process have, cached regions
-/// included. Their memory is at most that.
+/// Returns the number of bytes of addresses that all large buffers of the process have, cached
+/// regions included. Their memory does not exceed it.
 #[must_use]
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
@@ -46,9 +47,9 @@ pub struct RegionCache(Arc<CacheInner>);
 #[derive(Debug, Default)]
 struct CacheInner {
     slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
-    /// Bytes of memory in cached regions; relaxed.
+    /// Bytes of memory in cached regions. `Relaxed`.
     cached_bytes: AtomicUsize,
-    /// Set when nothing is cached any more; sequentially consistent.
+    /// True once no more regions are cached. Sequentially consistent.
     closed: AtomicBool,
 }
 
@@ -67,10 +68,11 @@ impl RegionCache {
         Self::default()
     }
 
-    /// Unmaps the regions that were not taken since the last call; to be called from time to time.
+    /// Unmaps the regions that were not taken since the last call. The program calls it
+    /// periodically.
     pub fn evict_unused(&self) {
         for slot in &self.0.slots {
-            // Regions that were already old go.
+            // Unmaps the regions that were already old.
             if let Some(mut spare) = self.0.take_from(slot)
                 && !std::mem::replace(&mut spare.is_old, true)
             {
@@ -79,10 +81,10 @@ impl RegionCache {
         }
     }
 
-    /// Unmaps all regions, and caches none from now on.
+    /// Unmaps all regions, and caches no more from now on.
     pub fn close(&self) {
-        // Sequentially consistent: with `try_put`, either the flag is seen, or the region that it
-        // has put there is (closed).
+        // Sequentially consistent: either `try_put` sees the flag, or this thread finds the region
+        // that `try_put` has cached (closed).
         self.0.closed.store(true, Ordering::SeqCst);
         self.0.slots.iter().for_each(|slot| drop(self.0.take_from(slot)));
     }
@@ -93,8 +95,8 @@ impl RegionCache {
         self.0.cached_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes a region of that size. Never a larger one, so that a kept part of a message keeps less
-    /// than twice its memory.
+    /// Takes a region of exactly that size. A larger one would be a waste: a kept part of a message
+    /// must keep less than twice its memory.
     fn take(&self, mapped: usize) -> Option<MappedRegion> {
         if self.cached_bytes() == 0 {
             return None;
@@ -113,9 +115,9 @@ impl RegionCache {
 }
 
 impl CacheInner {
-    /// Takes the region out of a slot; it does not return to the cache by itself.
+    /// Takes the region out of a slot. The region does not return to the cache by itself.
     fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
-        // Acquire: pairs with `try_put` (cached); sequentially consistent for `close` (closed).
+        // Acquire: pairs with `try_put` (cached). Sequentially consistent for `close` (closed).
         let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
         // SAFETY: `try_put` wrote the description there, and the thread that takes the address owns
         // the mapping.
@@ -126,12 +128,13 @@ impl CacheInner {
 
     fn put(&self, reservation: MappedRegion) {
         if self.try_put(&reservation) {
-            // A slot owns it now.
+            // The slot owns the mapping now.
             std::mem::forget(reservation);
         }
     }
 
-    /// Caches a region. Returns true if a slot owns it now, false if no slot or no room is left.
+    /// Caches a region. Returns true if a slot owns it now, false if no slot or no room is left, or
+    /// if the cache is closed.
     fn try_put(&self, reservation: &MappedRegion) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             return false;
@@ -140,16 +143,16 @@ impl CacheInner {
             (reservation.octets.cast::<CachedRegion>(), reservation.touched.max(size_of::<CachedRegion>()));
         if self.cached_bytes.fetch_add(touched, Ordering::Relaxed) + touched <= MAX_CACHED_BYTES {
             let spare = CachedRegion { mapped: reservation.mapped, touched, is_old: reservation.is_old };
-            // SAFETY: the caller owns the mapping, which begins at a page and is not shorter; its
-            // bytes mean nothing any more.
+            // SAFETY: the caller owns the mapping, which begins at a page and is long enough. Its
+            // bytes have no meaning any more.
             unsafe { address.write(spare) };
             for slot in &self.slots {
-                // Release: pairs with `take_from` (cached); sequentially consistent for `close`
+                // Release: pairs with `take_from` (cached). Sequentially consistent for `close`
                 // (closed).
                 let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
                     if self.closed.load(Ordering::SeqCst) {
-                        // No other thread may come for it any more.
+                        // The cache was closed in between: no other thread will take the region out.
                         drop(self.take_from(slot));
                     }
                     return true;
@@ -169,21 +172,22 @@ impl Drop for CacheInner {
     }
 }
 
-/// A range of addresses whose pages appear, zeroed, when touched. Cached or unmapped on drop.
+/// A range of addresses whose pages appear, zeroed, when they are touched. On drop it is cached or
+/// unmapped.
 pub(super) struct MappedRegion {
     octets: NonNull<u8>,
     /// Size in bytes of addresses: a power of two, so that a few sizes serve many messages.
     mapped: usize,
-    /// Bytes from the start that have ever been written; at most these have pages.
+    /// Number of bytes from the start that have ever been written; only these can have pages.
     touched: usize,
-    /// True if the region is not to be cached again.
+    /// True if the region must not be cached again.
     is_old: bool,
     pool: Option<Arc<CacheInner>>,
 }
 
 // SAFETY: the mapping is private to this process and owned by this value alone, like a boxed slice.
 unsafe impl Send for MappedRegion {}
-// SAFETY: as above; shared access only reads.
+// SAFETY: shared access only reads the mapping.
 unsafe impl Sync for MappedRegion {}
 
 impl MappedRegion {
@@ -200,14 +204,14 @@ impl MappedRegion {
         }
     }
 
-    /// Returns the address of the first byte. All bytes are mapped until drop, read as zero until
-    /// written, and owned by this value alone.
+    /// Returns the address of the first byte. All bytes stay mapped until drop, are zero until they
+    /// are written, and belong to this value alone.
     pub(super) fn as_ptr(&self) -> NonNull<u8> {
         self.octets
     }
 
     fn map(mapped: usize, spares: Option<&RegionCache>) -> io::Result<Self> {
-        // SAFETY: without a wanted address the mapping replaces nothing that exists.
+        // SAFETY: without a requested address the mapping replaces no existing one.
         let address = syscall::once(|| unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -228,7 +232,7 @@ impl MappedRegion {
         }
     }
 
-    /// Returns the cache in which the region is kept when dropped, if any.
+    /// Returns the cache to which the region returns on drop, if any.
     pub(super) fn cache(&self) -> Option<RegionCache> {
         self.pool.clone().map(RegionCache)
     }

@@ -1,12 +1,12 @@
-//! Messages of fixed sizes through shared memory with nothing around them: a copy in, a wake-up, a
-//! copy out.
+//! Messages of fixed sizes through shared memory at the least possible cost: a copy in, a wake-up,
+//! a copy out.
 //!
-//! A baseline against which connections over the rings are measured, and no transport: neither side
-//! checks the other, and a side that waits for a peer that is gone waits for ever.
+//! This is a baseline for measurements of connections over the rings, not a transport. Neither side
+//! checks the other, and a side whose peer was killed waits for ever.
 //!
-//! Each direction has a word that counts the messages sent, in cache lines of its own, and one
-//! message slot. So a message is sent only after the previous one was answered, or is otherwise
-//! known to have been taken.
+//! Each direction has one message slot, and a word, in cache lines of its own, that counts the
+//! messages sent. So a side may send a message only after the previous one was answered, or is
+//! otherwise known to have been taken.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,10 +16,10 @@ use std::time::Duration;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the message slots; the words are before them.
+/// Offset of the message slots in bytes; the words precede them.
 const OCTETS: usize = 4096;
-/// Room for the words of one direction: the count, a flag while its receiver sleeps, a flag when
-/// the sender has gone.
+/// Size in bytes of the words of one direction: the count, a flag while the receiver sleeps, and a
+/// flag when the sender has gone.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
@@ -28,9 +28,9 @@ const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 /// The way in which the receiver of a message waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareWait {
-    /// Sleeps from the start: every message needs a wake-up.
+    /// Sleeps from the start, so every message needs a wake-up.
     Asleep,
-    /// Polls for this time, then sleeps: only a receiver that asks for a wake-up gets one.
+    /// Polls for this time, then sleeps. The sender wakes the receiver only if it sleeps.
     Spinning(Duration),
 }
 
@@ -48,7 +48,7 @@ struct BareDirection {
     words: usize,
     octets: usize,
     size: usize,
-    /// Number of messages so far, as this end knows.
+    /// Number of messages so far, as this end knows it.
     count: u32,
 }
 
@@ -89,7 +89,7 @@ impl BareRing {
         Ok(BareRing { mapping: SharedMapping::new(fd, length)?, wait, incoming: there, outgoing: back })
     }
 
-    /// Sends a message of this direction's size; the rest of a longer one is not sent.
+    /// Sends a message of this direction's size. A longer message is cut to this size.
     #[inline]
     pub fn send(&mut self, message: &[u8]) {
         let way = &mut self.outgoing;
@@ -100,7 +100,8 @@ impl BareRing {
         match self.wait {
             BareWait::Asleep => self.mapping.futex_wake(way.count()),
             BareWait::Spinning(_) => {
-                // Pairs with the fence in `sleep`: one of the two sees the other.
+                // Pairs with the fence in `sleep`: at least one of the two threads sees the other's
+                // store.
                 fence(Ordering::SeqCst);
                 if self.mapping.word(way.asleep()).load(Ordering::Relaxed) != 0 {
                     self.mapping.futex_wake(way.count());

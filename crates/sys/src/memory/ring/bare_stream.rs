@@ -1,9 +1,8 @@
-//! A stream of bytes through shared memory with nothing around it: both sides copy at the same time,
-//! part by part, through a ring.
+//! A stream of bytes through shared memory at the least possible cost. Both sides copy at the same
+//! time, part by part, through a ring.
 //!
-//! A baseline against which large messages over the rings are measured, and no transport: neither
-//! side checks the other, and a side that waits for a peer that is gone waits for ever unless the
-//! peer was dropped.
+//! This is a baseline for measurements of large messages over the rings, not a transport. Neither
+//! side checks the other, and a side whose peer was killed waits for ever.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,15 +12,15 @@ use super::bare::BareWait;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the rings; the words are before them.
+/// Offset of the rings in bytes; the words precede them.
 const OCTETS: usize = 4096;
-/// Room for the words of one direction.
+/// Size in bytes of the words of one direction.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
 /// Size of a ring in bytes.
 const CAPACITY: usize = 256 * 1024;
-/// Bytes that are copied before the other side learns of them.
+/// Number of bytes that a side copies before it publishes them.
 const PART: usize = 16 * 1024;
 
 /// One end of an exchange.
@@ -33,8 +32,8 @@ pub struct BareStream {
     outgoing: Way,
 }
 
-/// One direction. Its words are the count of the bytes written, that of the bytes read, a flag for
-/// each of the two while the other side sleeps on it, and a flag when an end has gone.
+/// One direction. Its words are: the count of bytes written, the count of bytes read, a flag for
+/// each count while the other side sleeps on it, and a flag when an end has gone.
 #[derive(Debug)]
 struct Way {
     words: usize,
@@ -88,7 +87,7 @@ impl BareStream {
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is no such memory; out of addresses.
+    /// `InvalidData` if `fd` is not such memory; out of addresses.
     pub fn open(fd: BorrowedFd<'_>, wait: BareWait) -> io::Result<Self> {
         mapping::check(fd, Self::LENGTH)?;
         let [incoming, outgoing] = ways();
@@ -138,12 +137,13 @@ impl BareStream {
         true
     }
 
-    /// Stores this end's count and wakes the other end if it sleeps on it.
+    /// Stores this end's count, and wakes the other end if it sleeps on this count.
     #[inline]
     fn publish(&self, way: &Way, count: usize) {
         // Release: pairs with the loads in `wait_for` and `receive`.
         self.word(count).store(way.own, Ordering::Release);
-        // Pairs with the fence in `wait_for`: one of the two sees the other.
+        // Pairs with the fence in `wait_for`: at least one of the two threads sees the other's
+        // store.
         fence(Ordering::SeqCst);
         if self.word(asleep(count)).load(Ordering::Relaxed) != 0 {
             self.mapping.futex_wake(count);
@@ -172,7 +172,7 @@ impl BareStream {
         fence(Ordering::SeqCst);
         let is_found = loop {
             let seen = load();
-            // Ordered by the load of the count.
+            // The load of the count orders this one.
             if self.word(way.gone()).load(Ordering::Relaxed) != 0 {
                 break false;
             }

@@ -1,11 +1,11 @@
 //! Copies between private memory and memory that other processes may write at any time.
 //!
-//! A plain copy of such memory would be a data race. Instead, to the language, each copy is a
-//! series of relaxed atomic accesses of single bytes of the shared side. On x86-64 it is assembly
-//! that does nothing else; its order of accesses, and that it copies some bytes twice, are within
-//! what relaxed accesses permit. Elsewhere, and under Miri, it consists of atomic bytes and words.
-//! So bytes that change during a copy arrive old or new, and two threads of this process that copy
-//! to one place leave bytes of either.
+//! A plain copy of such memory would be a data race. In terms of the language, each copy here is a
+//! series of relaxed atomic accesses to single bytes of the shared side. On x86-64 the copy is
+//! assembly. Its order of accesses, and that it copies some bytes twice, are within the freedom of
+//! relaxed accesses. On other machines, and under Miri, it consists of atomic bytes and words. So a
+//! byte that changes during a copy arrives old or new. If two threads of this process copy to the
+//! same place, each byte comes from one of them.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(super) use portable::{copy_in, copy_out};
@@ -16,14 +16,15 @@ pub(super) use x86_64::{copy as copy_in, copy as copy_out};
 mod x86_64 {
     use std::arch::asm;
 
-    /// Length above which the processor's own copy is as fast as any.
+    /// Length in bytes above which the processor's own copy instruction is as fast as any other
+    /// way.
     const LARGE: usize = 512;
     const PAGE: usize = 4096;
 
-    /// Returns true if the processor's own copy is slow: some processors take it for an overlapping
-    /// one, and copy byte by byte, if the destination is less than 32 bytes behind the source within
-    /// their pages. So is a page-aligned ring and memory from an allocator, which begins 16 bytes
-    /// behind a page.
+    /// Returns true if the processor's own copy instruction is slow here. Some processors copy byte
+    /// by byte if the destination is less than 32 bytes behind the source, compared by their
+    /// offsets in a page. They take the two for overlapping. This happens between a page-aligned
+    /// ring and memory from an allocator, which begins 16 bytes behind a page.
     #[inline]
     fn seems_to_overlap(from: *const u8, to: *mut u8) -> bool {
         (1..32).contains(&(to.addr().wrapping_sub(from.addr()) % PAGE))
@@ -32,8 +33,8 @@ mod x86_64 {
     /// Copies `length` bytes to or from shared memory.
     ///
     /// # Safety
-    /// Both ranges are mapped and do not overlap. No reference to the shared one exists; no other
-    /// thread accesses the private one.
+    /// Both ranges are mapped and do not overlap. No reference to the shared range exists, and no
+    /// other thread accesses the private one.
     #[inline(never)]
     pub(in super::super) unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
         // SAFETY: in each branch, every access is within the two ranges, whose length the branch
@@ -140,13 +141,13 @@ mod portable {
     /// Copies `length` bytes to shared memory.
     ///
     /// # Safety
-    /// Both ranges are mapped and do not overlap. No reference to the shared one exists; no other
-    /// thread writes the private one.
+    /// Both ranges are mapped and do not overlap. No reference to the shared range exists, and no
+    /// other thread writes the private one.
     pub(in super::super) unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
         let mut at = 0;
         while at < length {
-            // SAFETY: `at` is within the two ranges, with the rest of a word where one is copied,
-            // which is aligned on the shared side.
+            // SAFETY: `at` is within the two ranges. So is the rest of the word where a word is
+            // copied, and the word is aligned on the shared side.
             unsafe {
                 let (from, to) = (from.add(at), to.add(at));
                 if to.addr().is_multiple_of(WORD) && length - at >= WORD {
@@ -163,11 +164,12 @@ mod portable {
     /// Copies `length` bytes out of shared memory.
     ///
     /// # Safety
-    /// As for [`copy_in`], and no other thread reads the private range either.
+    /// The conditions of [`copy_in`], and no other thread reads the private range either.
     pub(in super::super) unsafe fn copy_out(from: *const u8, to: *mut u8, length: usize) {
         let mut at = 0;
         while at < length {
-            // SAFETY: as above.
+            // SAFETY: `at` is within the two ranges. So is the rest of the word where a word is
+            // copied, and the word is aligned on the shared side.
             unsafe {
                 let (from, to) = (from.add(at).cast_mut(), to.add(at));
                 if from.addr().is_multiple_of(WORD) && length - at >= WORD {
@@ -186,7 +188,7 @@ mod portable {
 mod tests {
     use super::*;
 
-    /// Destinations just behind the source within their pages are copied in blocks.
+    /// Copies to destinations just behind the source, by their offsets in a page, use blocks.
     #[test]
     #[allow(unused_qualifications, reason = "on some architectures both pairs are the portable one")]
     fn copies_between_any_places_of_a_page_are_right() {
@@ -209,8 +211,8 @@ mod tests {
         }
     }
 
-    /// Copies of every length up to some blocks, at every alignment, change the bytes of their
-    /// range and no others.
+    /// Copies of every length up to some blocks, at every alignment, change only the bytes of their
+    /// range.
     #[test]
     #[allow(unused_qualifications, reason = "on some architectures both pairs are the portable one")]
     fn only_bytes_of_the_range_are_copied() {

@@ -10,9 +10,10 @@ use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosit
 
 /// Offset of the first ring's bytes.
 const OCTETS: usize = 4096;
-/// Size of one direction's control words.
+/// Size in bytes of one direction's control words.
 const CONTROL: usize = 1024;
-/// Distance between control words, because a processor fetches cache lines of 64 bytes in pairs.
+/// Distance in bytes between control words. It is two cache lines of 64 bytes, because a processor
+/// fetches them in pairs.
 const LINES: usize = 128;
 
 /// The capacities of both rings, in bytes.
@@ -35,7 +36,7 @@ impl RingSizes {
         RingSizes { to_server: size(to_server), to_client: size(to_client) }
     }
 
-    /// Returns exactly these sizes, as a peer announced them; `None` if there are no such rings.
+    /// Returns exactly these sizes, which a peer announced; `None` if they are not valid.
     #[must_use]
     pub fn exactly(to_server: u32, to_client: u32) -> Option<Self> {
         let sizes = Self::at_least(to_server, to_client);
@@ -59,15 +60,15 @@ impl RingSizes {
     }
 }
 
-/// The way in which a waiting side is to be woken.
+/// The way in which the peer must wake a waiting side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeMethod {
-    /// Not at all: it looks by itself.
+    /// No wake-up: the side polls.
     None,
     /// By a futex, in [`RingReader::park`] or [`RingWriter::park`].
     Futex,
-    /// By the bell of the connection: the peer's next operation that concerns this side says that
-    /// the bell is to be rung.
+    /// By the bell of the connection: the peer's next operation that concerns this side returns
+    /// that the peer must ring the bell.
     Bell,
 }
 
@@ -93,7 +94,7 @@ pub struct RingPair {
 struct Direction {
     /// Offset of the control words.
     control: usize,
-    /// Offset of the bytes.
+    /// Offset of the ring's bytes.
     octets: usize,
     capacity: u32,
     position: RingPosition,
@@ -108,8 +109,8 @@ impl RingPair {
         let (fd, mapping) = mapping::create_mapped(sizes.memory())?;
         let [to_server, to_client] = directions(sizes);
         let rings = RingPair { mapping, incoming: to_client, outgoing: to_server };
-        // Initially a bell request: a side that waits for a descriptor to become readable learns of
-        // the first bytes.
+        // Initially both sides ask for the bell, so that a side that waits for a readable
+        // descriptor notices the first bytes.
         for end in [&rings.incoming, &rings.outgoing] {
             protocol::set_wake_word(rings.side(end).word(ControlWord::Reader), protocol::BELL);
         }
@@ -119,7 +120,7 @@ impl RingPair {
     /// Opens the server's end of rings that a client made.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of this size, sealed against changing it; out of
+    /// `InvalidData` if `fd` is not memory of exactly this size with a seal on the size; out of
     /// addresses.
     pub fn open(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<Self> {
         mapping::check(fd, sizes.memory())?;
@@ -171,14 +172,14 @@ impl RingSide<'_> {
     fn offset(&self, word: ControlWord) -> usize {
         let line = |word| self.direction.control + word as usize * LINES;
         match word {
-            // In the cache line of the writer's counter, behind its core.
+            // In the cache line of the writer's counter, after the word for its core.
             ControlWord::Continues => line(ControlWord::Head) + 2 * size_of::<u32>(),
             word => line(word),
         }
     }
 
-    /// Returns the offset of the byte with this number, and the number of bytes until the ring
-    /// begins again.
+    /// Returns the offset of the byte with this number, and the number of bytes from there to the
+    /// end of the ring.
     #[inline]
     fn locate(&self, number: u32) -> (usize, usize) {
         let at = number & (self.direction.capacity - 1);
@@ -186,7 +187,7 @@ impl RingSide<'_> {
     }
 
     /// Wakes a peer that waits on its futex. Returns true if the peer asked for the bell instead,
-    /// which the caller must ring.
+    /// which the caller must then ring.
     #[inline]
     fn deliver_wake(&self, wish: WakeRequest, word: ControlWord) -> bool {
         match wish {
@@ -204,8 +205,9 @@ impl RingSide<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the word with the core on which the owner of `counter` ran when it last stored it,
-    /// plus one; 0 if unknown. It is in the cache line of that counter, which is transferred anyway.
+    /// Returns the word that holds a core: the one on which the owner of `counter` ran when it last
+    /// stored the counter, plus one. 0 means unknown. The word is in the cache line of the counter,
+    /// which is transferred anyway.
     #[inline]
     fn core(&self, counter: ControlWord) -> &AtomicU32 {
         self.mapping.word(self.offset(counter) + size_of::<u32>())
@@ -219,7 +221,7 @@ impl RingSide<'_> {
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
         let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // Stored even if unchanged: the cache line is fetched for writing while the bytes are
+        // Stored even if unchanged. So the cache line is fetched for writing while the bytes are
         // copied, before the counter is written.
         self.core(counter).store(told, Ordering::Relaxed);
     }
@@ -235,10 +237,11 @@ impl RingSide<'_> {
         self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
     }
 
-    /// Ends a [`park`](Self::park) of this process's own threads. Another wake request stays.
+    /// Ends a [`park`](Self::park) of this process's own threads. A request for another kind of
+    /// wake-up stays.
     fn unpark(&self, word: ControlWord) {
-        // Either this sees the request of a thread about to park, or that thread sees what the
-        // caller has written before (requested).
+        // Either this sees the request of a thread that is about to park, or that thread sees the
+        // caller's earlier stores (requested).
         let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }
@@ -249,8 +252,8 @@ impl RingSide<'_> {
 pub struct RingReader<'a>(RingSide<'a>);
 
 impl RingReader<'_> {
-    /// Copies available bytes into `buffer`. Returns their number, and true if the peer's bell is
-    /// to be rung.
+    /// Copies available bytes into `buffer`. Returns their number, and true if the caller must ring
+    /// the peer's bell.
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter is impossible.
@@ -268,35 +271,35 @@ impl RingReader<'_> {
         if !back.is_empty() {
             self.0.mapping.copy_out(self.0.direction.octets, back);
         }
-        // At most the capacity, which fits.
+        // Fits: the count is at most the capacity.
         let wish = position.commit_read(&self.0, count as u32);
         Ok((count, self.0.deliver_wake(wish, ControlWord::Writer)))
     }
 
-    /// Returns true if there is nothing to read.
+    /// Returns true if there are no bytes to read.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     #[inline]
     pub fn is_empty(&self) -> io::Result<bool> {
         self.0.direction.position.readable_bytes(&self.0).map(|there| there == 0).map_err(corrupt)
     }
 
-    /// Returns the core on which the peer says that it last wrote.
+    /// Returns the core on which the peer last wrote, according to the peer.
     #[inline]
     pub fn peer_core(&self) -> Option<usize> {
         self.0.peer_core(ControlWord::Head)
     }
 
-    /// Returns true if the peer says that it is about to write more bytes of the same message. The
-    /// caller has loaded the peer's counter before.
+    /// Returns true if, according to the peer, more bytes of the same message follow at once. The
+    /// caller must have loaded the peer's counter before.
     #[inline]
     pub fn is_more_announced(&self) -> bool {
         protocol::is_more_announced(&self.0)
     }
 
-    /// Tells the writer the core on which bytes are read; `None` if unknown. Readers of large
-    /// messages tell it.
+    /// Tells the writer the core on which this side reads; `None` if unknown. Only readers of large
+    /// messages do this.
     #[inline]
     pub fn publish_core(&self, core: Option<usize>) {
         self.0.publish_core(ControlWord::Tail, core);
@@ -308,30 +311,33 @@ impl RingReader<'_> {
         self.0.direction.capacity as usize
     }
 
-    /// Returns true if the peer says that it writes no more; its earlier bytes are then readable.
+    /// Returns true if the peer has announced the end of its bytes. Its earlier bytes are then
+    /// readable.
     #[inline]
     pub fn is_ended(&self) -> bool {
         self.0.flag(ControlWord::Ended)
     }
 
-    /// Sets how this side waits. The caller looks for something to wait for afterwards.
+    /// Sets how this side waits. After this call the caller must check once more for something to
+    /// read.
     #[inline]
     pub fn set_wake_method(&self, how: WakeMethod) {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
-    /// Sleeps until woken, `time` at most if given, after [`WakeMethod::Futex`] was set. May return
-    /// early; returns true if the time is over.
+    /// Sleeps until woken, at most for `time` if given. [`WakeMethod::Futex`] must be set before.
+    /// May return early. Returns true if the time is over.
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Reader, time)
     }
 
-    /// Wakes this process's thread that parks here.
+    /// Wakes the thread of this process that parks here.
     pub fn unpark(&self) {
         self.0.unpark(ControlWord::Reader);
     }
 
-    /// Tells the peer that nothing more is read. Returns true if its bell is to be rung.
+    /// Tells the peer that this side reads no more. Returns true if the caller must ring the peer's
+    /// bell.
     pub fn abandon(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Abandoned, ControlWord::Writer);
         self.0.deliver_wake(wish, ControlWord::Writer)
@@ -344,7 +350,7 @@ pub struct RingWriter<'a>(RingSide<'a>);
 
 impl RingWriter<'_> {
     /// Copies bytes of `slices`, in order, as far as there is room. Returns their number, and true
-    /// if the peer's bell is to be rung.
+    /// if the caller must ring the peer's bell.
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter is impossible.
@@ -354,11 +360,11 @@ impl RingWriter<'_> {
         self.write_part(slices, 0, wanted)
     }
 
-    /// Copies as [`write`](Self::write), but leaves the first `skipped` bytes out, and copies at
+    /// Copies like [`write`](Self::write), but leaves out the first `skipped` bytes and copies at
     /// most `wanted` bytes.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// The errors of [`write`](Self::write).
     #[inline]
     pub fn write_part(&self, slices: &[IoSlice<'_>], skipped: usize, wanted: usize) -> io::Result<(usize, bool)> {
         let position = &self.0.direction.position;
@@ -371,7 +377,7 @@ impl RingWriter<'_> {
             skipped = skipped.saturating_sub(slice.len());
             let now = &rest[..rest.len().min(left)];
             self.copy_in(at, now);
-            // At most the capacity, which fits.
+            // Fits: the count is at most the capacity.
             at = at.wrapping_add(now.len() as u32);
             left -= now.len();
             if left == 0 {
@@ -386,7 +392,7 @@ impl RingWriter<'_> {
         Ok((total, self.0.deliver_wake(wish, ControlWord::Reader)))
     }
 
-    /// Tells the reader the core on which the next bytes are written; `None` if unknown.
+    /// Tells the reader the core on which this side writes the next bytes; `None` if unknown.
     #[inline]
     pub fn publish_core(&self, core: Option<usize>) {
         self.0.publish_core(ControlWord::Head, core);
@@ -398,7 +404,7 @@ impl RingWriter<'_> {
         protocol::announce_more(&self.0, follows);
     }
 
-    /// Returns the core on which the peer says that it last read a large message.
+    /// Returns the core on which the peer last read a large message, according to the peer.
     #[inline]
     pub fn peer_core(&self) -> Option<usize> {
         self.0.peer_core(ControlWord::Tail)
@@ -423,36 +429,37 @@ impl RingWriter<'_> {
     /// Returns true if there is room for `count` bytes; `count` is at most the capacity.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// The errors of [`write`](Self::write).
     #[inline]
     pub fn has_room(&self, count: usize) -> io::Result<bool> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.0.direction.position.free_bytes(&self.0, count).map(|room| room >= count).map_err(corrupt)
     }
 
-    /// Returns true if the peer says that it reads no more.
+    /// Returns true if the peer has announced that it reads no more.
     #[inline]
     pub fn is_abandoned(&self) -> bool {
         self.0.flag(ControlWord::Abandoned)
     }
 
-    /// Sets how this side waits. The caller looks for something to wait for afterwards.
+    /// Sets how this side waits. After this call the caller must check once more for room.
     pub fn set_wake_method(&self, how: WakeMethod) {
         self.0.set_wake_method(ControlWord::Writer, how);
     }
 
-    /// Sleeps until woken, `time` at most if given, after [`WakeMethod::Futex`] was set. May return
-    /// early; returns true if the time is over.
+    /// Sleeps until woken, at most for `time` if given. [`WakeMethod::Futex`] must be set before.
+    /// May return early. Returns true if the time is over.
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Writer, time)
     }
 
-    /// Wakes this process's thread that parks here.
+    /// Wakes the thread of this process that parks here.
     pub fn unpark(&self) {
         self.0.unpark(ControlWord::Writer);
     }
 
-    /// Tells the peer that nothing more is written. Returns true if its bell is to be rung.
+    /// Tells the peer that this side writes no more. Returns true if the caller must ring the
+    /// peer's bell.
     pub fn end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Ended, ControlWord::Reader);
         self.0.deliver_wake(wish, ControlWord::Reader)
@@ -495,7 +502,7 @@ mod tests {
         assert!(server.reader().is_empty().unwrap() && client.writer().has_room(1).unwrap());
     }
 
-    /// Random parts of random slices, in random reads, against a queue that cannot be wrong.
+    /// Random parts of random slices, in random reads, are compared with a plain queue.
     #[test]
     fn any_parts_arrive_in_order() {
         let (server, client) = pair(4096);
@@ -552,7 +559,7 @@ mod tests {
         assert!(RingSizes::exactly(2048, 4096).is_none() && RingSizes::exactly(4096, 1 << 27).is_none());
     }
 
-    /// A peer that writes anything anywhere at any time: every operation ends, with bytes or with
+    /// A peer that writes any value anywhere at any time: every operation ends, with bytes or with
     /// an error.
     #[test]
     fn corrupting_peer_does_no_harm() {
@@ -566,7 +573,7 @@ mod tests {
                     state ^= state >> 7;
                     state ^= state << 17;
                     let offset = (state >> 32) as usize % (client.mapping_length() / 4) * 4;
-                    // Mostly where it hurts.
+                    // Most of the values go to the control words.
                     let line = offset % (2 * CONTROL) / LINES * LINES;
                     // A line has up to three words.
                     let offset = if state & 3 == 0 { offset } else { line + offset / LINES % 3 * 4 };

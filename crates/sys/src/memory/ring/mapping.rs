@@ -1,4 +1,4 @@
-//! The shared memory itself: making, sealing, checking and mapping it.
+//! The shared memory: making, sealing, checking and mapping it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::copy;
 use crate::{clock, syscall};
 
-/// Seals without which the peer could remove memory during a copy (SIGBUS), or remove the seals.
+/// Seals that the memory must have. Without them the peer could remove memory during a copy
+/// (SIGBUS), or change the seals.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Creates a file of `length` zeroes without a name, with a fixed size.
@@ -69,7 +70,7 @@ pub(super) struct SharedMapping {
 // SAFETY: the memory is reached only through atomics and through copies that are atomic byte by
 // byte, by any thread.
 unsafe impl Send for SharedMapping {}
-// SAFETY: as above.
+// SAFETY: any thread may reach the memory, through atomics and copies that are atomic byte by byte.
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
@@ -78,7 +79,7 @@ impl SharedMapping {
     /// # Errors
     /// If the process is out of addresses.
     pub(super) fn new(fd: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
-        // SAFETY: without a wanted address the mapping replaces nothing that exists.
+        // SAFETY: without a requested address the mapping replaces no existing one.
         let address = syscall::once(|| unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -97,16 +98,16 @@ impl SharedMapping {
     #[inline]
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
-        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, as the mapping
-        // begins with a page. This process reaches these bytes through atomics only; the peer's
-        // writes are stores of the machine like any other.
+        // SAFETY: the word is inside the mapping, which lives as long as `self`. It is aligned,
+        // because the mapping begins with a page. This process reaches these bytes through atomics
+        // only; to the machine, the peer's writes are stores like any others.
         unsafe { AtomicU32::from_ptr(self.octets.as_ptr().add(offset).cast()) }
     }
 
     #[inline]
     pub(super) fn copy_in(&self, offset: usize, from: &[u8]) {
         assert!(offset <= self.length && from.len() <= self.length - offset);
-        // SAFETY: the range is inside the mapping, to which no reference exists, so that it does
+        // SAFETY: the range is inside the mapping. No reference to the mapping exists, so it does
         // not overlap `from`, which is borrowed.
         unsafe { copy::copy_in(from.as_ptr(), self.octets.as_ptr().add(offset), from.len()) }
     }
@@ -114,14 +115,14 @@ impl SharedMapping {
     #[inline]
     pub(super) fn copy_out(&self, offset: usize, to: &mut [u8]) {
         assert!(offset <= self.length && to.len() <= self.length - offset);
-        // SAFETY: the range is inside the mapping, to which no reference exists, so that it does
+        // SAFETY: the range is inside the mapping. No reference to the mapping exists, so it does
         // not overlap `to`, which is borrowed. Old and new bytes alike are values; they are read
         // only when the copy is done.
         unsafe { copy::copy_out(self.octets.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
     }
 
-    /// Sleeps while the word at `offset` is `expected`, `time` at most if given. May return early;
-    /// returns true if the time is over.
+    /// Sleeps while the word at `offset` is `expected`, at most for `time` if given. May return
+    /// early. Returns true if the time is over.
     pub(super) fn futex_wait(&self, offset: usize, expected: u32, time: Option<Duration>) -> bool {
         let word = self.word(offset);
         let time = time.map(clock::timespec);
@@ -132,8 +133,8 @@ impl SharedMapping {
         let slept = syscall::futex(|| unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, time)
         });
-        // Otherwise it was woken, the word differs, or a signal came: the caller looks in every
-        // case.
+        // Otherwise the thread was woken, the word differs, or a signal came. In every case the
+        // caller checks again.
         slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
     }
 

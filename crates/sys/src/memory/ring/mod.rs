@@ -1,21 +1,21 @@
 //! Two rings of bytes in memory that two processes share: one for each direction of a connection.
 //!
-//! The memory is a sealed file without a name: its size can never change, so touching it never
-//! faults. The client makes it. The server gets its descriptor, and maps it after checking the
-//! seals and the size.
+//! The memory is a sealed file without a name. Its size can never change, so touching it never
+//! faults. The client makes the file. The server gets its descriptor, and maps it after checking
+//! the seals and the size.
 //!
 //! The peer is not trusted. It can write every byte of the memory at any moment. So no reference to
-//! the memory is ever made, counters are validated before use (`protocol`), bytes are copied
-//! exactly once, in or out, and no decision is based on a byte that is still in there. A hostile
-//! peer can do what it could do with a socket: send nonsense, or nothing.
+//! the memory is ever made, and counters are validated before use (`protocol`). Bytes are copied
+//! exactly once, in or out, and no decision depends on a byte that is still in the memory. A
+//! hostile peer can do no more than with a socket: send nonsense, or nothing.
 //!
 //! One thread reads and one writes at a time. Two threads of this process that read (or write) at
-//! once garble the stream, as a hostile peer could. Nothing worse results: positions are atomics,
-//! and so is every access to the shared bytes (`copy`).
+//! once garble the stream, as a hostile peer could. Memory stays safe even then: positions are
+//! atomics, and so is every access to the shared bytes (`copy`).
 //!
-//! Beside its counter each side may publish the core on which it runs, and the writer that more of
-//! the same message follows at once. These words steer how the peer copies and polls, and nothing
-//! else.
+//! Beside its counter each side may publish the core on which it runs. The writer may also announce
+//! that more bytes of the same message follow at once. These words only influence how the peer
+//! copies and polls.
 //!
 //! | offset | content |
 //! |---|---|

@@ -1,23 +1,25 @@
 //! The protocol of one direction of a ring: two counters, and a wake word for each side.
 //!
-//! The writer owns `head`, the number of bytes ever written, the reader `tail`, the number ever
-//! read, both modulo 2^32. Each side keeps its own counter privately and never reads it back. It
-//! loads the peer's once per look and checks it (`head - tail` is at most the capacity); otherwise
-//! the peer is at fault. So whatever the peer writes, at any moment, it cannot cause a position
-//! outside the ring.
+//! The writer owns `head`, the number of bytes ever written. The reader owns `tail`, the number of
+//! bytes ever read. Both count modulo 2^32. Each side keeps a private copy of its own counter and
+//! never reads it back. It loads the peer's counter once per operation and checks that `head -
+//! tail` is at most the capacity; otherwise the peer is at fault. So whatever the peer writes, it
+//! cannot cause a position outside of the ring.
 //!
-//! A side that has to wait says how in its wake word, then looks once more, then waits. A side that
-//! has changed a counter looks at the other's wake word afterwards, and clears the request when it
-//! fulfils it. A writer waits only if it has seen the ring full, never because there is room for
-//! less than it has. So the reader looks only if the ring may have been full since its last look:
+//! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
+//! then waits. A side that has changed a counter reads the other side's wake word afterwards. It
+//! clears the request when it fulfils it. A writer waits only if it has seen the ring full, not if
+//! there is merely too little room. So the reader reads the writer's wake word only if the ring may
+//! have been full since its last check.
 //!
-//! A writer may say that more bytes follow at once. Nothing rests on it but how long a reader polls.
+//! A writer may announce that more bytes follow at once. This only influences how long a reader
+//! polls.
 //!
 //! * `published`: a counter is stored with release after its bytes were copied, and loaded with
 //!   acquire before.
-//! * `requested`: the waiting side stores its wake word, then makes a sequentially consistent
-//!   fence, then loads the counter. The other side stores the counter, then makes such a fence,
-//!   then loads the wake word. So one of the two sees the other, and no wake-up is lost.
+//! * `requested`: the waiting side stores its wake word, makes a sequentially consistent fence, and
+//!   loads the counter. The other side stores the counter, makes such a fence, and loads the wake
+//!   word. So at least one of the two sees the other's store, and no wake-up is lost.
 
 use std::sync::atomic::AtomicU32 as Private;
 
@@ -46,7 +48,7 @@ pub(super) enum ControlWord {
     /// Not 0: the reader reads no more.
     #[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
     Abandoned,
-    /// Not 0: more bytes of the message that is being written follow at once; owned by the writer.
+    /// Not 0: more bytes of the message that is being written follow at once. Owned by the writer.
     Continues,
 }
 
@@ -76,8 +78,8 @@ pub(super) struct RingPosition {
     own: Private,
     /// The peer's counter, as last loaded.
     seen: Private,
-    /// The reader's counter when it last checked for a waiting writer. If the ring may have
-    /// been full since, `seen` less the capacity.
+    /// The reader's counter when it last checked for a waiting writer. If the ring may have been
+    /// full since then, it is `seen` minus the capacity.
     last_check: Private,
 }
 
@@ -104,8 +106,8 @@ impl RingPosition {
         if self.capacity.saturating_sub(known) >= wanted.max(1) {
             return Ok(self.capacity.saturating_sub(known));
         }
-        // Acquire: pairs with `commit_read` (published): the reader is done with the bytes that
-        // were there.
+        // Acquire: pairs with `commit_read` (published). The reader has finished with the bytes in
+        // this room.
         let tail = control.word(ControlWord::Tail).load(Ordering::Acquire);
         Ok(self.capacity - self.check(head.wrapping_sub(tail), tail)?)
     }
@@ -130,7 +132,7 @@ impl RingPosition {
         Ok(between)
     }
 
-    /// Publishes `count` bytes that the writer has copied in, no more than there was room for.
+    /// Publishes `count` bytes that the writer has copied in; there must have been room for them.
     /// Returns the reader's wake request.
     #[inline]
     pub(super) fn commit_write(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
@@ -143,14 +145,14 @@ impl RingPosition {
         take_wake_request(control.word(ControlWord::Reader))
     }
 
-    /// Frees `count` bytes that the reader has copied out, no more than there were. Returns the
-    /// writer's wake request. A waiting writer is left alone until half of the ring is free, so
-    /// that it does not come back for every byte.
+    /// Frees `count` bytes that the reader has copied out; they must have been there. Returns the
+    /// writer's wake request. A waiting writer is woken only when half of the ring is free, so that
+    /// it does not wake for every byte.
     ///
-    /// A waiting writer has seen the ring full, counted from where the reader was at its last look
-    /// or later. So until that many bytes have come since, no writer waited when the reader loaded
-    /// the counter, and most reads need neither fence nor look. During a large read the writer may
-    /// have filled the ring and gone to sleep.
+    /// A writer waits only after it has seen the ring full, counted from the reader's position at
+    /// its last check or later. So no writer can wait until bytes of the ring's capacity have come
+    /// since that check. Most reads therefore need neither the fence nor the check. A large read is
+    /// an exception: during it the writer may have filled the ring and begun to wait.
     #[inline]
     pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let tail = self.own().wrapping_add(count);
@@ -163,7 +165,7 @@ impl RingPosition {
             return WakeRequest::None;
         }
         if seen.wrapping_sub(tail) > self.capacity / 2 {
-            // The ring was full. The next check finds this recorded, whatever arrives before it.
+            // The ring was full. This is recorded for the next check, whatever arrives before it.
             self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return WakeRequest::None;
         }
@@ -174,22 +176,22 @@ impl RingPosition {
     }
 }
 
-/// Says whether more bytes follow at once after the next ones that are committed.
+/// Sets whether more bytes follow at once after the next ones that are committed.
 #[inline]
 pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
     // Relaxed: `commit_write` publishes it (published).
     control.word(ControlWord::Continues).store(u32::from(follows), Ordering::Relaxed);
 }
 
-/// Returns true if the writer says that more bytes follow at once. A reader that has seen the last
-/// bytes of a message sees false, unless a further message has begun.
+/// Returns true if the writer announces that more bytes follow at once. A reader that has seen the
+/// last bytes of a message gets false, unless a further message has begun.
 #[inline]
 pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
-    // Relaxed: ordered by `readable_bytes` (published).
+    // Relaxed: `readable_bytes` orders it (published).
     control.word(ControlWord::Continues).load(Ordering::Relaxed) != 0
 }
 
-/// Sets how a side waits from now on. The side looks for something to wait for after this.
+/// Sets how a side waits from now on. The side must check the ring once more after this call.
 #[inline]
 pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
     word.store(how, Ordering::Relaxed);
@@ -197,7 +199,7 @@ pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
     fence(Ordering::SeqCst);
 }
 
-/// Clears a wake word: its side waits no more.
+/// Clears a wake word: its side does not wait any more.
 #[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
 #[inline]
 pub(super) fn clear_wake_word(word: &AtomicU32) {
@@ -206,11 +208,10 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
-/// Sets a flag for good. Returns the other side's wake request.
+/// Sets a flag, which is never cleared. Returns the other side's wake request.
 #[cold]
 pub(super) fn raise_flag(control: &impl ControlWords, flag: ControlWord, other: ControlWord) -> WakeRequest {
-    // Release: a side that sees the flag, which it loads with acquire, sees what was written
-    // before.
+    // Release: a side that loads the flag with acquire also sees the bytes written before.
     control.word(flag).store(1, Ordering::Release);
     fence(Ordering::SeqCst);
     take_wake_request(control.word(other))
@@ -224,7 +225,7 @@ pub(super) fn take_wake_request(word: &AtomicU32) -> WakeRequest {
     match word.swap(AWAKE, Ordering::Relaxed) {
         PARKED => WakeRequest::Futex,
         BELL => WakeRequest::Bell,
-        // Nothing to wake, whatever the peer meant by it.
+        // An invalid value asks for no wake-up.
         _ => WakeRequest::None,
     }
 }
@@ -279,8 +280,8 @@ mod tests {
             reader.readable_bytes(&words).unwrap();
             reader.commit_read(&words, count)
         };
-        // A request from before the first byte is not one of a full ring: it is left until the ring
-        // may have been full.
+        // A request that was stored before the first byte does not come from a full ring. It stays
+        // until the ring may have been full.
         set_wake_word(words.word(ControlWord::Writer), PARKED);
         for _ in 0..3 {
             write(2);
@@ -288,14 +289,14 @@ mod tests {
         }
         write(2);
         assert_eq!(read(2), WakeRequest::Futex, "eight octets have come since the last look");
-        // Filled during a large read, which did not see it.
+        // The writer fills the ring during a large read, which does not see it.
         write(6);
         assert_eq!(reader.readable_bytes(&words), Ok(6));
         write(2);
         set_wake_word(words.word(ControlWord::Writer), PARKED);
         assert_eq!(reader.commit_read(&words, 6), WakeRequest::Futex);
-        // More than half always remains, and arrivals since the last look do not add up. Then the
-        // ring is full.
+        // More than half always remains, and arrivals since the last check do not add up to the
+        // capacity. Then the ring is full.
         assert_eq!(read(2), WakeRequest::None);
         write(8);
         for _ in 0..1000 {
@@ -340,7 +341,7 @@ mod models {
     /// Two sides of one direction, and the kernel between them.
     struct Model {
         words: [AtomicU32; 7],
-        /// A futex for each of the two words; the socket's bytes for each side.
+        /// A futex for each of the two words, and the socket's bytes for each side.
         kernel: Mutex<[u32; 2]>,
         changed: Condvar,
     }
@@ -367,8 +368,8 @@ mod models {
             self.changed.notify_all();
         }
 
-        /// Waits as a futex does: sleeps only while the word holds `how`, with no gap for a change
-        /// and a wake-up in between.
+        /// Waits like a futex: sleeps only while the word holds `how`. The check and the sleep are
+        /// one step.
         fn wait(&self, word: &AtomicU32, how: u32, side: usize) {
             let mut kernel = self.kernel.lock().unwrap();
             if how == PARKED {
@@ -420,8 +421,8 @@ mod models {
         }
     }
 
-    /// All written bytes are read, at most `step` at a time, and the end is seen, however both
-    /// sides wait. A lost wake-up is a deadlock, which loom reports.
+    /// All written bytes are read, at most `step` at a time, and the reader sees the end, whichever
+    /// way the sides wait. A lost wake-up would be a deadlock, which loom reports.
     fn none_is_lost(
         capacity: u32,
         writes: &'static [u32],
@@ -455,8 +456,8 @@ mod models {
         }
     }
 
-    /// A large message in parts: the writer writes a part when there is room for it, else fills the
-    /// ring before it waits. After the last part the reader sees that no more follow.
+    /// A large message in parts. The writer writes a part if there is room for it; otherwise it
+    /// fills the ring before it waits. After the last part the reader sees that no more follow.
     #[test]
     fn parts_lose_no_wake_up_and_the_last_part_is_known() {
         const TOTAL: u32 = 5;
@@ -502,7 +503,7 @@ mod models {
         explore(none_is_lost(1, &[1, 1], 1, (BELL, BELL)));
     }
 
-    /// The reader does not check for a waiting writer at every read; the writer begins to wait
+    /// The reader does not check for a waiting writer at every read. The writer begins to wait
     /// between two checks.
     #[test]
     fn no_wake_up_is_lost_between_two_checks() {

@@ -1,13 +1,14 @@
-//! A decoder of x86-64 instructions, just sufficient to count the atomic ones.
+//! A decoder of x86-64 instructions that recognises just the atomic ones and system calls.
 
 /// The kind of an instruction, as far as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionKind {
-    /// Affects other cores' view of memory no more than any store does.
+    /// An instruction that affects other cores' view of memory no more than any store does.
     Plain,
-    /// Has a LOCK prefix, or exchanges with memory, which locks without one, or is a full fence.
+    /// An instruction with a LOCK prefix, an exchange with memory, which locks without a prefix, or
+    /// a full fence.
     Atomic,
-    /// Enters the kernel.
+    /// An instruction that enters the kernel.
     SystemCall,
 }
 
@@ -31,9 +32,9 @@ impl InstructionKind {
         };
         match rest {
             [0x0f, 0x05, ..] => InstructionKind::SystemCall,
-            // XCHG; the two highest bits of its operand byte say whether one operand is memory.
+            // XCHG; the two highest bits of its operand byte tell if one operand is memory.
             [0x86 | 0x87, operands, ..] if *operands < 0xc0 => InstructionKind::Atomic,
-            // MFENCE; with prefixes these are other instructions.
+            // MFENCE; with prefixes these bytes are other instructions.
             [0x0f, 0xae, 0xf0..=0xf7, ..] if !prefixes.iter().any(|octet| matches!(octet, 0x66 | 0xf2 | 0xf3)) => {
                 InstructionKind::Atomic
             }

@@ -1,5 +1,5 @@
-//! Tests with a forked child that counts: for each byte that it reads it does that many atomic
-//! additions, then sends the byte back.
+//! Tests with a forked child. For each byte that it reads, the child makes that many atomic
+//! additions and then sends the byte back.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -63,17 +63,18 @@ impl Child {
     }
 }
 
-/// Runs the child. It keeps no descriptor but the two, so that its input ends with the parent's
-/// test.
+/// Runs the child. It keeps only the two given descriptors, so that its input ends when the
+/// parent's test ends.
 fn serve(from: libc::c_int, to: libc::c_int) -> ! {
-    // SAFETY: numbers only; the parent's own descriptors stay open there.
+    // SAFETY: the calls take numbers only. The parent's own descriptors stay open in the parent.
     unsafe {
         libc::dup2(from, 0);
         libc::dup2(to, 1);
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }
     let mut octet = 0_u8;
-    // Not with the C library's cancellable functions, which have atomic operations of their own.
+    // Does not use the C library's cancellable functions, which have atomic operations of their
+    // own.
     // SAFETY: `octet` is one live byte.
     while unsafe { libc::syscall(libc::SYS_read, 0, &raw mut octet, 1) } == 1 {
         if octet == SPIN {
@@ -84,10 +85,10 @@ fn serve(from: libc::c_int, to: libc::c_int) -> ! {
         for _ in 0..octet {
             SUM.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: as above.
+        // SAFETY: `octet` is one live byte.
         unsafe { libc::syscall(libc::SYS_write, 1, &raw const octet, 1) };
     }
-    // SAFETY: ends the child without the parent's exit handlers.
+    // SAFETY: the call ends the child without the parent's exit handlers.
     unsafe { libc::_exit(7) }
 }
 
@@ -103,7 +104,7 @@ fn attached(child: libc::pid_t) -> PtraceCounter {
 fn atomic_operations_and_system_calls_are_counted_one_by_one() {
     let mut child = Child::start();
     let mut stepped = attached(child.id);
-    // The first request finds the thread where its system call was interrupted.
+    // At the first request the thread is still in its interrupted system call.
     child.counted(&mut stepped, 1);
     let counted: Vec<InstructionCounts> = [0, 1, 5, 5].map(|request| child.counted(&mut stepped, request)).to_vec();
     for (counts, atomics) in counted.iter().zip([0, 1, 5, 5]) {
@@ -112,7 +113,7 @@ fn atomic_operations_and_system_calls_are_counted_one_by_one() {
     assert!(counted[1].instructions > counted[0].instructions && counted[3] == counted[2], "{counted:?}");
     assert!(!stepped.has_ended());
     drop(stepped);
-    // The child goes on undisturbed and ends by itself.
+    // The child continues undisturbed and ends by itself.
     child.requests.write_all(&[9]).unwrap();
     assert_eq!(child.answer(), 9);
     let status = child.end();
@@ -125,7 +126,7 @@ fn thread_that_never_waits_is_detached_at_the_deadline() {
     let mut stepped = attached(child.id);
     child.requests.write_all(&[SPIN]).unwrap();
     let refused = loop {
-        // The child waits until it has read its request.
+        // The child waits because it has read its only request.
         if let Err(error) = stepped.step_until_all_wait(clock::now() + Duration::from_millis(20)) {
             break error;
         }
@@ -149,7 +150,7 @@ fn ended_process_is_reported() {
         stepped.step_until_all_wait(soon()).unwrap();
     }
     assert!(stepped.counts().next().unwrap().instructions > 0);
-    // There is no thread to detach.
+    // The thread has ended, so there is nothing to detach.
     drop(stepped);
 }
 
@@ -164,7 +165,7 @@ fn child_dies_with_the_tracing_thread() {
 
 #[test]
 fn unknown_thread_is_refused() {
-    // Above the largest process id of any Linux.
+    // This number is above the largest process id of any Linux.
     let refused = PtraceCounter::attach(1 << 30, &[1 << 30]).unwrap_err();
     let missing = refused.raw_os_error() == Some(libc::ESRCH);
     assert!(missing || matches!(refused.kind(), io::ErrorKind::PermissionDenied), "{refused}");

@@ -1,4 +1,4 @@
-//! Reading across a border: into the next fragment of a GIOP 1.1 message, or the next chunk of a
+//! Reading across a boundary: into the next fragment of a GIOP 1.1 message, or the next chunk of a
 //! value.
 
 use super::Decoder;
@@ -17,14 +17,14 @@ pub(super) struct FragmentMap<'m> {
 impl<'m> Decoder<'m> {
     /// Sets where the fragments of an assembled GIOP 1.1 message begin. Each fragment aligns its
     /// values from its own header (CORBA 3.0.3 section 15.4.9); octets and arrays of numbers may
-    /// continue across a cut.
+    /// continue in the next fragment.
     #[must_use]
     pub fn with_fragment_starts(mut self, breaks: &'m [usize]) -> Decoder<'m> {
         self.set_fragment_starts(breaks);
         self
     }
 
-    /// Like [`with_fragment_starts`](Decoder::with_fragment_starts), in place.
+    /// Does what [`with_fragment_starts`](Decoder::with_fragment_starts) does, in place.
     #[inline]
     pub fn set_fragment_starts(&mut self, breaks: &'m [usize]) {
         if !breaks.is_empty() {
@@ -68,8 +68,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Returns the offset from the start of the message, also if it was assembled from GIOP 1.1
-    /// fragments. [`at`](Decoder::at) accepts it.
+    /// Returns the offset in bytes from the start of the message, even in a message that was
+    /// assembled from GIOP 1.1 fragments. [`at`](Decoder::at) accepts it.
     #[must_use]
     #[inline]
     pub fn offset(&self) -> usize {
@@ -98,13 +98,13 @@ impl<'m> Decoder<'m> {
         self.is_fragmented() || self.chunks.level > 0
     }
 
-    /// Reads a primitive that is not in this fragment. Takes and returns the decoder by value: a
-    /// decoder whose address is never taken can stay in registers.
+    /// Reads a primitive that is not in this fragment. Takes and returns the decoder by value,
+    /// because a decoder whose address is never taken can stay in registers.
     #[cold]
     #[inline(never)]
     pub(super) fn take_across<const N: usize>(mut self) -> Result<([u8; N], Decoder<'m>), CdrError> {
         if self.chunks.level > 0 {
-            // Neither a primitive nor its padding is ever cut.
+            // In a chunk, neither a primitive nor its padding is ever cut.
             self.open_chunk()?;
             let gap = self.gap(N);
             let octets = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk);
@@ -112,7 +112,7 @@ impl<'m> Decoder<'m> {
             self.rest = rest;
             return Ok((*octets, self));
         }
-        // The rest of this fragment can only be padding: a primitive is never cut.
+        // The rest of this fragment can only be padding, because a primitive is never cut.
         while !self.fragments.starts.is_empty() && self.rest.len() <= self.gap(N) {
             let end = self.message_position() + self.rest.len();
             if end >= self.fragments.message.len() {

@@ -1,11 +1,11 @@
 //! Custom values, whose state only their own code understands: copied chunk by chunk without
 //! change.
 //!
-//! The data between the chunks is adapted: end tags to the nesting level, and repository ids to
-//! those already written. If that changes the size, a repository id becomes a list of one, or the
-//! reverse, so that chunks keep their alignment. An indirection inside a chunk cannot be told from
-//! a number. A -1 and an offset that leads exactly to a value of the message are taken as an
-//! indirection.
+//! The data between the chunks is adapted: end tags to the nesting level, and repository ids to the
+//! ids already written. If this would change the alignment of the chunks, a repository id is
+//! written as a list of one id, or the reverse. An indirection inside a chunk cannot be told from a
+//! number. If -1 is followed by an offset that leads exactly to a value of the message, the two are
+//! taken as an indirection.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 /// A repository id or a codebase.
 struct IdText<'m> {
     octets: &'m [u8],
-    /// True if it was read through an indirection.
+    /// True if the text was read through an indirection.
     is_indirection: bool,
 }
 
@@ -32,8 +32,8 @@ impl<'m> Decoder<'m> {
         self.walk_chunks(start, None)
     }
 
-    /// Copies a value whose head was read. `id` is the repository id of its type, and `keep` owns
-    /// the bytes.
+    /// Copies a value whose head was read. `id` is the repository id of its type, and `keep` is an
+    /// owner of the bytes.
     ///
     /// # Errors
     /// [`CdrError::CustomValue`] if the bytes would have another meaning in `e`; the errors of
@@ -53,7 +53,8 @@ impl<'m> Decoder<'m> {
         e.end_value(value)
     }
 
-    /// Returns the identity of a value while it is written: the bytes that hold it are kept alive.
+    /// Returns the identity of a value for the encoder. It is unique while the bytes that hold the
+    /// value are kept.
     pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
         (self.bytes().as_ptr().addr(), number)
     }
@@ -104,8 +105,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Copies the head of a value inside the copied one; `around` is the number of chunked values
-    /// around it.
+    /// Copies the head of a value inside the copied one. `around` is the number of chunked values
+    /// in which it lies.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
             return Err(CdrError::BadValue);
@@ -182,7 +183,7 @@ impl<'m> Decoder<'m> {
             else {
                 continue;
             };
-            // The new message has the target's position only if the target was written to it.
+            // An indirection is possible only if its target was written to the new message too.
             let there = *e.values().positions.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
             let back =
                 i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::LengthOverflow)?;
@@ -200,13 +201,13 @@ impl IdText<'_> {
         self.octets.iter().map(|octet| char::from(*octet)).collect()
     }
 
-    /// Returns the size in bytes from a multiple of 4 on.
+    /// Returns the size in bytes that the id takes in `e` when it begins at a multiple of 4.
     fn size(&self, e: &mut Encoder<'_>) -> usize {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// Writes the id in the form in which it was read, even if it was written before. Indirections
-    /// that span it keep their offsets.
+    /// Writes the id in the form in which it was read, even if the new message already has it.
+    /// Indirections across it keep their offsets.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {

@@ -10,11 +10,11 @@ use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
-/// Bookkeeping memory in bytes for each value of a message. It holds the positions of the value's
-/// tag and ids, in vectors that grow, and its level.
+/// Bookkeeping memory in bytes for each value of a message: the positions of the value's tag and
+/// ids, in vectors that grow, and its chunk level.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
-/// Maximum number of times that all bytes of a message are read again.
+/// Maximum number of bytes that are read again, in multiples of the message's size.
 const MAX_REREADS: usize = 16;
 
 /// The state that the values of one message share while they are read. It holds the positions of
@@ -24,9 +24,10 @@ const MAX_REREADS: usize = 16;
 /// is read.
 #[derive(Default)]
 pub struct ValueReadState {
-    /// Behind one pointer, so that a space without values is cheap to create and drop.
+    /// The values that were read, behind one pointer, so that a state without values is cheap to
+    /// create and drop.
     read_values: RefCell<Option<Box<ReadValues>>>,
-    /// Looks a type up in the decoder's environment.
+    /// Looks up a type by means of the decoder's environment.
     lookup_type: Option<LookupType>,
     convert_custom: Option<ConvertCustom>,
 }
@@ -38,7 +39,8 @@ pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
 /// environment.
 pub type LookupType = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
 
-/// A function that reads a custom value from its tag on, with the code of its type, and writes it.
+/// A function that reads a custom value from its tag on, by the custom code of its type, and writes
+/// it.
 pub type ConvertCustom = fn(&mut Decoder<'_>, &mut Encoder<'_>) -> Result<(), CdrError>;
 
 /// A function that finds the TypeCode of a value type by its repository id.
@@ -46,8 +48,8 @@ type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
 
 #[derive(Default)]
 struct ReadValues {
-    /// Indirection targets by address, so that positions in an encapsulation differ from those
-    /// around it. Sorted; values are read mostly in order of address.
+    /// Indirection targets by address, because positions in an encapsulation differ from those
+    /// around it. Sorted; values are mostly read in order of address.
     targets: Vec<(usize, IndirectionTarget)>,
     /// For each value, the number of chunked values around it.
     chunk_levels: Vec<u32>,
@@ -59,7 +61,7 @@ struct ReadValues {
     /// without values do not link the code that drops TypeCodes.
     find_known_type: Option<Box<FindType>>,
     store: Option<Arc<dyn Any + Send + Sync>>,
-    /// The path to the part that could not be read.
+    /// The path to the value that could not be read.
     value_path: Option<ValuePath>,
 }
 
@@ -72,15 +74,15 @@ pub(super) enum IndirectionTarget {
 }
 
 impl ValueReadState {
-    /// Creates a space in which nothing was read.
+    /// Creates a state in which no value was read.
     #[must_use]
     #[inline]
     pub const fn new() -> ValueReadState {
         ValueReadState { read_values: RefCell::new(None), lookup_type: None, convert_custom: None }
     }
 
-    /// Sets two functions, where there are some. Values in an `any` whose types inherit from those
-    /// of its TypeCode are kept whole if `look_up` knows their types. `convert` converts custom
+    /// Sets two functions, if there are any. `look_up` finds types: a value in an `any` whose type
+    /// inherits from the TypeCode's is kept whole if its type is found. `convert` converts custom
     /// values in an `any` that are needed in another form.
     #[must_use]
     #[inline]
@@ -127,8 +129,8 @@ impl ValueReadState {
     pub(super) fn add_target(&self, at: usize, target: IndirectionTarget) {
         let mut seen = self.read_values.borrow_mut();
         let marks = &mut seen.get_or_insert_default().targets;
-        // An encapsulation is inside the bytes around it, so addresses come in order. The exception
-        // is ids of a skipped part.
+        // Addresses come in order, because an encapsulation lies inside the bytes around it. Only
+        // the ids of a skipped part come later.
         let place = match marks.last() {
             Some((last, _)) if *last >= at => marks.partition_point(|(address, _)| *address < at),
             _ => marks.len(),
@@ -145,7 +147,7 @@ impl ValueReadState {
         marks.get(place).map(|(_, target)| *target)
     }
 
-    /// Returns the number of the value at `at`: a new one, unless the value is read again.
+    /// Returns the number of the value at `at`. It is a new number unless the value is read again.
     pub(super) fn add_value(&self, at: usize, level: u32, limit: u32) -> Result<u32, CdrError> {
         let known = self.find_target(at);
         let number = {
@@ -202,11 +204,11 @@ impl fmt::Debug for ValueReadState {
     }
 }
 
-/// The position of a decoder among chunks.
+/// The position of a decoder among the chunks of values.
 #[derive(Clone, Copy)]
 pub(in crate::cdr) struct Chunks<'m> {
-    /// The whole message inside chunked values, where the decoder sees the current chunk only; else
-    /// empty.
+    /// The whole message, inside chunked values, where the decoder sees only the current chunk.
+    /// Empty elsewhere.
     message: &'m [u8],
     /// The number of chunked values around the position.
     pub(in crate::cdr) level: u32,
@@ -239,15 +241,15 @@ pub enum ValueHead<'m> {
 /// The head of a value.
 #[derive(Debug)]
 pub struct ValueStart<'m> {
-    /// The number of this value: the count of earlier values in the space.
+    /// The number of this value: how many values of the message were read before it.
     pub number: u32,
-    /// The repository ids of its type.
+    /// The repository ids of the value's type.
     pub ids: RepositoryIds<'m>,
-    /// True if its state is chunked, so that the reader can stop anywhere in it.
+    /// True if the value's state is chunked, so that the reader can stop anywhere in it.
     pub chunked: bool,
-    /// The position of its tag.
+    /// The position of the value's tag.
     pub(crate) position: usize,
-    /// The level of its chunks.
+    /// The level of the value's chunks.
     pub(super) level: u32,
 }
 
@@ -287,8 +289,8 @@ impl<'m> Decoder<'m> {
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
-            // Between chunks there are values, or the next chunk, which may hold a null value or an
-            // indirection.
+            // Between chunks there are values, or the next chunk. A null value or an indirection
+            // may be in the chunk.
             let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;
@@ -358,12 +360,12 @@ impl<'m> Decoder<'m> {
         space.known_type(id).or_else(asked)
     }
 
-    /// Reads an earlier value again, from its tag on. The reader needs this if the result of the
-    /// first reading is of no use to it, or if the value was skipped.
+    /// Reads an earlier value again, from its tag on. This is necessary if the first reading's
+    /// result cannot be used here, or if the value was skipped.
     ///
     /// # Errors
-    /// The errors of `read`; [`CdrError::LimitExceeded`] if more is read again than a message with
-    /// some sharing needs.
+    /// The errors of `read`; [`CdrError::LimitExceeded`] if more bytes are read again than any
+    /// reasonable message needs.
     pub fn reread_value<T>(
         &self,
         number: u32,
@@ -386,10 +388,10 @@ impl<'m> Decoder<'m> {
         Ok(value)
     }
 
-    /// Writes a custom value, whose head was read, with the code of its type.
+    /// Writes a custom value, whose head was read, by the custom code of its type.
     ///
     /// # Errors
-    /// [`CdrError::CustomValue`] if that code is not known; the errors of that code.
+    /// [`CdrError::CustomValue`] if there is no such code; the errors of the code.
     pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let convert = self.value_read_state().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
         self.reread_value(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
@@ -562,7 +564,7 @@ impl<'m> Decoder<'m> {
                 0 => {}
                 1..TAG => self.skip(next as usize)?,
                 TAG.. if next >> 31 == 0 => drop(self.read_value_type(next)?),
-                // The level of an end tag is limited by the nesting that a message can have.
+                // The nesting that a message can have bounds the level of an end tag.
                 _ => {
                     let ended = next.wrapping_neg();
                     if ended <= level {

@@ -1,4 +1,4 @@
-//! Values as the specification draws them, octet by octet, and malformed values.
+//! Values as in the specification, octet by octet, and malformed values.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn keep() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// Parses hexadecimal digits; text in quotes stands for its letters.
+/// Parses hexadecimal digits. Text in quotes denotes the octets of its letters.
 fn octets(text: &str) -> Vec<u8> {
     let mut octets = Vec::new();
     for (at, part) in text.split('\'').enumerate() {
@@ -58,7 +58,7 @@ fn a_plain_value_and_an_indirection_to_it() {
         let value = e.begin_value((1, 1), keep, A, false)?.unwrap();
         e.end_value(value)
     });
-    // The id ends at octet 18: the short follows where the gap would be.
+    // The id ends at octet 18. The short follows directly, where padding would be.
     let id = "0000000a 'IDL:A:1.0' 00";
     let expected = format!("7fffff02 {id} 0007 ffffffff ffffffe8 00000000 7fffff02 ffffffff ffffffdc");
     assert_eq!(written, octets(&expected));
@@ -107,7 +107,7 @@ fn chunks_and_truncation() {
     assert_eq!((last.number, space.enclosing_values()), (2, 2));
     assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
     assert_eq!((d.remaining(), space.enclosing_values()), (0, 0));
-    // Read only what a base type has.
+    // Read only the members of a base type.
     let space = ValueReadState::new();
     let mut d = decoder.with_values(&space);
     let outer = head(&mut d);
@@ -116,7 +116,7 @@ fn chunks_and_truncation() {
 
 #[test]
 fn one_end_tag_may_end_several_values() {
-    // As omniORB writes it: one end tag ends the innermost and the outermost value.
+    // omniORB writes it so: one end tag ends the innermost and the outermost value.
     let written = octets("7fffff08 7fffff08 00000004 00000005 ffffffff 00000009");
     let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
@@ -129,7 +129,7 @@ fn one_end_tag_may_end_several_values() {
 #[test]
 fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
     for (what, again) in [("00000000", false), ("ffffffff fffffff0", true)] {
-        // In a chunk of its own with a long after it, or between two chunks.
+        // The indirection is in a chunk of its own with a long after it, or between two chunks.
         let len = if again { 12 } else { 8 };
         let inside = format!("7fffff08 00000004 00000001 {len:08x} {what} 00000002 ffffffff");
         let between = format!("7fffff08 00000004 00000001 {what} 00000004 00000002 ffffffff");
@@ -176,7 +176,7 @@ fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
 
 #[test]
 fn an_any_and_a_reference_go_on_in_the_next_chunk() {
-    // Chunks end where the sender's buffer did: the JDK begins one with each fragment.
+    // Chunks end where the sender's buffer ended: the JDK begins a chunk with each fragment.
     let pair = TypeCode::structure("IDL:Pair:1.0", "Pair", [("a", TypeCode::LONG), ("b", TypeCode::LONG)]).unwrap();
     let type_code = big(|e| pair.encode(e));
     let size = u32::try_from(type_code.len() + 4).unwrap().to_be_bytes();

@@ -17,7 +17,7 @@ const MAX_NESTING: u32 = 256;
 pub(in crate::cdr) struct ValueWriter {
     /// The positions of the tags of values, by identity.
     pub(super) positions: HashMap<(usize, u32), usize>,
-    /// Keeps written values alive, so that no later value reuses the identity of one of them.
+    /// Keeps written values alive, so that no later value gets the identity of one of them.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
     /// The positions of repository ids.
     pub(super) ids: HashMap<Cow<'static, str>, usize>,
@@ -58,12 +58,13 @@ impl Encoder<'_> {
         self.write_u32(0);
     }
 
-    /// Begins a value: the caller writes its state and calls [`end_value`](Encoder::end_value).
-    /// Returns `None` if the value was written before; an indirection is written then.
+    /// Begins a value: the caller writes its state and calls [`end_value`](Encoder::end_value). If
+    /// the value was written before, writes an indirection instead and returns `None`.
     ///
     /// `identity` distinguishes values. `keep` returns an owner that keeps the value alive as long
     /// as the encoder may compare identities. `ids` are the repository ids to send, the most
-    /// derived first: one, or for a truncatable type also the types to which it can be truncated.
+    /// derived first. There is one, except for a truncatable type, which adds the types to which it
+    /// can be truncated.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].
@@ -80,7 +81,7 @@ impl Encoder<'_> {
         self.begin_new_value(identity, keep, ids.iter().map(|id| Cow::Borrowed(*id)), chunked).map(Some)
     }
 
-    /// Writes an indirection if the value was written before, and returns true then.
+    /// If the value was written before, writes an indirection and returns true.
     pub(crate) fn try_write_indirection(&mut self, identity: (usize, u32)) -> Result<bool, CdrError> {
         let known = self.values().positions.get(&identity).copied();
         known.map(|at| self.write_indirection(at)).transpose().map(|written| written.is_some())
@@ -120,8 +121,8 @@ impl Encoder<'_> {
         Ok(WrittenValue { chunked })
     }
 
-    /// Begins a value whose chunks are copied. The bytes after its head are aligned as those at
-    /// `from`.
+    /// Begins a value whose chunks are copied. The bytes after its head get the same alignment as
+    /// the bytes at `from`.
     pub(super) fn begin_copied_value(
         &mut self,
         identity: (usize, u32),
@@ -157,7 +158,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Returns the size of a repository id from a multiple of 4 on, without the padding after it.
+    /// Returns the size of a repository id at a multiple of 4, without the padding after it.
     fn id_size(&mut self, id: &str) -> usize {
         if self.values().ids.contains_key(id) { 8 } else { 5 + id.chars().count() }
     }
@@ -212,7 +213,7 @@ impl Encoder<'_> {
     fn close_chunk(&mut self) -> Result<(), CdrError> {
         let Some(Chunk { before, size_at, start }) = self.values().chunk.take() else { return Ok(()) };
         match self.len() - start {
-            // Empty chunks do not exist.
+            // A chunk must not be empty.
             0 => self.buffer_mut().truncate(before),
             size => {
                 let size = u32::try_from(size).ok().filter(|size| *size < TAG).ok_or(CdrError::LengthOverflow)?;
@@ -223,7 +224,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Returns true if the next multiples of 4 after both positions are equal modulo 8.
+/// Returns true if the next multiple of 4 after each position is the same modulo 8.
 pub(super) fn is_aligned_as(one: usize, other: usize) -> bool {
     let next = |position: usize| position.wrapping_add(3) & 4;
     next(one) == next(other)
