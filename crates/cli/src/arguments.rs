@@ -194,7 +194,7 @@ pub(crate) fn words(name: &'static str) -> Arg {
     positional(name).num_args(0..).action(ArgAction::Append)
 }
 
-/// The options that [`corelane_idl::compile::Options`] takes.
+/// The options that [`corelane_idl::compile::CompileOptions`] takes.
 pub(crate) fn idl_options() -> [Arg; 4] {
     [
         letter('I', "include", "DIR").action(ArgAction::Append),
@@ -205,13 +205,13 @@ pub(crate) fn idl_options() -> [Arg; 4] {
 }
 
 /// Returns the value of [`idl_options`].
-pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Options {
-    corelane_idl::compile::Options {
+pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::CompileOptions {
+    corelane_idl::compile::CompileOptions {
         include: parsed.get_many::<OsString>("include").into_iter().flatten().map(Into::into).collect(),
         defines: texts(parsed, "define"),
         idl_4: parsed.get_flag("idl-4"),
         case_sensitive: parsed.get_flag("case-sensitive"),
-        ..corelane_idl::compile::Options::default()
+        ..corelane_idl::compile::CompileOptions::default()
     }
 }
 

@@ -10,7 +10,7 @@ use clap::{ArgAction, ArgMatches, Command};
 use corelane::dynamic::{DynamicRequest, RequestError};
 use corelane::{Any, Context, ObjectRef, Orb, TypeCode};
 use corelane_idl::ast::Direction;
-use corelane_idl::compile::Options;
+use corelane_idl::compile::CompileOptions;
 use corelane_wire::Limits;
 use serde_json::{Map, Value as Json, json};
 
@@ -63,7 +63,7 @@ const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 #[derive(Debug, Default)]
 struct Arguments {
     idl: PathBuf,
-    options: Options,
+    options: CompileOptions,
     interface: Option<String>,
     timeout: Option<f64>,
     context: Context,
