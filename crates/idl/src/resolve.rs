@@ -35,7 +35,7 @@ pub(crate) fn resolve(
 ) -> Model {
     let mut resolver = DeclarationResolver {
         model: Model::default(),
-        scopes: vec![Scope::default()],
+        scopes: vec![NameScope::default()],
         scope_of: Vec::new(),
         limits,
         extended,
@@ -73,7 +73,7 @@ pub(crate) fn resolve(
 struct ScopeId(usize);
 
 #[derive(Debug, Default)]
-struct Scope {
+struct NameScope {
     outer: Option<ScopeId>,
     /// The definition that owns the scope; `None` for the file and for operations.
     owner: Option<DefinitionId>,
@@ -119,7 +119,7 @@ type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct DeclarationResolver<'r> {
     model: Model,
-    scopes: Vec<Scope>,
+    scopes: Vec<NameScope>,
     /// The scope of each definition, by index.
     scope_of: Vec<Option<ScopeId>>,
     limits: &'r CompilerLimits,
@@ -236,7 +236,7 @@ impl DeclarationResolver<'_> {
 
     fn open_scope(&mut self, outer: ScopeId, owner: Option<DefinitionId>) -> ScopeId {
         let id = ScopeId(self.scopes.len());
-        self.scopes.push(Scope { outer: Some(outer), owner, ..Scope::default() });
+        self.scopes.push(NameScope { outer: Some(outer), owner, ..NameScope::default() });
         if let Some(owner) = owner {
             let at = owner.0 as usize;
             if self.scope_of.len() <= at {

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::socket::{self, Shutdown, SocketOptions, WaitMode};
-use corelane_sys::thread::Builder;
+use corelane_sys::thread::ThreadBuilder;
 
 use super::client::SETTLE;
 use super::{
@@ -82,7 +82,9 @@ impl BaselineServer {
         let listener = Arc::new(socket::listen(&listening_address(carrier), &options, socket::DEFAULT_BACKLOG)?);
         let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, medium };
         let (accepting, watching) = (listener.clone(), pool.clone());
-        Builder::new().name("floor/accept").spawn(move || accept(accepting.as_fd(), medium, watching.as_ref()))?;
+        ThreadBuilder::new()
+            .name("floor/accept")
+            .spawn(move || accept(accepting.as_fd(), medium, watching.as_ref()))?;
         Ok(BaselineServer { accepting: Accepting::Socket { listener, pool }, address })
     }
 }
@@ -114,7 +116,7 @@ pub(crate) fn run(carrier: Transport, waiting: Spinning) -> Result<(), Failure> 
 fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<Pool>>) {
     while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
         // If no thread can be started, the connection closes, and the client reports that.
-        let serving = Builder::new().name("floor/serve");
+        let serving = ThreadBuilder::new().name("floor/serve");
         match medium {
             Medium::Memory { spins } => {
                 let Some((bare, sizes)) = memory::accept(socket.as_fd(), spins) else { continue };
@@ -239,7 +241,7 @@ impl Pool {
         pool.epoll.add(pool.end.as_fd(), END, Interest::READABLE)?;
         for index in 0..threads.max(1) {
             let pool = pool.clone();
-            Builder::new().name(format!("floor/{index}")).spawn(move || pool.work())?;
+            ThreadBuilder::new().name(format!("floor/{index}")).spawn(move || pool.work())?;
         }
         Ok(pool)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Listener, SharedMemory, SpinPolicy, Stream, Tcp, Unix, Wait};
 use corelane_sys::socket::Address;
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{clock, poll};
 
 use super::{BaselineAddress, LOOK, Medium, MessageSizes, StreamSpin, Transport, read_preamble};
@@ -86,7 +86,7 @@ pub(super) fn serve(carrier: Transport, spin: StreamSpin) -> io::Result<(Accepto
     };
     let is_over = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&is_over);
-    let thread = Builder::new().name("floor/accept").spawn(move || accept(&*listener, spin, &stop))?;
+    let thread = ThreadBuilder::new().name("floor/accept").spawn(move || accept(&*listener, spin, &stop))?;
     let address = BaselineAddress { socket, medium: Medium::Stream(carrier, spin) };
     Ok((Acceptor { is_over, thread: Some(thread) }, address))
 }
@@ -99,7 +99,7 @@ fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
         let Ok(stream) = listener.accept() else { continue };
         stream.set_spin_policy(policy(spin));
         // If no thread can be started, the connection closes, and the client reports that.
-        drop(Builder::new().name("floor/serve").spawn(move || echo(&*stream)));
+        drop(ThreadBuilder::new().name("floor/serve").spawn(move || echo(&*stream)));
     }
 }
 

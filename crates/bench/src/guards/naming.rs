@@ -17,7 +17,7 @@ use corelane_services::naming::corelane_naming::NewBinding;
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef};
 use corelane_services::naming::{Naming, NamingService};
 use corelane_services::store::Durability;
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
@@ -237,7 +237,7 @@ impl Beside {
                 }
                 Ok(())
             };
-            let spawned = Builder::new().name(format!("changes/{client}")).spawn(body);
+            let spawned = ThreadBuilder::new().name(format!("changes/{client}")).spawn(body);
             others.push(spawned.map_err(|error| Failure::new(error.to_string()))?);
         }
         Ok(Beside { resolves, is_running, is_ending, others })

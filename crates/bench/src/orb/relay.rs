@@ -10,7 +10,7 @@ use corelane::{ObjectRef, Orb};
 use corelane_sys::clock;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
-use corelane_sys::thread::Builder;
+use corelane_sys::thread::ThreadBuilder;
 use corelane_wire::ior::{ProfileEndpoint, escape_key};
 
 use super::client::{target, two_way};
@@ -80,7 +80,7 @@ fn start(server: SocketAddr, counts: Arc<Counts>) -> std::io::Result<u16> {
     let here = Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let listener = socket::listen(&here, &SocketOptions::default(), 1)?;
     let port = socket::local_address(listener.as_fd())?.as_inet().map_or(0, SocketAddr::port);
-    Builder::new().name("bench/relay").spawn(move || {
+    ThreadBuilder::new().name("bench/relay").spawn(move || {
         // Ignore errors: a failure ends the connection, and so fails the measured call.
         let _ = relay(&listener, server, &counts);
     })?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use corelane::Orb;
 use corelane_sys::clock;
-use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling, Tid};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, Tid};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
@@ -166,7 +166,8 @@ impl Scavenger {
     fn start(core: usize) -> Result<Self, Failure> {
         let (stop, id) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
         let (shared, told) = (stop.clone(), id.clone());
-        let builder = Builder::new().name("bench/scavenger").affinity(CpuSet::one(core)).scheduling(Scheduling::Other);
+        let builder =
+            ThreadBuilder::new().name("bench/scavenger").affinity(CpuSet::one(core)).scheduling(Scheduling::Other);
         let thread = builder.spawn(move || {
             told.get_or_init(thread::current_tid);
             while !shared.load(Ordering::Relaxed) {
@@ -206,7 +207,9 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
     };
     let fifo = match options.placement.scheduling {
         Some(class) => Some(class),
-        None => Builder::new().scheduling(Scheduling::Fifo(20)).spawn(|| ()).is_ok().then_some(Scheduling::Fifo(20)),
+        None => {
+            ThreadBuilder::new().scheduling(Scheduling::Fifo(20)).spawn(|| ()).is_ok().then_some(Scheduling::Fifo(20))
+        }
     };
     let placement = Placement { cores: CoreChoice::One(core), scheduling: fifo };
     let scavenger = match fifo {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use corelane::SystemExceptionKind;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{self, Builder, Scheduling};
+use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 use corelane_sys::{clock, signal};
 
 use crate::Failure;
@@ -310,7 +310,7 @@ impl Restore {
         *switched().lock() = Some((file.to_path_buf(), mode));
         // The thread runs until the process ends: a process that takes over these signals must obey
         // them later too.
-        Builder::new()
+        ThreadBuilder::new()
             .name("bench/signals")
             .spawn(move || {
                 while !matches!(termination.wait(None), Ok(true)) {}
@@ -466,7 +466,7 @@ impl SilentServer {
                 kept.push_front(stream);
             }
         };
-        Builder::new().name("bench/silent").spawn(body).map_err(failed)?;
+        ThreadBuilder::new().name("bench/silent").spawn(body).map_err(failed)?;
         Ok(silent)
     }
 

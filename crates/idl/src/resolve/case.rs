@@ -1,7 +1,7 @@
 //! Warnings about names that differ only in case, in the mode `--case-sensitive`. Other languages
 //! and compilers treat them as one name.
 
-use super::{DeclarationResolver, Scope, ScopeItem};
+use super::{DeclarationResolver, NameScope, ScopeItem};
 use crate::ast::{Name, Parameter};
 use crate::diagnostic::Diagnostic;
 use crate::model::DefinitionKind;
@@ -38,7 +38,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    fn declared_names(scope: &Scope) -> Vec<Name> {
+    fn declared_names(scope: &NameScope) -> Vec<Name> {
         let declared = scope.names.values().filter(|entry| !matches!(entry.what, ScopeItem::Introduced(_)));
         let names = declared.map(|entry| Name { symbol: entry.symbol, span: entry.span });
         names.filter(|name| name.span != Span::default()).collect()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use corelane_sys::clock;
-use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
+use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 
 use crate::Failure;
 use crate::client_group::GroupClient;
@@ -95,7 +95,7 @@ fn thread<T: Send + 'static>(
     scheduling: Scheduling,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Failure> {
-    let builder = Builder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
+    let builder = ThreadBuilder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
     builder.spawn(body).map_err(|error| Failure::new(format!("a client thread cannot be started: {error}")))
 }
 

@@ -19,7 +19,7 @@ mod partner;
 mod stage;
 
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
-use corelane_sys::thread::{self, Builder, Scheduling};
+use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 
 use crate::Failure;
 use crate::harness::{Compare, Figure, Group, Label, Progress, Variant};
@@ -56,7 +56,7 @@ pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut 
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
         // The papers' threads have fixed priorities; these do if that is permitted.
-        None => Builder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
+        None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
         let reason = "preemption by a higher priority: fixed priorities are not permitted here; threads wake each other in turn instead";

@@ -1,6 +1,6 @@
 //! CoreChoice, priorities and means of waking of the two threads of a test.
 
-use corelane_sys::thread::{Builder, CpuSet, Scheduling};
+use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 
 /// The means to wake a waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ impl Stage {
     }
 
     /// Returns a builder for the second thread. Its priority is the same if `equal`, else one more.
-    pub(crate) fn builder(&self, equal: bool) -> Builder {
-        let mut builder = Builder::new().name("bench/partner");
+    pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
+        let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {
             builder = builder.affinity(CpuSet::one(core));
         }
