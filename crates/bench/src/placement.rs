@@ -8,7 +8,7 @@ use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 use crate::orb::levels::LEVELS;
 
-/// CoreChoice to which the two sides are bound.
+/// The cores to which the two sides are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CoreChoice {
     /// Any core that the kernel chooses.
@@ -39,7 +39,7 @@ pub enum Side {
     Server,
 }
 
-/// CoreChoice and scheduling class of both sides.
+/// Cores and scheduling class of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The cores.

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
 use corelane_bench::json::Object;
-use corelane_bench::operation::Operation;
+use corelane_bench::operation::MeasuredOperation;
 use corelane_bench::placement::{CoreChoice, Placement};
-use corelane_bench::probed::{Point, Probed, Process};
+use corelane_bench::probed::{PassedProbe, Probed, Process};
 
 use self::switches::{Capture, Preemption};
 use crate::arguments::{self, ArgumentRefusal, option};
@@ -37,7 +37,7 @@ Exit status: 0 written, 1 not written, 2 wrong usage.
 
 struct TraceOptions {
     out: PathBuf,
-    operation: Operation,
+    operation: MeasuredOperation,
     calls: usize,
     server: String,
     placement: Placement,
@@ -95,9 +95,9 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<S
 /// Converts the values of options.
 fn refine(parsed: &ArgMatches) -> Result<TraceOptions, String> {
     let mut placement = Placement::one_core().map_err(|error| error.to_string())?;
-    let mut operation = Operation::Octet;
+    let mut operation = MeasuredOperation::Octet;
     if let Some(name) = arguments::text(parsed, "op") {
-        operation = Operation::from_name(&name).map_err(|error| error.to_string())?;
+        operation = MeasuredOperation::from_name(&name).map_err(|error| error.to_string())?;
         if operation.is_oneway() {
             return Err("a oneway has no reply to wait for; choose another operation".to_owned());
         }
@@ -183,7 +183,7 @@ fn event(phase: &str, name: &str, pid: u32, thread: u32, after: u64) -> Object {
 }
 
 fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>) {
-    let points: Vec<&Point> = process.points.iter().filter(|point| point.thread == thread).collect();
+    let points: Vec<&PassedProbe> = process.points.iter().filter(|point| point.thread == thread).collect();
     let mut request = 0;
     for (index, pair) in points.windows(2).enumerate() {
         let [before, point] = pair else { continue };
@@ -237,14 +237,14 @@ fn handovers(process: &Process) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     // The queue is first in, first out.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
-        let again = |point: &&Point| point.id == first.id && point.at > first.at && point.thread != first.thread;
+        let again = |point: &&PassedProbe| point.id == first.id && point.at > first.at && point.thread != first.thread;
         Some((first, of("request parsed").find(again)?))
     });
     queued.chain(to_lanes).map(|(from, to)| (place(from), place(to))).collect()
 }
 
 /// A point with the id of its process.
-type ProcessPoint<'p> = (u32, &'p Point);
+type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
 /// Pairs each message's departure with its arrival in another process. The arrival has the same
 /// request id, or none yet, and is the nearest in time. A reply to a call before the recorded ones
@@ -272,8 +272,8 @@ mod tests {
     use super::*;
     use crate::WRONG_USAGE;
 
-    fn point(thread: u32, at: u64, id: u64, name: &str) -> Point {
-        Point { thread, at, id, name: name.to_owned() }
+    fn point(thread: u32, at: u64, id: u64, name: &str) -> PassedProbe {
+        PassedProbe { thread, at, id, name: name.to_owned() }
     }
 
     fn call() -> [Process; 2] {

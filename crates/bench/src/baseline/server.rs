@@ -17,7 +17,7 @@ use corelane_sys::thread::ThreadBuilder;
 
 use super::client::SETTLE;
 use super::{
-    BaselineAddress, Medium, MessageSizes, Spinning, Transport, listening_address, memory, read_preamble,
+    BaselineAddress, BaselineTransport, Medium, MessageSizes, Spinning, listening_address, memory, read_preamble,
     recv_spinning, stream,
 };
 use crate::Failure;
@@ -36,7 +36,7 @@ pub(crate) struct BaselineServer {
 enum Accepting {
     Socket {
         listener: Arc<OwnedFd>,
-        pool: Option<Arc<Pool>>,
+        pool: Option<Arc<BaselinePool>>,
     },
     Stream {
         /// Ends the acceptor when dropped.
@@ -49,7 +49,7 @@ impl BaselineServer {
     ///
     /// # Errors
     /// A limit of the process is reached, or the transport does not support this way to wait.
-    pub(crate) fn open(carrier: Transport, waiting: Spinning) -> Result<Self, Failure> {
+    pub(crate) fn open(carrier: BaselineTransport, waiting: Spinning) -> Result<Self, Failure> {
         Self::start(carrier, waiting).map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
     }
 
@@ -58,8 +58,8 @@ impl BaselineServer {
         &self.address
     }
 
-    fn start(carrier: Transport, waiting: Spinning) -> io::Result<Self> {
-        let in_memory = carrier == Transport::SharedMemory;
+    fn start(carrier: BaselineTransport, waiting: Spinning) -> io::Result<Self> {
+        let in_memory = carrier == BaselineTransport::SharedMemory;
         let (medium, threads) = match (waiting, in_memory) {
             (Spinning::Blocking, false) => (Medium::Socket { spins: false }, None),
             (Spinning::Looking, false) => (Medium::Socket { spins: true }, None),
@@ -76,7 +76,7 @@ impl BaselineServer {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
             }
         };
-        let pool = threads.map(Pool::start).transpose()?;
+        let pool = threads.map(BaselinePool::start).transpose()?;
         // Clients over shared memory pass a descriptor.
         let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
         let listener = Arc::new(socket::listen(&listening_address(carrier), &options, socket::DEFAULT_BACKLOG)?);
@@ -106,14 +106,14 @@ impl Drop for BaselineServer {
 ///
 /// # Errors
 /// The server cannot listen.
-pub(crate) fn run(carrier: Transport, waiting: Spinning) -> Result<(), Failure> {
+pub(crate) fn run(carrier: BaselineTransport, waiting: Spinning) -> Result<(), Failure> {
     let server = BaselineServer::open(carrier, waiting)?;
     println!("ready {}", server.address());
     serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Accepts connections until the listener is shut down.
-fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<Pool>>) {
+fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePool>>) {
     while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
         // If no thread can be started, the connection closes, and the client reports that.
         let serving = ThreadBuilder::new().name("floor/serve");
@@ -208,7 +208,7 @@ fn send_all(socket: BorrowedFd<'_>, octets: &[u8]) -> Option<()> {
 }
 
 /// Threads that block in one `epoll_wait` and serve any connection that has a request.
-struct Pool {
+struct BaselinePool {
     epoll: Epoll,
     /// Signalled to end the threads.
     end: EventFd,
@@ -230,9 +230,9 @@ const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;
 
-impl Pool {
+impl BaselinePool {
     fn start(threads: usize) -> io::Result<Arc<Self>> {
-        let pool = Arc::new(Pool {
+        let pool = Arc::new(BaselinePool {
             epoll: Epoll::new()?,
             end: EventFd::new()?,
             connections: (0..MOST_CONNECTIONS).map(|_| OnceLock::new()).collect(),

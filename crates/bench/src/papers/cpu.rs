@@ -17,17 +17,17 @@ use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, 
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
-use crate::options::{Depth, Options};
+use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::options::{BenchOptions, Depth};
 use crate::orb::client::target;
 use crate::orb::generated::cubit::{CountedTarget, CountedTargetRef};
 use crate::orb::servant::{Echo, compute};
 use crate::orb::server::start;
-use crate::orb::{Architecture, client_orb};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Number of calls between two readings of the clock, where a call takes less time than a reading.
 const BATCH: usize = 100;
@@ -200,7 +200,7 @@ impl Drop for Scavenger {
 }
 
 /// Measures without work, then with work.
-pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
         CoreChoice::One(core) | CoreChoice::Two(core, _) => core,
         CoreChoice::Any => thread::affinity(None).ok().and_then(|set| set.iter().last()).unwrap_or(0),
@@ -243,7 +243,7 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
 
 /// Returns the extent. The full form makes the papers' 10,000,000 calls; variants with work make at
 /// most 2,000 a turn.
-fn extent(options: &Options, rounds: u32) -> Extent {
+fn extent(options: &BenchOptions, rounds: u32) -> Extent {
     let asked = options.extent;
     match (options.depth, rounds) {
         (Depth::Full, 0) if options.asked.count.is_none() => Extent { count: 1_000_000, ..asked },
@@ -266,14 +266,14 @@ pub(crate) fn rounds_for(time: Duration) -> u32 {
 
 /// Two servers, a client, and the servant itself.
 struct Orbs {
-    servers: Vec<(Architecture, Orb, String)>,
+    servers: Vec<(ServerArchitecture, Orb, String)>,
     client: Orb,
     servant: Arc<dyn CountedTarget>,
 }
 
 fn orbs() -> Result<Orbs, Failure> {
     let mut servers = Vec::new();
-    for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(1)] {
+    for architecture in [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1)] {
         let orb = start(architecture, LOOPBACK)?;
         let poa = orb.root_poa();
         let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
@@ -311,7 +311,14 @@ impl Orbs {
             seen.push(counts.clone());
             let batch = if rounds == 0 { batch } else { 1 };
             Variant {
-                label: Label { bench: "cpu", peer: "Corelane", transport, op: work.to_owned(), config, along: None },
+                label: FigureLabel {
+                    bench: "cpu",
+                    peer: "Corelane",
+                    transport,
+                    op: work.to_owned(),
+                    config,
+                    along: None,
+                },
                 subject: Box::new(Sliced { way, rounds, batch, scavenger, seen: counts }),
                 against: Vec::new(),
             }
@@ -325,9 +332,9 @@ impl Orbs {
 /// bypass.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
-fn over_virtual(figures: &[Figure]) -> Vec<Value> {
+fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
     let Some((called, others)) = figures.split_first() else { return Vec::new() };
-    let over = |(figure, goal): (&Figure, f64)| Value {
+    let over = |(figure, goal): (&Figure, f64)| SingleValue {
         label: figure.label.clone(),
         what: "over a virtual function".to_owned(),
         value: (figure.summary.p50_us - called.summary.p50_us) * 1e3,
@@ -345,12 +352,12 @@ fn deviation(values: &[f64]) -> f64 {
 }
 
 /// Compares with the second figure, the collocated call, as the papers do.
-fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<Value> {
+fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };
     for (figure, seen) in figures.iter().zip(seen) {
         let mut add = |what: &str, value: f64, unit: &'static str| {
-            values.push(Value { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: None });
+            values.push(SingleValue { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: None });
         };
         let (ours, theirs) = (figure.summary.mean_us, collocated.summary.mean_us);
         if figure.label.transport != "none" {
@@ -411,7 +418,7 @@ mod tests {
     #[test]
     fn the_full_form_has_the_papers_calls_unless_a_number_was_asked_for() {
         let of = |line: &str| {
-            let options = Options::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
+            let options = BenchOptions::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
             let extent = extent(&options, 0);
             extent.count * extent.repetitions
         };

@@ -13,7 +13,7 @@ pub(crate) enum Waker {
 
 /// Core of the second thread, and priorities of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stage {
+pub(crate) struct SwitchSetting {
     /// Core of the second thread; the first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
     /// Priority of the first thread; `None` is the ordinary class. The second thread has one more,
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     pub(crate) same_core: bool,
 }
 
-impl Stage {
+impl SwitchSetting {
     /// Returns true if a wake-up of the second thread makes it run at once in place of the first.
     pub(crate) fn preempts(&self) -> bool {
         self.same_core && self.priority.is_some()
