@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corelane_idl::DiskFiles;
-use corelane_idl::compile::{Compilation, Options};
-use corelane_idl::model::{ConstantValue, Kind};
+use corelane_idl::compile::{Compilation, CompileOptions};
+use corelane_idl::model::{ConstantValue, DefinitionKind};
 use corelane_idl::source::Span;
 
 const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/COS"];
@@ -35,7 +35,7 @@ fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {
 }
 
 fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
-    let options = Options { include: include.to_vec(), ..Options::default() };
+    let options = CompileOptions { include: include.to_vec(), ..CompileOptions::default() };
     let compilation = Compilation::of_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
     if !compilation.is_accepted() {
         return Err(compilation.diagnostics.render(&compilation.sources, false));
@@ -52,7 +52,7 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
             continue;
         }
         let value = match &definition.kind {
-            Kind::Constant(_, value) => Some(match value {
+            DefinitionKind::Constant(_, value) => Some(match value {
                 ConstantValue::Enumerator(id) => model.repository_id(*id, symbols),
                 other => shown(other),
             }),

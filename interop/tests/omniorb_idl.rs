@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corelane_idl::DiskFiles;
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::{Compilation, CompileOptions};
 
 const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/COS"];
 
@@ -38,7 +38,7 @@ fn compiled(file: &Path) -> Result<String, String> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("idl/policies");
     let own = security.iter().any(|name| stem(file).starts_with(name)).then_some(own);
     let include = own.into_iter().chain(FOLDERS.map(PathBuf::from)).collect();
-    let options = Options { include, ..Options::default() };
+    let options = CompileOptions { include, ..CompileOptions::default() };
     let mut compilation = Compilation::of_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
     let rust = if compilation.is_accepted() { compilation.to_rust() } else { String::new() };
     if compilation.is_accepted() { Ok(rust) } else { Err(compilation.diagnostics.render(&compilation.sources, false)) }
@@ -98,7 +98,7 @@ fn own() -> Vec<(String, String)> {
     let mut files: Vec<PathBuf> = accepted.chain([here.join("tests/idl/lints.idl")]).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "idl"));
     files.sort();
-    let options = Options { idl_4: true, ..Options::default() };
+    let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
     let made = files.iter().map(|file| {
         let mut compilation = Compilation::of_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
         assert!(compilation.is_accepted(), "{}", file.display());

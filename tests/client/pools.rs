@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use corelane::{Dispatch, Orb};
-use corelane_sys::thread::{Builder, Scheduling};
+use corelane_sys::thread::{Scheduling, ThreadBuilder};
 use corelane_tests::{ProbeRef, client, serve};
 
 #[test]
@@ -12,7 +12,7 @@ fn no_connection_carries_two_native_priorities() {
     let (_orb, probe) = client(&server.ior);
     let call_at = |scheduling| {
         let probe = probe.clone();
-        let thread = Builder::new().scheduling(scheduling).spawn(move || probe.cube_octet(2).unwrap());
+        let thread = ThreadBuilder::new().scheduling(scheduling).spawn(move || probe.cube_octet(2).unwrap());
         thread.expect("a thread of this scheduling class: SCHED_FIFO takes root or RLIMIT_RTPRIO").join().unwrap()
     };
     for _ in 0..3 {

@@ -16,7 +16,7 @@ use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, served_by
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, Transports};
 use corelane_net::{Peer, ShutdownMode, Stream, Tcp, Wait};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, require_fifo, said, until};
 use corelane_tests::through::through;
 
@@ -211,7 +211,7 @@ fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {
         let (stage, ready) = (Arc::clone(&stage), Arc::clone(&ready));
-        let builder = Builder::new().name("middle").affinity(CpuSet::one(last_core()));
+        let builder = ThreadBuilder::new().name("middle").affinity(CpuSet::one(last_core()));
         let body = move || {
             while !ready.load(SeqCst) {
                 std::thread::park();

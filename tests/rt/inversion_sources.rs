@@ -12,7 +12,7 @@ use corelane::rt::{
     ThreadpoolId,
 };
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
-use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
 
@@ -115,7 +115,7 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
     let middle = {
         let (reporter, runs, stop) = (Arc::clone(&reporter), Arc::clone(&runs), Arc::clone(&stop));
         let end = corelane_sys::clock::now() + std::time::Duration::from_secs(10);
-        let builder = Builder::new().name("middle").affinity(CpuSet::one(core)).scheduling(Scheduling::Fifo(25));
+        let builder = ThreadBuilder::new().name("middle").affinity(CpuSet::one(core)).scheduling(Scheduling::Fifo(25));
         let body = move || {
             runs.store(true, SeqCst);
             while !stop.load(SeqCst) && !end.is_past() {}

@@ -198,7 +198,7 @@ fn overrunning_operation_is_lowered_while_it_runs_and_its_thread_restored() {
 }
 
 fn permitted() -> bool {
-    let tried = thread::Builder::new().scheduling(thread::Scheduling::Fifo(1)).spawn(|| ());
+    let tried = thread::ThreadBuilder::new().scheduling(thread::Scheduling::Fifo(1)).spawn(|| ());
     tried.is_ok_and(|thread| thread.join().is_ok())
 }
 

@@ -12,7 +12,7 @@ use corelane::rt::{
 };
 use corelane::{ObjectRef, Orb};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{Builder, CpuSet, Scheduling, affinity};
+use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, said, until};
 
 /// Native priorities 2, 25 and 50 by the default mapping.
@@ -145,7 +145,12 @@ fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> boo
         }
     }
     let start = |priority, body: Box<dyn FnOnce() + Send>| {
-        Builder::new().name("inversion").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body).unwrap()
+        ThreadBuilder::new()
+            .name("inversion")
+            .affinity(core)
+            .scheduling(Scheduling::Fifo(priority))
+            .spawn(body)
+            .unwrap()
     };
     let lock = Arc::new(lock);
     let [wanted, ready, middle_ran, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));

@@ -8,7 +8,7 @@ use corelane::rt::{
     RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, UnixProperties, with_client_policies,
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_sys::thread::{Builder, Scheduling, scheduling};
+use corelane_sys::thread::{Scheduling, ThreadBuilder, scheduling};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, Who, ask, fair_orb, fifo_orb};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
@@ -349,7 +349,7 @@ fn thread_without_a_corba_priority_is_not_refused() {
     let far = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
     let (far, near) = ([&exact, &banded, &apart].map(far), [&exact, &banded, &apart].map(ObjectRef::clone));
     let priorities = |objects: &[ObjectRef; 3]| objects.each_ref().map(|object| ask(object).map(|who| who.priority));
-    Builder::new()
+    ThreadBuilder::new()
         .scheduling(Scheduling::Other)
         .spawn(move || {
             current.set_priority(15_000).unwrap();

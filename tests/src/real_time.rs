@@ -507,7 +507,7 @@ pub fn fifo_orb() -> Orb {
 /// # Panics
 /// Panics if it is not.
 pub fn require_fifo() {
-    let tried = corelane_sys::thread::Builder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
+    let tried = corelane_sys::thread::ThreadBuilder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
     let permitted = tried.map(|thread| thread.join().is_ok());
     assert!(matches!(permitted, Ok(true)), "SCHED_FIFO is not permitted here: {permitted:?}");
 }

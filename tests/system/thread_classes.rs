@@ -11,7 +11,7 @@ use corelane::rt::{
 };
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{Builder, CpuSet, affinity};
+use corelane_sys::thread::{CpuSet, ThreadBuilder, affinity};
 use corelane_tests::real_time::{Reporter, ask};
 
 /// The native priority of the application threads that cause the ORB's threads.
@@ -20,7 +20,7 @@ const CALLER: u8 = 40;
 /// Runs `body` on a thread with a fixed priority that may use one core only.
 fn urgently<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let last = affinity(None).unwrap().iter().last().unwrap();
-    let builder = Builder::new().name("caller").affinity(CpuSet::one(last)).scheduling(Scheduling::Fifo(CALLER));
+    let builder = ThreadBuilder::new().name("caller").affinity(CpuSet::one(last)).scheduling(Scheduling::Fifo(CALLER));
     match builder.spawn(body) {
         Ok(thread) => thread.join().unwrap(),
         Err(error) => panic!("SCHED_FIFO is not permitted here: {error}"),

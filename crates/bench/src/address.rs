@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::baseline::Transport;
+use crate::baseline::BaselineTransport;
 
 /// TCP address at which benchmarks listen.
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
 
 /// Returns a free address of a transport. For Unix sockets and shared memory it is a path that no
 /// other server has.
-pub(crate) fn free_address(carrier: Transport) -> String {
+pub(crate) fn free_address(carrier: BaselineTransport) -> String {
     static USED: AtomicUsize = AtomicUsize::new(0);
-    if carrier == Transport::Tcp {
+    if carrier == BaselineTransport::Tcp {
         return LOOPBACK.to_owned();
     }
     let number = USED.fetch_add(1, Ordering::Relaxed);

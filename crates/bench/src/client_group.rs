@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::Failure;
 use crate::harness::Subject;
@@ -51,7 +51,7 @@ impl<M: GroupClient> Subject for ClientGroup<M> {
             // The remainder of the division goes to the first clients.
             let own = count / many + usize::from(number < count % many);
             let barrier = barrier.clone();
-            let builder = Builder::new().name(format!("client/{number}")).stack_size(256 * 1024);
+            let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
             // The thread inherits cores and scheduling class from the starting thread.
             let thread = builder.spawn(move || {
                 let mut samples = Samples::with_room(own);

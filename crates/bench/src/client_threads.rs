@@ -2,14 +2,14 @@
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::baseline::{BaselineClient, Spinning, Transport, address_of};
+use crate::baseline::{BaselineClient, BaselineTransport, Spinning, address_of};
 use crate::client_group::ClientGroup;
-use crate::harness::{AxisPoint, Compare, Group, Label, Progress, Variant};
+use crate::harness::{AxisPoint, Compare, FigureLabel, Group, Progress, Variant};
 use crate::launch::{start_echo, start_floor};
-use crate::operation::Operation;
-use crate::options::{Depth, Options};
-use crate::orb::client::{Caller, target};
-use crate::orb::{Architecture, client_orb};
+use crate::operation::MeasuredOperation;
+use crate::options::{BenchOptions, Depth};
+use crate::orb::client::{TwoWayCaller, target};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
 use crate::workload::message_sizes;
 
@@ -18,19 +18,19 @@ use crate::workload::message_sizes;
 pub(crate) fn client_threads(
     bench: &'static str,
     threads: usize,
-    architectures: &[Architecture],
-    options: &Options,
+    architectures: &[ServerArchitecture],
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let operation = Operation::Octet;
+    let operation = MeasuredOperation::Octet;
     let mut variants = Vec::new();
-    let (floor, address) = start_floor(Transport::Tcp, Spinning::Blocking, &options.placement)?;
+    let (floor, address) = start_floor(BaselineTransport::Tcp, Spinning::Blocking, &options.placement)?;
     let orb = client_orb(threads)?;
     let sizes = message_sizes(&orb, operation, options)?;
     let clients = (0..threads).map(|_| BaselineClient::connect(&address_of(&address)?, sizes));
     let clients: Vec<BaselineClient> = clients.collect::<Result<_, Failure>>()?;
-    let named = |peer: &'static str, config: String| Label {
+    let named = |peer: &'static str, config: String| FigureLabel {
         peer,
         ..label(bench, config.clone(), config, "client threads", threads)
     };
@@ -42,8 +42,8 @@ pub(crate) fn client_threads(
     let mut servers = Vec::new();
     for &architecture in architectures {
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
-        let callers = (0..threads).map(|_| Ok(Caller { target: target(&orb, &reference)?, operation }));
-        let callers: Vec<Caller> = callers.collect::<Result<_, Failure>>()?;
+        let callers = (0..threads).map(|_| Ok(TwoWayCaller { target: target(&orb, &reference)?, operation }));
+        let callers: Vec<TwoWayCaller> = callers.collect::<Result<_, Failure>>()?;
         variants.push(Variant {
             label: named("Corelane", architecture.config()),
             subject: Box::new(ClientGroup::new(callers, server.pid())),
@@ -61,7 +61,7 @@ pub(crate) fn client_threads(
     report.measure(group, &extent, &options.placement, progress).map(drop)
 }
 
-pub(crate) fn label(bench: &'static str, config: String, series: String, axis: &'static str, x: usize) -> Label {
+pub(crate) fn label(bench: &'static str, config: String, series: String, axis: &'static str, x: usize) -> FigureLabel {
     let along = Some(AxisPoint { series, axis, x: x as u64 });
-    Label { bench, peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along }
+    FigureLabel { bench, peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along }
 }

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
-use crate::baseline::Transport;
+use crate::baseline::BaselineTransport;
 use crate::environment::{Environment, RunEnd};
 use crate::guards::{call, counts, cubit, demux, footprint, idl, lane, naming, scale};
 use crate::harness::Progress;
 use crate::idle::IdleStateLock;
-use crate::options::Options;
+use crate::options::BenchOptions;
 use crate::page::{self, Outputs};
 use crate::papers::{architectures, cpu, mt, os, protocol, stages, switch};
 use crate::plan;
@@ -66,12 +66,12 @@ pub const WRONG_USAGE: u8 = 2;
 /// The only benchmark that itself decides whether the cores may enter idle states.
 const OS: &str = "os";
 
-type Run = fn(&Options, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
+type BenchmarkFunction = fn(&BenchOptions, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
 
 struct Benchmark {
     name: &'static str,
     about: &'static str,
-    run: Run,
+    run: BenchmarkFunction,
 }
 
 const BENCHMARKS: &[Benchmark] = &[
@@ -178,7 +178,7 @@ const BENCHMARKS: &[Benchmark] = &[
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let mut arguments = arguments.into_iter();
     let verb = arguments.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut options = match Options::parse(arguments) {
+    let mut options = match BenchOptions::parse(arguments) {
         Ok(options) => options,
         Err(failure) => return wrong_usage(&failure, out),
     };
@@ -261,8 +261,8 @@ fn choose(verb: &str, names: &[String]) -> Result<Selection, Failure> {
 }
 
 /// Returns the transports to measure. The whole suite measures all of them unless some are named.
-fn carriers(verb: &str, named: Vec<Transport>) -> Vec<Transport> {
-    if verb == "all" && named.is_empty() { Transport::ALL.to_vec() } else { named }
+fn carriers(verb: &str, named: Vec<BaselineTransport>) -> Vec<BaselineTransport> {
+    if verb == "all" && named.is_empty() { BaselineTransport::ALL.to_vec() } else { named }
 }
 
 fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
@@ -270,7 +270,7 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
     WRONG_USAGE
 }
 
-fn run_all(benchmarks: &[&Benchmark], options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
+fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Write) -> Result<(), Failure> {
     let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
     // JSON lines on the standard output permit no other text there.
@@ -340,8 +340,8 @@ mod tests {
 
     #[test]
     fn the_whole_suite_has_every_transport() {
-        assert_eq!(carriers("all", Vec::new()), Transport::ALL);
-        assert_eq!(carriers("all", vec![Transport::Unix]), [Transport::Unix]);
+        assert_eq!(carriers("all", Vec::new()), BaselineTransport::ALL);
+        assert_eq!(carriers("all", vec![BaselineTransport::Unix]), [BaselineTransport::Unix]);
         assert_eq!(carriers("run", Vec::new()), []);
     }
 

@@ -14,7 +14,7 @@ use crate::sample::{Samples, Summary, cdf_us, median_us};
 
 /// Name of a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Label {
+pub(crate) struct FigureLabel {
     pub(crate) bench: &'static str,
     /// The measured ORB: Corelane or another ORB; `floor` for bare sockets.
     pub(crate) peer: &'static str,
@@ -64,7 +64,7 @@ pub(crate) enum Compare {
 
 /// One of the compared configurations.
 pub(crate) struct Variant {
-    pub(crate) label: Label,
+    pub(crate) label: FigureLabel,
     pub(crate) subject: Box<dyn Subject + Send>,
     /// Indices of the variants in the group that it is compared with; the first is its baseline.
     pub(crate) against: Vec<usize>,
@@ -93,7 +93,7 @@ pub(crate) struct Extent {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ratio {
     /// Name of the other variant.
-    pub(crate) with: Label,
+    pub(crate) with: FigureLabel,
     /// Median of the other variant, in microseconds.
     pub(crate) p50_us: f64,
     /// This variant's time divided by the other's, over all repetitions: below 1 is faster.
@@ -105,7 +105,7 @@ pub(crate) struct Ratio {
 /// The measurements of one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
-    pub(crate) label: Label,
+    pub(crate) label: FigureLabel,
     /// Statistics over all repetitions.
     pub(crate) summary: Summary,
     /// Median of each repetition, in microseconds.
@@ -141,7 +141,7 @@ pub(crate) struct Measured {
     /// Figures of the variants that did not fail.
     pub(crate) figures: Vec<Figure>,
     /// Other ORBs that failed, with their reasons.
-    pub(crate) failed: Vec<(Label, Failure)>,
+    pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
 /// Runs a group. Another ORB that fails gets no further turn, and the other variants continue.
@@ -356,7 +356,7 @@ mod tests {
         let turns = Arc::new(AtomicUsize::new(0));
         let times = [5000, 6000, 10_000];
         let variants = times.iter().enumerate().map(|(index, &nanoseconds)| Variant {
-            label: Label {
+            label: FigureLabel {
                 bench: "fake",
                 peer: "floor",
                 transport: "none",
@@ -437,8 +437,14 @@ mod tests {
     }
 
     fn failing(peer: &'static str) -> Variant {
-        let label =
-            Label { bench: "fake", peer, transport: "none", op: "octet".into(), config: "fails".into(), along: None };
+        let label = FigureLabel {
+            bench: "fake",
+            peer,
+            transport: "none",
+            op: "octet".into(),
+            config: "fails".into(),
+            along: None,
+        };
         Variant { label, subject: Box::new(Failing(0)), against: vec![0] }
     }
 }

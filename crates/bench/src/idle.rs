@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 
 use crate::Failure;
 use crate::placement::{CoreChoice, Placement};
@@ -49,7 +49,7 @@ impl BusyCores {
         for core in cores {
             let stop = busy.stop.clone();
             let name = format!("bench/awake{core}");
-            let builder = Builder::new().name(name).affinity(CpuSet::one(core)).scheduling(Scheduling::Idle);
+            let builder = ThreadBuilder::new().name(name).affinity(CpuSet::one(core)).scheduling(Scheduling::Idle);
             let thread = builder.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();

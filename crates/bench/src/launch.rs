@@ -5,11 +5,11 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::address::free_address;
-use crate::baseline::{Spinning, StreamSpin, Transport};
-use crate::orb::Architecture;
+use crate::baseline::{BaselineTransport, Spinning, StreamSpin};
+use crate::orb::ServerArchitecture;
 use crate::orb::keys::Keys;
 use crate::placement::{Placement, Side};
-use crate::service::Service;
+use crate::service::RunningProgram;
 
 /// First argument of the hidden mode.
 pub const MODE: &str = "__bench-server";
@@ -19,10 +19,10 @@ pub const MODE: &str = "__bench-server";
 /// # Errors
 /// The server does not start.
 pub(crate) fn start_floor(
-    carrier: Transport,
+    carrier: BaselineTransport,
     waiting: Spinning,
     placement: &Placement,
-) -> Result<(Service, String), Failure> {
+) -> Result<(RunningProgram, String), Failure> {
     let waiting = match waiting {
         Spinning::Blocking => "blocking".to_owned(),
         Spinning::Looking => "looking".to_owned(),
@@ -36,27 +36,34 @@ pub(crate) fn start_floor(
 
 /// Starts a Corelane server with one object at `address` and returns its reference.
 pub(crate) fn start_echo(
-    architecture: Architecture,
+    architecture: ServerArchitecture,
     address: &str,
     placement: &Placement,
-) -> Result<(Service, String), Failure> {
+) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
 /// Starts a Corelane server with one object whose calls all have one priority. Returns its
 /// reference.
-pub(crate) fn start_declared(architecture: Architecture, placement: &Placement) -> Result<(Service, String), Failure> {
+pub(crate) fn start_declared(
+    architecture: ServerArchitecture,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
 }
 
 /// Starts a Corelane client of a reference, which calls on request.
-pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<Service, Failure> {
-    Ok(Service::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
+pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
+    Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
 /// Starts a Corelane server with an object for each native priority, in a lane of its own. The
 /// server answers any line with their references.
-pub(crate) fn start_laned(priorities: &[u8], carrier: Transport, placement: &Placement) -> Result<Service, Failure> {
+pub(crate) fn start_laned(
+    priorities: &[u8],
+    carrier: BaselineTransport,
+    placement: &Placement,
+) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(u8::to_string).collect();
     let words = ["laned", &list.join(","), &free_address(carrier)];
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
@@ -64,29 +71,29 @@ pub(crate) fn start_laned(priorities: &[u8], carrier: Transport, placement: &Pla
 
 /// Starts a Corelane server with an object for each CORBA priority, and a lane for each native
 /// level in use. The server answers any line with their references.
-pub(crate) fn start_banded(priorities: &[i16], placement: &Placement) -> Result<Service, Failure> {
+pub(crate) fn start_banded(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
 }
 
 /// Starts a Corelane server with a pool without lanes at a native priority. Returns its object's
 /// reference.
-pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(Service, String), Failure> {
+pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server without lanes", &["unlaned", &priority.to_string()], placement)
 }
 
 /// Starts a Corelane server with a number of objects and a thread for each connection.
-pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<Service, Failure> {
-    start_pool(count, keys, Architecture::PerConnection, placement)
+pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<RunningProgram, Failure> {
+    start_pool(count, keys, ServerArchitecture::PerConnection, placement)
 }
 
 /// Starts a Corelane server with a number of objects and the given architecture.
 pub(crate) fn start_pool(
     count: usize,
     keys: Keys,
-    architecture: Architecture,
+    architecture: ServerArchitecture,
     placement: &Placement,
-) -> Result<Service, Failure> {
+) -> Result<RunningProgram, Failure> {
     let name = format!("Corelane's server of {count} objects");
     let words = ["many", &count.to_string(), keys.name(), &architecture.to_string()];
     Ok(start(&name, &words, placement)?.0)
@@ -94,26 +101,34 @@ pub(crate) fn start_pool(
 
 /// Starts a Corelane server with an object in a POA that is `depth` levels below the root. Returns
 /// its reference.
-pub(crate) fn start_nested(depth: usize, keys: Keys, placement: &Placement) -> Result<(Service, String), Failure> {
+pub(crate) fn start_nested(
+    depth: usize,
+    keys: Keys,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
     // The argument counts the root POA too, because numbers in arguments begin with 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }
 
 /// Starts a Corelane server with an object of `count` operations. Returns its reference.
-pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(Service, String), Failure> {
+pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
 }
 
 /// Starts a name server and returns the reference of its initial context.
-pub(crate) fn start_naming(place: &str, durability: &str, placement: &Placement) -> Result<(Service, String), Failure> {
+pub(crate) fn start_naming(
+    place: &str,
+    durability: &str,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
 /// Starts this program as a server with these arguments. Returns it with the rest of its `ready`
 /// line.
-pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(Service, String), Failure> {
-    Service::start(name, ourselves(words)?, placement, Side::Server)
+pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(RunningProgram, String), Failure> {
+    RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }
 
 fn ourselves(words: &[&str]) -> Result<Command, Failure> {

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
-use crate::baseline::Transport;
+use crate::baseline::BaselineTransport;
 use crate::harness::Extent;
-use crate::operation::Operation;
-use crate::peer::{Peer, PeerKind};
+use crate::operation::MeasuredOperation;
+use crate::peer::{BuiltPeer, PeerKind};
 use crate::placement::{CoreChoice, Placement};
 
 /// The benchmarks to run, and their settings.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     pub(crate) names: Vec<String>,
     /// File for JSON lines.
     pub(crate) json: Option<PathBuf>,
@@ -37,9 +37,9 @@ pub(crate) struct Options {
     /// Number of threads of a pool, in a baseline server or an ORB.
     pub(crate) threads: usize,
     /// Operations to call. If empty, each benchmark chooses.
-    pub(crate) operations: Vec<Operation>,
+    pub(crate) operations: Vec<MeasuredOperation>,
     /// Transports to measure. If empty, TCP.
-    pub(crate) carriers: Vec<Transport>,
+    pub(crate) carriers: Vec<BaselineTransport>,
     pub(crate) peers: PathBuf,
     /// The hello example's server. By default, the one in the folder of this program.
     pub(crate) hello: Option<PathBuf>,
@@ -82,7 +82,7 @@ const FULL: Extent = Extent { warm_up: 2000, count: 50_000, repetitions: 10 };
 /// Maximum number of calls. It bounds the memory for call times to a few gigabytes.
 const MOST_CALLS: usize = 10_000_000;
 
-impl Options {
+impl BenchOptions {
     /// Parses the arguments after `corelane bench run`.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Options {
     pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
         let placement = Placement::one_core()
             .map_err(|error| Failure::new(format!("the kernel does not report the cores: {error}")))?;
-        let mut options = Options {
+        let mut options = BenchOptions {
             names: Vec::new(),
             json: None,
             name: None,
@@ -143,7 +143,7 @@ impl Options {
                     let priority = value.number(1, 99)?;
                     options.placement.scheduling = Some(Scheduling::Fifo(u8::try_from(priority).unwrap_or(1)));
                 }
-                "--op" => options.operations.push(Operation::from_name(&value.text()?.to_string_lossy())?),
+                "--op" => options.operations.push(MeasuredOperation::from_name(&value.text()?.to_string_lossy())?),
                 "--transport" => options.carriers.push(value.carrier()?),
                 "--without-peers" => options.without_peers = true,
                 "--preemption" => options.preemption = true,
@@ -167,22 +167,22 @@ impl Options {
     ///
     /// # Errors
     /// The peer is left out, or a requirement is missing. The text tells the user what to do.
-    pub(crate) fn peer(&self, kind: PeerKind) -> Result<Peer, Failure> {
+    pub(crate) fn peer(&self, kind: PeerKind) -> Result<BuiltPeer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
         }
-        Peer::build(kind, &self.peers)
+        BuiltPeer::build(kind, &self.peers)
     }
 
     /// Returns the named transports, or TCP.
     #[must_use]
-    pub(crate) fn carriers(&self) -> Vec<Transport> {
-        if self.carriers.is_empty() { vec![Transport::Tcp] } else { self.carriers.clone() }
+    pub(crate) fn carriers(&self) -> Vec<BaselineTransport> {
+        if self.carriers.is_empty() { vec![BaselineTransport::Tcp] } else { self.carriers.clone() }
     }
 
     /// Returns the named operations, or the given ones.
     #[must_use]
-    pub(crate) fn operations_or(&self, usual: &[Operation]) -> Vec<Operation> {
+    pub(crate) fn operations_or(&self, usual: &[MeasuredOperation]) -> Vec<MeasuredOperation> {
         if self.operations.is_empty() { usual.to_vec() } else { self.operations.clone() }
     }
 }
@@ -209,9 +209,9 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         })
     }
 
-    fn carrier(&mut self) -> Result<Transport, Failure> {
+    fn carrier(&mut self) -> Result<BaselineTransport, Failure> {
         let text = self.text()?.to_string_lossy().into_owned();
-        let known = Transport::from_name(&text);
+        let known = BaselineTransport::from_name(&text);
         known.ok_or_else(|| Failure::new(format!("`--transport` takes tcp, unix or shm, not `{text}`")))
     }
 
@@ -240,8 +240,8 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Options, Failure> {
-        Options::parse(line.split_whitespace().map(OsString::from))
+    fn parse(line: &str) -> Result<BenchOptions, Failure> {
+        BenchOptions::parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(options.names, ["call", "demux"]);
         assert_eq!(options.json, Some(PathBuf::from("/tmp/x")));
         assert_eq!(options.extent, QUICK);
-        assert_eq!(options.operations, [Operation::Octet, Operation::Longs(4)]);
+        assert_eq!(options.operations, [MeasuredOperation::Octet, MeasuredOperation::Longs(4)]);
         let placement = Placement { cores: CoreChoice::Two(0, 1), scheduling: Some(Scheduling::Fifo(5)) };
         assert_eq!(options.placement, placement);
         assert_eq!(options.threads, 2);

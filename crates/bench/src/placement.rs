@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::{Child, Command};
 
-use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
+use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 use crate::orb::levels::LEVELS;
 
@@ -83,7 +83,7 @@ impl Placement {
             Side::Client => "client",
             Side::Server => "server",
         };
-        let mut builder = Builder::new().name(name);
+        let mut builder = ThreadBuilder::new().name(name);
         if let Some(core) = self.core(side) {
             builder = builder.affinity(CpuSet::one(core));
         }
@@ -131,7 +131,7 @@ impl Drop for EnteredPlacement {
 
 /// Returns true if this process may start threads at every fixed priority that benchmarks use.
 pub(crate) fn permits_fixed_priorities() -> bool {
-    Builder::new().scheduling(Scheduling::Fifo(LEVELS)).spawn(|| ()).is_ok()
+    ThreadBuilder::new().scheduling(Scheduling::Fifo(LEVELS)).spawn(|| ()).is_ok()
 }
 
 #[cfg(test)]

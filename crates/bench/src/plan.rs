@@ -17,7 +17,7 @@ use crate::report::SCHEMA_VERSION;
 
 /// One run of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Step {
+struct PlanStep {
     name: String,
     /// Host of the run; `None` means this machine.
     host: Option<String>,
@@ -62,17 +62,17 @@ pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Writ
     }
 }
 
-fn parse(text: &str) -> Result<Vec<Step>, String> {
+fn parse(text: &str) -> Result<Vec<PlanStep>, String> {
     let plan: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if plan["schema"] != "corelane-plan" || plan["version"] != 1 {
         return Err("a plan must have \"schema\": \"corelane-plan\" and \"version\": 1".to_owned());
     }
     let runs = plan["runs"].as_array().ok_or("a plan must have a list of \"runs\"")?;
-    let steps: Vec<Step> = runs.iter().enumerate().map(|(at, run)| step(at, run)).collect::<Result<_, String>>()?;
+    let steps: Vec<PlanStep> = runs.iter().enumerate().map(|(at, run)| step(at, run)).collect::<Result<_, String>>()?;
     if steps.is_empty() { Err("the list of runs is empty".to_owned()) } else { Ok(steps) }
 }
 
-fn step(at: usize, run: &Json) -> Result<Step, String> {
+fn step(at: usize, run: &Json) -> Result<PlanStep, String> {
     let wrong = |what: &str| format!("run {}: {what}", at + 1);
     let text = |name: &str| match &run[name] {
         Json::Null => Ok(None),
@@ -103,10 +103,10 @@ fn step(at: usize, run: &Json) -> Result<Step, String> {
     }
     let program = text("program")?.or_else(|| (!send).then(|| "corelane".to_owned()));
     let name = text("name")?.unwrap_or_else(|| host.clone().unwrap_or_else(|| format!("run {}", at + 1)));
-    Ok(Step { name, host, program, send, arguments })
+    Ok(PlanStep { name, host, program, send, arguments })
 }
 
-impl Step {
+impl PlanStep {
     /// Returns the arguments after the program's name.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["bench".to_owned(), "run".to_owned()];
@@ -292,7 +292,7 @@ mod tests {
         assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
         assert!(carry_out(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
         // Sends this program, the test, to a temporary file and to a given path.
-        let step = |program: Option<&str>| Step {
+        let step = |program: Option<&str>| PlanStep {
             name: "sent".to_owned(),
             host: Some("rt1".to_owned()),
             program: program.map(str::to_owned),

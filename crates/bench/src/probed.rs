@@ -13,22 +13,22 @@ use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::harness::Subject;
 use crate::launch;
-use crate::operation::Operation;
-use crate::orb::Architecture;
-use crate::orb::client::{Calls, target};
+use crate::operation::MeasuredOperation;
+use crate::orb::ServerArchitecture;
+use crate::orb::client::{StubCalls, target};
 use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::servant::Echo;
 use crate::orb::server::{lanes, start};
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
-use crate::service::{Service, serve_lines};
+use crate::service::{RunningProgram, serve_lines};
 
 /// Maximum time for a server to list its records.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A passed probe, in this or another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct PassedProbe {
     /// The kernel's id of the thread.
     pub thread: u32,
     /// Time in nanoseconds of the machine's monotonic clock.
@@ -49,13 +49,13 @@ pub struct Process {
     /// Threads that passed probes, with their names.
     pub threads: Vec<(u32, String)>,
     /// Passed probes, by time.
-    pub points: Vec<Point>,
+    pub points: Vec<PassedProbe>,
 }
 
 /// Client and server of one operation, with probes.
 pub struct Probed {
-    server: Service,
-    calls: Option<Calls>,
+    server: RunningProgram,
+    calls: Option<StubCalls>,
     placement: Placement,
 }
 
@@ -65,10 +65,10 @@ impl Probed {
     ///
     /// # Errors
     /// There is no such server, or it does not start.
-    pub fn start(kind: &str, operation: Operation, placement: &Placement) -> Result<Self, Failure> {
-        let (server, reference) = start_probed(ServerKind::from_word(kind)?, placement)?;
+    pub fn start(kind: &str, operation: MeasuredOperation, placement: &Placement) -> Result<Self, Failure> {
+        let (server, reference) = start_probed(ProbedServer::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
-        let calls = Calls { target: target(&orb, &reference)?, operation, server: server.pid() };
+        let calls = StubCalls { target: target(&orb, &reference)?, operation, server: server.pid() };
         // The references of an ORB live as long as the ORB.
         std::mem::forget(orb);
         Ok(Probed { server, calls: Some(calls), placement: *placement })
@@ -81,7 +81,7 @@ impl Probed {
     /// A call fails, or the client's thread may not run in its placement.
     pub fn record(&mut self, warm_up: usize, count: usize) -> Result<[Process; 2], Failure> {
         let Some(mut calls) = self.calls.take() else { return Err(Failure::new("earlier calls have failed")) };
-        let run = |calls: &mut Calls, count: usize| calls.run(0, count, &mut Samples::with_room(count)).map(|_| ());
+        let run = |calls: &mut StubCalls, count: usize| calls.run(0, count, &mut Samples::with_room(count)).map(|_| ());
         let server = &mut self.server;
         let placed = self.placement.enter(Side::Client).map_err(|error| Failure::new(error.to_string()))?;
         run(&mut calls, warm_up)?;
@@ -110,45 +110,49 @@ impl Probed {
 }
 
 /// Starts a Corelane server whose probes can be switched. Returns its reference.
-fn start_probed(kind: ServerKind, placement: &Placement) -> Result<(Service, String), Failure> {
+fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
 /// The threads that run requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerKind {
+pub(crate) enum ProbedServer {
     /// The threads of the ORB's pool.
-    Pool(Architecture),
+    Pool(ServerArchitecture),
     /// The highest of this number of lanes. The client knows only the ORB's own address, from which
     /// requests are handed over to the lane.
     Lanes(u8),
 }
 
-impl ServerKind {
+impl ProbedServer {
     pub(crate) fn from_word(word: &str) -> Result<Self, Failure> {
         let Some(number) = word.strip_prefix("lanes:") else {
-            return Ok(ServerKind::Pool(Architecture::from_word(word)?));
+            return Ok(ProbedServer::Pool(ServerArchitecture::from_word(word)?));
         };
         let number = number.parse().ok().filter(|number| (1..=64).contains(number));
         number
-            .map(ServerKind::Lanes)
+            .map(ProbedServer::Lanes)
             .ok_or_else(|| Failure::new(format!("`{word}` needs a number of lanes from 1 to 64")))
     }
 }
 
-impl fmt::Display for ServerKind {
+impl fmt::Display for ProbedServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServerKind::Pool(architecture) => architecture.fmt(f),
-            ServerKind::Lanes(number) => write!(f, "lanes:{number}"),
+            ProbedServer::Pool(architecture) => architecture.fmt(f),
+            ProbedServer::Lanes(number) => write!(f, "lanes:{number}"),
         }
     }
 }
 
 /// Returns the records of this process.
 fn own(name: &str) -> Process {
-    let of =
-        |record: Record| Point { thread: record.thread, at: record.at, id: record.id, name: record.point.to_owned() };
+    let of = |record: Record| PassedProbe {
+        thread: record.thread,
+        at: record.at,
+        id: record.id,
+        name: record.point.to_owned(),
+    };
     let points = probe::collect().into_iter().map(of).collect();
     Process { name: name.to_owned(), pid: std::process::id(), threads: probe::threads(), points }
 }
@@ -160,16 +164,16 @@ fn own(name: &str) -> Process {
 /// | `on` | `on`; recording begins |
 /// | `collect` | records `thread T NAME` and `T AT ID POINT`, separated by tabs; recording ends |
 /// | `cost` | nanoseconds of one probe: on, off |
-pub(crate) fn serve(kind: ServerKind) -> Result<(), Failure> {
+pub(crate) fn serve(kind: ProbedServer) -> Result<(), Failure> {
     let failed = |error: &dyn fmt::Display| Failure::new(error.to_string());
     let (_orb, reference) = match kind {
-        ServerKind::Pool(architecture) => {
+        ProbedServer::Pool(architecture) => {
             let orb = start(architecture, LOOPBACK)?;
             let reference = orb.root_poa().activate(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
             orb.root_poa().manager().activate().map_err(|error| failed(&error))?;
             (orb, reference.to_string())
         }
-        ServerKind::Lanes(number) => lanes(number)?,
+        ProbedServer::Lanes(number) => lanes(number)?,
     };
     println!("ready {reference}");
     serve_lines(|line| {
@@ -214,7 +218,7 @@ fn cost(on: bool) -> f64 {
 /// Formats the records as one line.
 fn text(process: &Process) -> String {
     let threads = process.threads.iter().map(|(number, name)| format!("thread {number} {name}"));
-    let points = process.points.iter().map(|Point { thread, at, id, name }| format!("{thread} {at} {id} {name}"));
+    let points = process.points.iter().map(|PassedProbe { thread, at, id, name }| format!("{thread} {at} {id} {name}"));
     threads.chain(points).collect::<Vec<_>>().join("\t")
 }
 
@@ -231,7 +235,7 @@ fn parse(name: &str, pid: u32, line: &str) -> Result<Process, Failure> {
             process.threads.push((second.parse().map_err(|_| broken())?, rest));
             continue;
         }
-        process.points.push(Point {
+        process.points.push(PassedProbe {
             thread: first.parse().map_err(|_| broken())?,
             at: second.parse().map_err(|_| broken())?,
             id: third.parse().map_err(|_| broken())?,
@@ -250,7 +254,7 @@ pub const SERVER_ENDS: &str = "reply sent";
 /// `to` ends a stage, which begins at the thread's previous probe. Stages are in the order of the
 /// probes. A request with missing probes counts up to its last probe.
 #[must_use]
-pub fn stages(points: &[Point], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
+pub fn stages(points: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();
     let mut threads: Vec<u32> = points.iter().map(|point| point.thread).collect();
     threads.sort_unstable();
@@ -278,16 +282,16 @@ mod tests {
 
     #[test]
     fn servers_are_read_back() {
-        for kind in [ServerKind::Pool(Architecture::HalfSync(2)), ServerKind::Lanes(3)] {
-            assert_eq!(ServerKind::from_word(&kind.to_string()), Ok(kind));
+        for kind in [ProbedServer::Pool(ServerArchitecture::HalfSync(2)), ProbedServer::Lanes(3)] {
+            assert_eq!(ProbedServer::from_word(&kind.to_string()), Ok(kind));
         }
         for word in ["lanes", "lanes:", "lanes:0", "lanes:65", "pool"] {
-            assert!(ServerKind::from_word(word).is_err(), "{word}");
+            assert!(ProbedServer::from_word(word).is_err(), "{word}");
         }
     }
 
-    fn point(thread: u32, at: u64, name: &str) -> Point {
-        Point { thread, at, id: 7, name: name.to_owned() }
+    fn point(thread: u32, at: u64, name: &str) -> PassedProbe {
+        PassedProbe { thread, at, id: 7, name: name.to_owned() }
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::environment::{Environment, RunEnd};
-use crate::harness::{self, AxisPoint, Compare, Extent, Figure, Group, Label, Measured, Progress, Ratio};
+use crate::harness::{self, AxisPoint, Compare, Extent, Figure, FigureLabel, Group, Measured, Progress, Ratio};
 use crate::json::Object;
 use crate::placement::{CoreChoice, Placement};
 use crate::sample::CDF_PARTS;
 use crate::targets;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Version of the JSON schema. It increases when a member is removed or changes its meaning, not
 /// when one is added.
@@ -31,7 +31,7 @@ pub(crate) struct Report<'o> {
     /// Figures without a [verdict](Self::verdict) yet; `bounded` holds such numbers that have a
     /// bound.
     figures: Vec<Figure>,
-    bounded: Vec<Value>,
+    bounded: Vec<SingleValue>,
     /// Number of goals in the run; `met` is the number of goals that are met.
     goals: u64,
     met: u64,
@@ -120,11 +120,11 @@ impl<'o> Report<'o> {
     }
 
     /// Reports single numbers.
-    pub(crate) fn values(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
+    pub(crate) fn values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
         let columns = width(values.iter().map(|value| &value.label.config));
         for value in values {
-            let Label { peer, config, op, .. } = &value.label;
+            let FigureLabel { peer, config, op, .. } = &value.label;
             let bound = value.bound.map_or(String::new(), |bound| {
                 format!("  ({} {})", if value.value <= bound { "within" } else { "ABOVE" }, plain(bound))
             });
@@ -142,7 +142,7 @@ impl<'o> Report<'o> {
     }
 
     /// Writes single numbers as JSON only, because the caller has written their text.
-    pub(crate) fn records(&mut self, title: &str, values: &[Value]) -> Result<(), Failure> {
+    pub(crate) fn records(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").text("group", title), &value.label)
                 .text("what", &value.what)
@@ -248,8 +248,8 @@ fn written(value: f64) -> f64 {
 }
 
 /// Appends a line of a verdict.
-fn judged(text: &mut String, word: &str, value: &Value) {
-    let Label { transport, config, op, .. } = &value.label;
+fn judged(text: &mut String, word: &str, value: &SingleValue) {
+    let FigureLabel { transport, config, op, .. } = &value.label;
     // If a group has several transports, the configuration names its own.
     let transport = if config.starts_with(transport) { "" } else { transport };
     let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
@@ -258,7 +258,7 @@ fn judged(text: &mut String, word: &str, value: &Value) {
     let _ = writeln!(text, "  {word:<8} {}: {} is {}{unit}{bound}", named.join(", "), value.what, plain(value.value));
 }
 
-fn labelled(object: Object, label: &Label) -> Object {
+fn labelled(object: Object, label: &FigureLabel) -> Object {
     let object = object
         .text("bench", label.bench)
         .text("peer", label.peer)
@@ -307,7 +307,7 @@ fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
     object.text("compared", compared).objects("against", figure.ratios.iter().map(ratio).collect())
 }
 
-fn name(label: &Label) -> String {
+fn name(label: &FigureLabel) -> String {
     format!("{} {} {}", label.peer, label.transport, label.config)
 }
 
@@ -376,7 +376,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
 }
 
 /// Formats the number. If it violates its bound, the bound follows.
-pub(crate) fn bounded(value: &Value) -> String {
+pub(crate) fn bounded(value: &SingleValue) -> String {
     match value.bound {
         Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
         _ => plain(value.value),
@@ -395,8 +395,15 @@ mod tests {
     use crate::sample::Summary;
     use std::time::Duration;
 
-    fn label(config: &str) -> Label {
-        Label { bench: "call", peer: "floor", transport: "tcp", op: "octet".into(), config: config.into(), along: None }
+    fn label(config: &str) -> FigureLabel {
+        FigureLabel {
+            bench: "call",
+            peer: "floor",
+            transport: "tcp",
+            op: "octet".into(),
+            config: config.into(),
+            along: None,
+        }
     }
 
     fn figure(config: &str, time: u64) -> Figure {
@@ -438,9 +445,9 @@ mod tests {
         compared.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
         compared.cost = Cost { voluntary: 1234, involuntary: 56, steal_ms: 70.0, ..compared.cost };
         report.figures("call octet", Compare::Median, &[figure("blocking", 5000), compared]).unwrap();
-        let value = |value| Value { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
+        let value = |value| SingleValue { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.values("counts", &[value(2.0), value(2.5)]).unwrap();
-        report.records("counts", &[Value { bound: None, ..value(9.0) }]).unwrap();
+        report.records("counts", &[SingleValue { bound: None, ..value(9.0) }]).unwrap();
         // A difference that is too small to be written does not miss a goal.
         report.records("counts", &[value(2.000_4)]).unwrap();
         report.verdict("counts", CoreChoice::One(0)).unwrap();

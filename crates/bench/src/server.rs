@@ -6,10 +6,10 @@
 use std::ffi::OsString;
 
 use crate::Failure;
-use crate::baseline::{Spinning, StreamSpin, Transport, run_server};
+use crate::baseline::{BaselineTransport, Spinning, StreamSpin, run_server};
 use crate::guards::naming;
 use crate::orb::keys::Keys;
-use crate::orb::{Architecture, caller, server};
+use crate::orb::{ServerArchitecture, caller, server};
 use crate::probed;
 
 pub use crate::launch::MODE;
@@ -35,8 +35,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
-        ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
-        ["declared", architecture] => server::declared(Architecture::from_word(architecture)?),
+        ["echo", architecture, address] => server::echo(ServerArchitecture::from_word(architecture)?, address),
+        ["declared", architecture] => server::declared(ServerArchitecture::from_word(architecture)?),
         ["calls", reference] => caller::serve(reference),
         ["laned", priorities, address] => {
             let all: Result<Vec<u8>, _> = priorities.split(',').map(str::parse).collect();
@@ -53,9 +53,9 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             let priority = priority.parse();
             server::unlaned(priority.map_err(|_| Failure::new(format!("`{words:?}` has no priority")))?)
         }
-        ["probed", architecture] => probed::serve(probed::ServerKind::from_word(architecture)?),
+        ["probed", architecture] => probed::serve(probed::ProbedServer::from_word(architecture)?),
         ["many", count, keys, architecture] => {
-            let architecture = Architecture::from_word(architecture)?;
+            let architecture = ServerArchitecture::from_word(architecture)?;
             server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)
         }
         ["nested", depth, keys] => server::nested(number(depth, 1000)? - 1, Keys::from_name(keys)?),
@@ -70,8 +70,8 @@ fn number(text: &str, most: usize) -> Result<usize, Failure> {
     number.ok_or_else(|| Failure::new(format!("`{text}` is not a number from 1 to {most}")))
 }
 
-fn carrier_of(text: &str) -> Result<Transport, Failure> {
-    Transport::from_name(text).ok_or_else(|| Failure::new(format!("there is no transport `{text}`")))
+fn carrier_of(text: &str) -> Result<BaselineTransport, Failure> {
+    BaselineTransport::from_name(text).ok_or_else(|| Failure::new(format!("there is no transport `{text}`")))
 }
 
 fn waiting_of(text: &str) -> Result<Spinning, Failure> {
@@ -99,8 +99,8 @@ mod tests {
         assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());
         assert_eq!(waiting_of("looking").unwrap(), Spinning::Looking);
         assert_eq!(waiting_of("spinning-stream").unwrap(), Spinning::Stream(StreamSpin::Adaptive));
-        assert_eq!(carrier_of("unix").unwrap(), Transport::Unix);
-        assert_eq!(carrier_of("shm").unwrap(), Transport::SharedMemory);
+        assert_eq!(carrier_of("unix").unwrap(), BaselineTransport::Unix);
+        assert_eq!(carrier_of("shm").unwrap(), BaselineTransport::SharedMemory);
         assert_eq!(run([OsString::from("what")]), 1);
     }
 }

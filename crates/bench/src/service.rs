@@ -28,7 +28,7 @@ const LONGEST_LINE: usize = 200 << 20;
 
 /// A running program that reads and writes lines.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct RunningProgram {
     name: String,
     child: Child,
     input: Option<ChildStdin>,
@@ -36,7 +36,7 @@ pub(crate) struct Service {
     unread: Vec<u8>,
 }
 
-impl Service {
+impl RunningProgram {
     /// Starts `command` on its side, waits for its line `ready ...`, and returns the rest of that
     /// line.
     ///
@@ -55,7 +55,8 @@ impl Service {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Failure::new(format!("{name} has no standard input and output")));
         };
-        let mut service = Service { name: name.to_owned(), child, input: Some(input), output, unread: Vec::new() };
+        let mut service =
+            RunningProgram { name: name.to_owned(), child, input: Some(input), output, unread: Vec::new() };
         let line = service.line(START)?;
         match line.strip_prefix("ready") {
             Some(rest) => Ok((service, rest.trim().to_owned())),
@@ -154,7 +155,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         drop(self.input.take());
         let deadline = Instant::now() + END;
@@ -202,10 +203,10 @@ pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io:
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Result<(Service, String), Failure> {
+    fn shell(script: &str) -> Result<(RunningProgram, String), Failure> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Service::start("the shell", command, &Placement::default(), Side::Server)
+        RunningProgram::start("the shell", command, &Placement::default(), Side::Server)
     }
 
     #[test]
@@ -228,7 +229,7 @@ mod tests {
         assert!(service.ask("one", START).unwrap_err().to_string().contains("because"));
         assert!(service.line(Duration::from_millis(20)).unwrap_err().to_string().contains("written nothing"));
         let missing = Command::new("/nonexistent/program");
-        let refused = Service::start("it", missing, &Placement::default(), Side::Server).unwrap_err();
+        let refused = RunningProgram::start("it", missing, &Placement::default(), Side::Server).unwrap_err();
         assert!(refused.to_string().contains("does not exist"), "{refused}");
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! The module only judges figures; it measures nothing, and a missed goal is not a failure.
 
-use crate::harness::{Figure, Label, Ratio};
+use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// The cores of client and server to which a goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ enum OperationSet {
 }
 
 impl OperationSet {
-    fn contains(self, label: &Label) -> bool {
+    fn contains(self, label: &FigureLabel) -> bool {
         // If a group has several transports, the configuration begins with the name of its
         // transport.
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
@@ -194,7 +194,7 @@ const fn goal(
 /// Returns every comparison of Corelane's figures that a goal covers and for which there are
 /// figures. If the goal is for these cores, the comparison has the goal's bound; otherwise it is only
 /// reported.
-pub(crate) fn of(figures: &[Figure], cores: CoreChoice) -> Vec<Value> {
+pub(crate) fn of(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
     let values = ours.flat_map(|figure| {
@@ -205,14 +205,14 @@ pub(crate) fn of(figures: &[Figure], cores: CoreChoice) -> Vec<Value> {
                 _ => what,
             };
             let bound = (here == Some(goal.place)).then_some(at_most);
-            Some(Value { label: figure.label.clone(), what, value, unit, bound })
+            Some(SingleValue { label: figure.label.clone(), what, value, unit, bound })
         })
     });
     values.collect()
 }
 
 impl Goal {
-    fn fits(&self, label: &Label) -> bool {
+    fn fits(&self, label: &FigureLabel) -> bool {
         self.benches.contains(&label.bench)
             && self.operations.contains(&label.op.as_str())
             && self.transport == label.transport
@@ -228,14 +228,18 @@ mod tests {
     use crate::sample::Summary;
     use std::time::Duration;
 
-    fn label(peer: &'static str, transport: &'static str, op: &str, config: &str) -> Label {
-        Label { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), along: None }
+    fn label(peer: &'static str, transport: &'static str, op: &str, config: &str) -> FigureLabel {
+        FigureLabel { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), along: None }
     }
 
     /// Returns a figure with a median of 1.2 us and these ratios.
-    fn figure(label: Label, ratios: &[(Label, f64)]) -> Figure {
-        let ratio =
-            |(with, ratio): &(Label, f64)| Ratio { with: with.clone(), p50_us: 1.0, ratio: *ratio, range: (0.0, 9.0) };
+    fn figure(label: FigureLabel, ratios: &[(FigureLabel, f64)]) -> Figure {
+        let ratio = |(with, ratio): &(FigureLabel, f64)| Ratio {
+            with: with.clone(),
+            p50_us: 1.0,
+            ratio: *ratio,
+            range: (0.0, 9.0),
+        };
         Figure {
             label,
             summary: Summary::of(&[1200; 4], Duration::from_micros(5)).unwrap(),
@@ -281,7 +285,7 @@ mod tests {
             label("omniORB", "tcp", "octet", "thread per connection"),
             label("Corelane", "tcp", "octet", "thread per connection, dynamic invocation"),
             label("Corelane", "tcp", "short", "thread per connection"),
-            Label { bench: "lane", ..label("Corelane", "tcp", "octet", "thread per connection") },
+            FigureLabel { bench: "lane", ..label("Corelane", "tcp", "octet", "thread per connection") },
         ] {
             assert_eq!(judged(figure(other, &[(floor.clone(), 1.0)]), ONE), []);
         }
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn sequences_are_held_to_rates_and_to_omniorb() {
-        let of = |op: &str, with: Label, ratio| {
+        let of = |op: &str, with: FigureLabel, ratio| {
             judged(figure(label("Corelane", "tcp", op, "thread per connection"), &[(with, ratio)]), ONE)
         };
         let floor = || label("floor", "tcp", "", "blocking");
@@ -297,7 +301,7 @@ mod tests {
         assert_eq!(of("longs1024", floor(), 1.0), [(1.0, Some(1.05))]);
         assert_eq!(of("octets16777216", floor(), 1.0), [(1.0, Some(1.0 / 0.95))]);
         let marshalled = label("Corelane", "tcp", "longs1024", "with marshalling, thread per connection");
-        let marshalled = Label { bench: "protocol", ..marshalled };
+        let marshalled = FigureLabel { bench: "protocol", ..marshalled };
         assert_eq!(judged(figure(marshalled, &[(floor(), 1.2)]), ONE), [(1.2, Some(1.05))]);
     }
 
@@ -321,11 +325,13 @@ mod tests {
     fn many_threads_and_connections_are_found_by_their_place() {
         let along = |config: &str, axis, x| {
             let along = AxisPoint { series: String::new(), axis, x };
-            Label { bench: "scale", along: Some(along), ..label("Corelane", "tcp", "octet", config) }
+            FigureLabel { bench: "scale", along: Some(along), ..label("Corelane", "tcp", "octet", config) }
         };
         let pairs = along("blocking pairs", "client threads", 64);
-        let threads =
-            figure(along("leader/followers, 4", "client threads", 64), &[(Label { peer: "floor", ..pairs }, 1.2)]);
+        let threads = figure(
+            along("leader/followers, 4", "client threads", 64),
+            &[(FigureLabel { peer: "floor", ..pairs }, 1.2)],
+        );
         assert_eq!(judged(threads, ONE), [(1.2, Some(1.0 / 0.9))]);
         let alone = along("0 idle connections", "connections", 1);
         let among = |x| figure(along("idle connections", "connections", x), &[(alone.clone(), 1.05)]);

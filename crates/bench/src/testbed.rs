@@ -7,39 +7,43 @@ use corelane_sys::thread;
 use crate::Failure;
 use crate::address::free_address;
 use crate::baseline::{
-    BaselineClient, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, StreamSpin, Transport, address_of,
+    BaselineClient, BaselineTransport, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, StreamSpin, address_of,
 };
-use crate::harness::{Label, Subject, Variant};
+use crate::harness::{FigureLabel, Subject, Variant};
 use crate::launch::{start_echo, start_floor};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::Architecture;
-use crate::orb::client::{Calls, target};
-use crate::peer::{self, Invocation, Peer, PeerKind, Threads};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::ServerArchitecture;
+use crate::orb::client::{StubCalls, target};
+use crate::peer::{self, BuiltPeer, PeerInvocation, PeerKind, Threads};
 use crate::placement::{CoreChoice, Placement, permits_fixed_priorities};
 use crate::report::Report;
-use crate::service::Service;
+use crate::service::RunningProgram;
 
 /// Message size in bytes from which copying dominates an exchange through memory.
 const LARGE: usize = 4096;
 
 /// A baseline server and its address.
 pub(crate) struct Baseline {
-    carrier: Transport,
+    carrier: BaselineTransport,
     waiting: Spinning,
-    server: Service,
+    server: RunningProgram,
     address: String,
 }
 
 impl Baseline {
-    pub(crate) fn start(carrier: Transport, waiting: Spinning, options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn start(
+        carrier: BaselineTransport,
+        waiting: Spinning,
+        options: &BenchOptions,
+    ) -> Result<Self, Failure> {
         let (server, address) = start_floor(carrier, waiting, &options.placement)?;
         Ok(Baseline { carrier, waiting, server, address })
     }
 
     fn config(&self) -> String {
         match (self.waiting, self.carrier) {
-            (Spinning::Blocking, Transport::SharedMemory) => "futex".to_owned(),
+            (Spinning::Blocking, BaselineTransport::SharedMemory) => "futex".to_owned(),
             (Spinning::Blocking, _) => "blocking".to_owned(),
             (Spinning::Looking, _) => "spin".to_owned(),
             (Spinning::Parts, _) => "spin, parts".to_owned(),
@@ -54,10 +58,10 @@ impl Baseline {
     pub(crate) fn variant(
         &self,
         bench: &'static str,
-        operation: Operation,
+        operation: MeasuredOperation,
         sizes: MessageSizes,
     ) -> Result<Option<Variant>, Failure> {
-        let drains = self.waiting == Spinning::Blocking && self.carrier != Transport::SharedMemory;
+        let drains = self.waiting == Spinning::Blocking && self.carrier != BaselineTransport::SharedMemory;
         if operation.is_oneway() && !drains {
             return Ok(None);
         }
@@ -67,7 +71,7 @@ impl Baseline {
             true => Box::new(OnewayFlood { client, server }),
             false => Box::new(Exchange { client, server }),
         };
-        let label = Label {
+        let label = FigureLabel {
             bench,
             peer: if matches!(self.waiting, Spinning::Stream(_)) { "net" } else { "floor" },
             transport: self.carrier.name(),
@@ -81,15 +85,15 @@ impl Baseline {
 
 /// Starts the baselines of a transport. The first one is the baseline of all variants that have no
 /// other.
-pub(crate) fn baselines(carrier: Transport, options: &Options) -> Result<Vec<Baseline>, Failure> {
+pub(crate) fn baselines(carrier: BaselineTransport, options: &BenchOptions) -> Result<Vec<Baseline>, Failure> {
     let mut ways = match carrier {
-        Transport::Tcp | Transport::Unix => {
+        BaselineTransport::Tcp | BaselineTransport::Unix => {
             vec![(carrier, Spinning::Blocking), (carrier, Spinning::Epoll(options.threads))]
         }
-        Transport::SharedMemory => vec![(carrier, Spinning::Blocking)],
+        BaselineTransport::SharedMemory => vec![(carrier, Spinning::Blocking)],
     };
     // On one core, a spinning side would keep the other side from running.
-    if carrier == Transport::SharedMemory && several_cores(&options.placement) {
+    if carrier == BaselineTransport::SharedMemory && several_cores(&options.placement) {
         ways.push((carrier, Spinning::Looking));
     }
     ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
@@ -97,9 +101,12 @@ pub(crate) fn baselines(carrier: Transport, options: &Options) -> Result<Vec<Bas
 
 /// Starts the baselines of a transport, its streams without an ORB, and pairs of processes that
 /// spin.
-pub(crate) fn baselines_and_streams(carrier: Transport, options: &Options) -> Result<Vec<Baseline>, Failure> {
+pub(crate) fn baselines_and_streams(
+    carrier: BaselineTransport,
+    options: &BenchOptions,
+) -> Result<Vec<Baseline>, Failure> {
     let mut all = baselines(carrier, options)?;
-    let spinning = if carrier == Transport::SharedMemory { Spinning::Parts } else { Spinning::Looking };
+    let spinning = if carrier == BaselineTransport::SharedMemory { Spinning::Parts } else { Spinning::Looking };
     let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
     for waiting in [spinning].into_iter().filter(|_| several_cores(&options.placement)).chain(streams) {
         all.push(Baseline::start(carrier, waiting, options)?);
@@ -110,11 +117,11 @@ pub(crate) fn baselines_and_streams(carrier: Transport, options: &Options) -> Re
 /// Reports that spinning is not measured, if both sides share a core.
 pub(crate) fn no_spin(
     bench: &str,
-    carrier: Transport,
-    options: &Options,
+    carrier: BaselineTransport,
+    options: &BenchOptions,
     report: &mut Report<'_>,
 ) -> Result<(), Failure> {
-    if carrier != Transport::SharedMemory || several_cores(&options.placement) {
+    if carrier != BaselineTransport::SharedMemory || several_cores(&options.placement) {
         return Ok(());
     }
     report.missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
@@ -139,9 +146,9 @@ fn several_cores(placement: &Placement) -> bool {
 }
 
 pub(crate) struct Corelane {
-    carrier: Transport,
-    architecture: Architecture,
-    pub(crate) server: Service,
+    carrier: BaselineTransport,
+    architecture: ServerArchitecture,
+    pub(crate) server: RunningProgram,
     pub(crate) reference: String,
 }
 
@@ -152,47 +159,56 @@ impl Corelane {
     }
 
     /// Starts one server for each architecture.
-    pub(crate) fn start(carrier: Transport, options: &Options) -> Result<Vec<Self>, Failure> {
-        let architectures = [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)];
+    pub(crate) fn start(carrier: BaselineTransport, options: &BenchOptions) -> Result<Vec<Self>, Failure> {
+        let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
         architectures.into_iter().map(|architecture| Corelane::one(carrier, architecture, options)).collect()
     }
 
-    pub(crate) fn one(carrier: Transport, architecture: Architecture, options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn one(
+        carrier: BaselineTransport,
+        architecture: ServerArchitecture,
+        options: &BenchOptions,
+    ) -> Result<Self, Failure> {
         let (server, reference) = start_echo(architecture, &free_address(carrier), &options.placement)?;
         Ok(Corelane { carrier, architecture, server, reference })
     }
 }
 
 pub(crate) struct PeerServer {
-    pub(crate) peer: Peer,
-    carrier: Transport,
+    pub(crate) peer: BuiltPeer,
+    carrier: BaselineTransport,
     config: &'static str,
-    server: Service,
+    server: RunningProgram,
     reference: String,
 }
 
 impl PeerServer {
     pub(crate) fn start(
-        peer: &Peer,
-        carrier: Transport,
+        peer: &BuiltPeer,
+        carrier: BaselineTransport,
         threads: Threads,
         config: &'static str,
-        options: &Options,
+        options: &BenchOptions,
     ) -> Result<Self, Failure> {
         let (server, reference) = peer.serve(carrier, threads, &options.placement)?;
         Ok(PeerServer { peer: peer.clone(), carrier, config, server, reference })
     }
 
-    fn client(&self, operation: Operation, how: Invocation, options: &Options) -> Result<peer::Calls, Failure> {
+    fn client(
+        &self,
+        operation: MeasuredOperation,
+        how: PeerInvocation,
+        options: &BenchOptions,
+    ) -> Result<peer::PeerCalls, Failure> {
         self.peer.client(&self.reference, operation, self.server.pid(), how, &options.placement)
     }
 }
 
 /// Returns the transport of other ORBs that corresponds to one of Corelane's transports.
-pub(crate) fn carrier_of_others(carrier: Transport) -> Transport {
+pub(crate) fn carrier_of_others(carrier: BaselineTransport) -> BaselineTransport {
     match carrier {
-        Transport::Tcp => Transport::Tcp,
-        Transport::Unix | Transport::SharedMemory => Transport::Unix,
+        BaselineTransport::Tcp => BaselineTransport::Tcp,
+        BaselineTransport::Unix | BaselineTransport::SharedMemory => BaselineTransport::Unix,
     }
 }
 
@@ -200,7 +216,7 @@ pub(crate) fn carrier_of_others(carrier: Transport) -> Transport {
 /// bare ones, Corelane's and those of other ORBs.
 pub(crate) struct Testbed {
     bench: &'static str,
-    carrier: Transport,
+    carrier: BaselineTransport,
     floors: Vec<Baseline>,
     others: Vec<PeerServer>,
 }
@@ -218,13 +234,13 @@ pub(crate) struct VariantGroup {
 impl Testbed {
     pub(crate) fn start(
         bench: &'static str,
-        carrier: Transport,
+        carrier: BaselineTransport,
         others: Vec<PeerServer>,
-        options: &Options,
+        options: &BenchOptions,
     ) -> Result<Self, Failure> {
         let mut floors = baselines(carrier, options)?;
-        if carrier == Transport::SharedMemory {
-            floors.push(Baseline::start(Transport::Unix, Spinning::Blocking, options)?);
+        if carrier == BaselineTransport::SharedMemory {
+            floors.push(Baseline::start(BaselineTransport::Unix, Spinning::Blocking, options)?);
         }
         Ok(Testbed { bench, carrier, floors, others })
     }
@@ -234,9 +250,9 @@ impl Testbed {
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,
-        operation: Operation,
+        operation: MeasuredOperation,
         sizes: MessageSizes,
-        options: &Options,
+        options: &BenchOptions,
         report: &mut Report<'_>,
     ) -> Result<VariantGroup, Failure> {
         let mut variants = Vec::new();
@@ -247,7 +263,7 @@ impl Testbed {
                 variants.push(variant);
             }
         }
-        if self.carrier == Transport::SharedMemory && sizes.request.max(sizes.reply) >= LARGE {
+        if self.carrier == BaselineTransport::SharedMemory && sizes.request.max(sizes.reply) >= LARGE {
             let label = self.label("floor", "none", operation, "memcpy, in and out".to_owned());
             variants.push(Variant { label, subject: Box::new(Copies::new(sizes)), against: vec![0] });
         }
@@ -259,7 +275,7 @@ impl Testbed {
         let mut omniorb = None;
         for other in &self.others {
             let kind = other.peer.kind();
-            let calls = other.client(operation, Invocation::Stubs, options);
+            let calls = other.client(operation, PeerInvocation::Stubs, options);
             let Some(calls) = report.found(self.bench, kind.name(), calls)? else { continue };
             if kind == PeerKind::OmniOrb {
                 omniorb.get_or_insert(variants.len());
@@ -269,17 +285,17 @@ impl Testbed {
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         let mut servers = Corelane::start(self.carrier, options)?;
-        if self.carrier == Transport::SharedMemory {
-            servers.push(Corelane::one(Transport::Unix, Architecture::PerConnection, options)?);
+        if self.carrier == BaselineTransport::SharedMemory {
+            servers.push(Corelane::one(BaselineTransport::Unix, ServerArchitecture::PerConnection, options)?);
         }
         let first = variants.len();
         for server in &servers {
             let epoll = || floor_of(server.carrier, |waiting| matches!(waiting, Spinning::Epoll(_)));
             let mut against = match server.architecture {
-                Architecture::PerConnection => vec![blocking(server.carrier)],
+                ServerArchitecture::PerConnection => vec![blocking(server.carrier)],
                 _ => vec![epoll().map_or(0, |found| found.2)],
             };
-            if server.architecture == Architecture::PerConnection {
+            if server.architecture == ServerArchitecture::PerConnection {
                 let looking = floors
                     .iter()
                     .find(|(carrier, waiting, _)| *carrier == server.carrier && *waiting == Spinning::Looking);
@@ -287,11 +303,11 @@ impl Testbed {
             }
             against.extend(omniorb);
             // For shared memory, the last server is the one over Unix sockets.
-            if server.carrier == Transport::SharedMemory {
+            if server.carrier == BaselineTransport::SharedMemory {
                 against.push(first + servers.len() - 1);
             }
             let target = target(orb, &server.reference)?;
-            let calls = Calls { target, operation, server: server.server.pid() };
+            let calls = StubCalls { target, operation, server: server.server.pid() };
             let label = self.label("Corelane", server.carrier.name(), operation, server.architecture.config());
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
@@ -301,7 +317,7 @@ impl Testbed {
             for (server, plain) in servers.iter().zip(first..) {
                 let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
                 let target = target(orb, &server.reference)?.with_policies(policies);
-                let calls = Calls { target, operation, server: server.server.pid() };
+                let calls = StubCalls { target, operation, server: server.server.pid() };
                 let config = format!("{}, batches", server.architecture.config());
                 let label = self.label("Corelane", server.carrier.name(), operation, config);
                 variants.push(Variant {
@@ -311,7 +327,7 @@ impl Testbed {
                 });
             }
         }
-        if self.carrier == Transport::SharedMemory {
+        if self.carrier == BaselineTransport::SharedMemory {
             // One group has two transports, so the table's text must name them.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| name_transport(&mut variant.label));
@@ -320,18 +336,28 @@ impl Testbed {
     }
 
     /// Returns calls of omniORB's first server by dynamic invocation.
-    pub(crate) fn dynamic(&self, operation: Operation, options: &Options) -> Option<Result<peer::Calls, Failure>> {
+    pub(crate) fn dynamic(
+        &self,
+        operation: MeasuredOperation,
+        options: &BenchOptions,
+    ) -> Option<Result<peer::PeerCalls, Failure>> {
         let omniorb = self.others.iter().find(|other| other.peer.kind() == PeerKind::OmniOrb)?;
-        Some(omniorb.client(operation, Invocation::Dynamic, options))
+        Some(omniorb.client(operation, PeerInvocation::Dynamic, options))
     }
 
-    fn label(&self, peer: &'static str, transport: &'static str, operation: Operation, config: String) -> Label {
-        Label { bench: self.bench, peer, transport, op: operation.to_string(), config, along: None }
+    fn label(
+        &self,
+        peer: &'static str,
+        transport: &'static str,
+        operation: MeasuredOperation,
+        config: String,
+    ) -> FigureLabel {
+        FigureLabel { bench: self.bench, peer, transport, op: operation.to_string(), config, along: None }
     }
 }
 
 /// Puts the transport in front of a label's configuration.
-pub(crate) fn name_transport(label: &mut Label) {
+pub(crate) fn name_transport(label: &mut FigureLabel) {
     label.config = format!("{}, {}", label.transport, label.config);
 }
 
@@ -344,11 +370,11 @@ mod tests {
     /// A peer whose program is missing is reported.
     #[test]
     fn a_peer_that_does_not_start_is_missing_with_its_reason() {
-        let options = Options::parse(std::iter::empty::<OsString>()).unwrap();
-        let peer = Peer::built(PeerKind::OmniOrb, "/nonexistent");
+        let options = BenchOptions::parse(std::iter::empty::<OsString>()).unwrap();
+        let peer = BuiltPeer::built(PeerKind::OmniOrb, "/nonexistent");
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
-        let started = PeerServer::start(&peer, Transport::Tcp, Threads::Usual, "as it comes", &options);
+        let started = PeerServer::start(&peer, BaselineTransport::Tcp, Threads::Usual, "as it comes", &options);
         assert!(report.found("call", "omniORB", started).unwrap().is_none());
         assert!(report.is_incomplete());
         drop(report);
@@ -360,11 +386,11 @@ mod tests {
     fn nobody_looking_on_one_core_is_recorded() {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
-        let mut options = Options::parse(std::iter::empty::<OsString>()).unwrap();
+        let mut options = BenchOptions::parse(std::iter::empty::<OsString>()).unwrap();
         for (cores, missing) in [(CoreChoice::Two(0, 1), false), (CoreChoice::One(0), true)] {
             options.placement.cores = cores;
-            no_spin("call", Transport::SharedMemory, &options, &mut report).unwrap();
-            no_spin("call", Transport::Tcp, &options, &mut report).unwrap();
+            no_spin("call", BaselineTransport::SharedMemory, &options, &mut report).unwrap();
+            no_spin("call", BaselineTransport::Tcp, &options, &mut report).unwrap();
             assert_eq!(report.is_incomplete(), missing, "{cores}");
         }
         drop(report);

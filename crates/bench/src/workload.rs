@@ -14,10 +14,10 @@ use crate::address::LOOPBACK;
 use crate::baseline::MessageSizes;
 use crate::harness::{Compare, Extent};
 use crate::launch::start_echo;
-use crate::operation::Operation;
-use crate::options::Options;
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
 use crate::orb::client::object;
-use crate::orb::{Architecture, relay};
+use crate::orb::{ServerArchitecture, relay};
 
 /// Maximum number of bytes that a turn moves in both directions, to limit the time for large
 /// arguments. At least [`FEWEST`] calls are made.
@@ -28,14 +28,18 @@ const FEWEST: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns how figures of an operation are compared: by median, or by rate for oneways.
-pub(crate) fn compare(operation: Operation) -> Compare {
+pub(crate) fn compare(operation: MeasuredOperation) -> Compare {
     if operation.is_oneway() { Compare::Rate } else { Compare::Median }
 }
 
 /// Returns the sizes of an operation's messages, as seen by a relay. They do not depend on the
 /// transport.
-pub(crate) fn message_sizes(orb: &Orb, operation: Operation, options: &Options) -> Result<MessageSizes, Failure> {
-    let (_server, reference) = start_echo(Architecture::PerConnection, LOOPBACK, &options.placement)?;
+pub(crate) fn message_sizes(
+    orb: &Orb,
+    operation: MeasuredOperation,
+    options: &BenchOptions,
+) -> Result<MessageSizes, Failure> {
+    let (_server, reference) = start_echo(ServerArchitecture::PerConnection, LOOPBACK, &options.placement)?;
     relay::sizes(orb, &object(orb, &reference)?, operation)
 }
 

@@ -194,7 +194,7 @@ pub(crate) fn words(name: &'static str) -> Arg {
     positional(name).num_args(0..).action(ArgAction::Append)
 }
 
-/// The options that [`corelane_idl::compile::Options`] takes.
+/// The options that [`corelane_idl::compile::CompileOptions`] takes.
 pub(crate) fn idl_options() -> [Arg; 4] {
     [
         letter('I', "include", "DIR").action(ArgAction::Append),
@@ -205,13 +205,13 @@ pub(crate) fn idl_options() -> [Arg; 4] {
 }
 
 /// Returns the value of [`idl_options`].
-pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Options {
-    corelane_idl::compile::Options {
+pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::CompileOptions {
+    corelane_idl::compile::CompileOptions {
         include: parsed.get_many::<OsString>("include").into_iter().flatten().map(Into::into).collect(),
         defines: texts(parsed, "define"),
         idl_4: parsed.get_flag("idl-4"),
         case_sensitive: parsed.get_flag("case-sensitive"),
-        ..corelane_idl::compile::Options::default()
+        ..corelane_idl::compile::CompileOptions::default()
     }
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn texts(parsed: &ArgMatches, id: &str) -> Vec<String> {
 
 /// The reason why words were not taken apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ArgumentRefusal {
     /// Help is asked for.
     Help,
     /// The command has no such option, or takes no further word.
@@ -237,14 +237,16 @@ pub(crate) enum Refusal {
     Other(String),
 }
 
-impl Refusal {
+impl ArgumentRefusal {
     /// Returns the reason, or `None` if help is asked for.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
-            Refusal::Help => None,
-            Refusal::Unknown(word) if word.starts_with('-') => Some(format!("there is no option `{}`", excerpt(&word))),
-            Refusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
-            Refusal::Other(reason) => Some(reason),
+            ArgumentRefusal::Help => None,
+            ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
+                Some(format!("there is no option `{}`", excerpt(&word)))
+            }
+            ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
+            ArgumentRefusal::Other(reason) => Some(reason),
         }
     }
 }
@@ -260,7 +262,10 @@ pub(crate) fn refused(reason: Option<String>, help: &str, out: &mut dyn Write) -
 }
 
 /// Takes the words after a command's name apart.
-pub(crate) fn parse(command: Command, words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, Refusal> {
+pub(crate) fn parse(
+    command: Command,
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<ArgMatches, ArgumentRefusal> {
     command.no_binary_name(true).try_get_matches_from(words).map_err(|error| {
         let context = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => text.clone(),
@@ -271,14 +276,14 @@ pub(crate) fn parse(command: Command, words: impl IntoIterator<Item = OsString>)
         // clap writes `--at <REFERENCE>`.
         let name = word.split([' ', '=']).next().unwrap_or_default();
         match error.kind() {
-            ErrorKind::DisplayHelp => Refusal::Help,
-            ErrorKind::UnknownArgument => Refusal::Unknown(word),
+            ErrorKind::DisplayHelp => ArgumentRefusal::Help,
+            ErrorKind::UnknownArgument => ArgumentRefusal::Unknown(word),
             ErrorKind::InvalidValue if context(ContextKind::InvalidValue).is_empty() => {
-                Refusal::Other(format!("`{name}` needs a value"))
+                ArgumentRefusal::Other(format!("`{name}` needs a value"))
             }
-            ErrorKind::TooManyValues => Refusal::Other(format!("`{name}` takes no value")),
-            ErrorKind::InvalidSubcommand => Refusal::Unknown(context(ContextKind::InvalidSubcommand)),
-            _ => Refusal::Other(error.kind().to_string()),
+            ErrorKind::TooManyValues => ArgumentRefusal::Other(format!("`{name}` takes no value")),
+            ErrorKind::InvalidSubcommand => ArgumentRefusal::Unknown(context(ContextKind::InvalidSubcommand)),
+            _ => ArgumentRefusal::Other(error.kind().to_string()),
         }
     })
 }
@@ -289,19 +294,19 @@ pub(crate) fn parse_subcommand(
     name: &str,
     command: Command,
     words: impl IntoIterator<Item = OsString>,
-) -> Result<(String, ArgMatches), Refusal> {
+) -> Result<(String, ArgMatches), ArgumentRefusal> {
     let words: Vec<OsString> = words.into_iter().collect();
     let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     match first.as_str() {
-        "help" | "-h" | "--help" => return Err(Refusal::Help),
-        "" => return Err(Refusal::Other("no command is given".to_owned())),
+        "help" | "-h" | "--help" => return Err(ArgumentRefusal::Help),
+        "" => return Err(ArgumentRefusal::Other("no command is given".to_owned())),
         _ if command.find_subcommand(&first).is_none() => {
-            return Err(Refusal::Other(format!("there is no command `{name} {}`", excerpt(&first))));
+            return Err(ArgumentRefusal::Other(format!("there is no command `{name} {}`", excerpt(&first))));
         }
         _ => {}
     }
     let subcommand = parse(command, words)?.remove_subcommand();
-    subcommand.ok_or_else(|| Refusal::Other("no command is given".to_owned()))
+    subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
 /// Puts the positional words last, after `--`. `is_word` decides which words are positional, from the

@@ -10,11 +10,11 @@ use clap::{ArgAction, ArgMatches, Command};
 use corelane::dynamic::{DynamicRequest, RequestError};
 use corelane::{Any, Context, ObjectRef, Orb, TypeCode};
 use corelane_idl::ast::Direction;
-use corelane_idl::compile::Options;
+use corelane_idl::compile::CompileOptions;
 use corelane_wire::Limits;
 use serde_json::{Map, Value as Json, json};
 
-use crate::arguments::{self, Refusal, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, flag, option, positional};
 use crate::idl_types::{Types, compile};
 use crate::operations::{self, ListedInterface, Signature};
 use crate::text::{excerpt, json_line, json_text};
@@ -61,9 +61,9 @@ Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
-struct Arguments {
+struct CallArguments {
     idl: PathBuf,
-    options: Options,
+    options: CompileOptions,
     interface: Option<String>,
     timeout: Option<f64>,
     context: Context,
@@ -108,17 +108,17 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
 }
 
 /// Takes the words apart. The error is the reason, or `None` if help is requested.
-fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, Option<String>> {
+fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<String>> {
     let command = command();
     // After reference and operation every word is an argument, because numbers may be negative.
     let is_word = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
     let words = arguments::words_last(&command, words, is_word);
-    let parsed = arguments::parse(command, words).map_err(Refusal::reason)?;
+    let parsed = arguments::parse(command, words).map_err(ArgumentRefusal::reason)?;
     refine(&parsed).map_err(Some)
 }
 
 /// Converts the values of options, and checks which words there are.
-fn refine(parsed: &ArgMatches) -> Result<Arguments, String> {
+fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
     let timeout = arguments::text(parsed, "timeout").map(|text| {
         let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
@@ -143,14 +143,14 @@ fn refine(parsed: &ArgMatches) -> Result<Arguments, String> {
         _ => {}
     }
     let (options, interface) = (arguments::idl_options_of(parsed), arguments::text(parsed, "interface"));
-    Ok(Arguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
+    Ok(CallArguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
 /// The result of a call in JSON: the returned values, or the user exception that was raised.
-type Outcome = Result<Json, Json>;
+type CallOutcome = Result<Json, Json>;
 
 /// Returns the list of operations that `--list` prints.
-fn list(arguments: &Arguments) -> Result<String, String> {
+fn list(arguments: &CallArguments) -> Result<String, String> {
     let compilation = compile(&arguments.idl, &arguments.options)?;
     let type_id = match arguments.words.first() {
         None => String::new(),
@@ -168,8 +168,8 @@ fn list(arguments: &Arguments) -> Result<String, String> {
     Ok(listed.iter().map(ListedInterface::to_text).collect())
 }
 
-fn call(arguments: Arguments) -> Result<Outcome, String> {
-    let Arguments { idl, options, interface, timeout, context, words, .. } = arguments;
+fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
+    let CallArguments { idl, options, interface, timeout, context, words, .. } = arguments;
     let compilation = compile(&idl, &options)?;
     let (Some(reference), Some(operation)) = (words.first(), words.get(1)) else {
         return Err("no operation is given".to_owned());

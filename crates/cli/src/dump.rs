@@ -7,7 +7,9 @@ use std::path::Path;
 use clap::Command;
 use corelane_idl::ast::{Direction, Flavor, ValueFlavor};
 use corelane_idl::compile::Compilation;
-use corelane_idl::model::{Annotation, ConstantValue, DefinitionId, Kind, Member, Operation, Type};
+use corelane_idl::model::{
+    Annotation, ConstantValue, DefinitionId, DefinitionKind, Member, OperationDeclaration, Type,
+};
 use corelane_idl::source::Span;
 use corelane_idl::symbol::Symbol;
 use serde_json::{Value as Json, json};
@@ -93,7 +95,7 @@ impl Dump<'_> {
 
     fn kind(&self, id: DefinitionId) -> Option<Json> {
         Some(match &self.compilation.model.get(id).kind {
-            Kind::Module(members) => {
+            DefinitionKind::Module(members) => {
                 let definitions = self.all(members);
                 // Skip the ORB's own module if the file adds nothing to it.
                 if self.types.name(id) == "CORBA" && definitions.is_empty() {
@@ -101,7 +103,7 @@ impl Dump<'_> {
                 }
                 json!({ "kind": "module", "definitions": definitions })
             }
-            Kind::Interface(interface) => json!({
+            DefinitionKind::Interface(interface) => json!({
                 "kind": "interface",
                 "flavor": match interface.flavor {
                     Flavor::Remote => "remote",
@@ -112,7 +114,7 @@ impl Dump<'_> {
                 "bases": self.names(&interface.bases),
                 "definitions": self.all(&interface.members),
             }),
-            Kind::Value(value) => json!({
+            DefinitionKind::Value(value) => json!({
                 "kind": "valuetype",
                 "flavor": match value.flavor {
                     ValueFlavor::Plain => "plain",
@@ -134,15 +136,17 @@ impl Dump<'_> {
                 }).collect::<Vec<_>>(),
                 "definitions": self.all(&value.members),
             }),
-            Kind::ValueBox(ty) => json!({ "kind": "value box", "type": self.ty(ty) }),
-            Kind::Struct(structure) => json!({
+            DefinitionKind::ValueBox(ty) => json!({ "kind": "value box", "type": self.ty(ty) }),
+            DefinitionKind::Struct(structure) => json!({
                 "kind": "struct",
                 "base": structure.base.map(|base| self.types.scoped_name(base)),
                 "members": self.members(&structure.members),
                 "definitions": self.all(&structure.inner),
             }),
-            Kind::Exception(structure) => json!({ "kind": "exception", "members": self.members(&structure.members) }),
-            Kind::Union(union) => json!({
+            DefinitionKind::Exception(structure) => {
+                json!({ "kind": "exception", "members": self.members(&structure.members) })
+            }
+            DefinitionKind::Union(union) => json!({
                 "kind": "union",
                 "discriminator": self.ty(&union.discriminator),
                 "members": union.arms.iter().map(|arm| {
@@ -153,24 +157,24 @@ impl Dump<'_> {
                 }).collect::<Vec<_>>(),
                 "definitions": self.all(&union.inner),
             }),
-            Kind::Enum(enumerators) => json!({
+            DefinitionKind::Enum(enumerators) => json!({
                 "kind": "enum",
                 "enumerators": enumerators.iter().map(|one| self.types.name(*one)).collect::<Vec<_>>(),
             }),
-            Kind::Typedef(ty) => json!({ "kind": "typedef", "type": self.ty(ty) }),
-            Kind::Constant(ty, value) => {
+            DefinitionKind::Typedef(ty) => json!({ "kind": "typedef", "type": self.ty(ty) }),
+            DefinitionKind::Constant(ty, value) => {
                 json!({ "kind": "const", "type": self.ty(ty), "value": self.constant(value) })
             }
-            Kind::Operation(operation) => self.operation(operation),
-            Kind::Attribute(attribute) => json!({
+            DefinitionKind::Operation(operation) => self.operation(operation),
+            DefinitionKind::Attribute(attribute) => json!({
                 "kind": "attribute",
                 "type": self.ty(&attribute.ty),
                 "readonly": attribute.readonly,
                 "getraises": self.names(&attribute.get_raises),
                 "setraises": self.names(&attribute.set_raises),
             }),
-            Kind::Native if self.is_in_text(id) => json!({ "kind": "native" }),
-            Kind::Bitmask(mask) => {
+            DefinitionKind::Native if self.is_in_text(id) => json!({ "kind": "native" }),
+            DefinitionKind::Bitmask(mask) => {
                 let flag = |(name, position): &(_, u8)| json!({ "name": self.text(*name), "position": position });
                 json!({
                     "kind": "bitmask",
@@ -178,7 +182,7 @@ impl Dump<'_> {
                     "flags": mask.flags.iter().map(flag).collect::<Vec<_>>(),
                 })
             }
-            Kind::Bitset(set) => json!({
+            DefinitionKind::Bitset(set) => json!({
                 "kind": "bitset",
                 "base": set.base.map(|base| self.types.scoped_name(base)),
                 "bits": set.bits,
@@ -214,7 +218,7 @@ impl Dump<'_> {
         self.annotated(shown, &member.annotations)
     }
 
-    fn operation(&self, operation: &Operation) -> Json {
+    fn operation(&self, operation: &OperationDeclaration) -> Json {
         let direction = |direction| match direction {
             Direction::In => "in",
             Direction::Out => "out",

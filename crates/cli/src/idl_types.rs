@@ -5,12 +5,12 @@ use std::path::Path;
 
 use corelane::TypeCode;
 use corelane_idl::ast::{Basic, Flavor, ValueFlavor};
-use corelane_idl::compile::{Compilation, Options};
-use corelane_idl::model::{ConstantValue, DefinitionId, Kind, Member, Type, Union};
+use corelane_idl::compile::{Compilation, CompileOptions};
+use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
 /// Compiles a file. On failure returns the text of its errors.
-pub(crate) fn compile(file: &Path, options: &Options) -> Result<Compilation, String> {
+pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilation, String> {
     let compilation = Compilation::of_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
     if compilation.is_accepted() {
@@ -38,7 +38,8 @@ impl<'c> Types<'c> {
     /// Returns the TypeCodes of all value types (IDL `valuetype`).
     pub(crate) fn of_values(&mut self) -> Vec<TypeCode> {
         let model = &self.compilation.model;
-        let is_value = |id: &DefinitionId| matches!(model.get(*id).kind, Kind::Value(_) | Kind::ValueBox(_));
+        let is_value =
+            |id: &DefinitionId| matches!(model.get(*id).kind, DefinitionKind::Value(_) | DefinitionKind::ValueBox(_));
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
@@ -143,22 +144,24 @@ impl<'c> Types<'c> {
     fn make(&mut self, id: DefinitionId, repository_id: &str) -> Result<TypeCode, String> {
         let (name, compilation) = (self.name(id), self.compilation);
         let made = match &compilation.model.get(id).kind {
-            Kind::Typedef(ty) => TypeCode::alias(repository_id, name, self.of(ty)?),
-            Kind::Struct(structure) => {
+            DefinitionKind::Typedef(ty) => TypeCode::alias(repository_id, name, self.of(ty)?),
+            DefinitionKind::Struct(structure) => {
                 let members = self.members(&compilation.model.all_members(structure))?;
                 TypeCode::structure(repository_id, name, members)
             }
-            Kind::Bitmask(mask) => return Ok(of_bits(mask.bound)),
-            Kind::Bitset(set) => return Ok(of_bits(set.bits)),
-            Kind::Exception(structure) => TypeCode::exception(repository_id, name, self.members(&structure.members)?),
-            Kind::Enum(enumerators) => {
+            DefinitionKind::Bitmask(mask) => return Ok(of_bits(mask.bound)),
+            DefinitionKind::Bitset(set) => return Ok(of_bits(set.bits)),
+            DefinitionKind::Exception(structure) => {
+                TypeCode::exception(repository_id, name, self.members(&structure.members)?)
+            }
+            DefinitionKind::Enum(enumerators) => {
                 TypeCode::enumeration(repository_id, name, enumerators.iter().map(|one| self.name(*one)))
             }
-            Kind::Union(union) => {
+            DefinitionKind::Union(union) => {
                 let discriminator = self.of(&union.discriminator)?;
                 TypeCode::union(repository_id, name, discriminator, self.arms(union)?)
             }
-            Kind::Interface(interface) => {
+            DefinitionKind::Interface(interface) => {
                 let kind = match interface.flavor {
                     Flavor::Remote => corelane::Kind::ObjRef,
                     Flavor::Local => corelane::Kind::LocalInterface,
@@ -166,8 +169,8 @@ impl<'c> Types<'c> {
                 };
                 TypeCode::interface(kind, repository_id, name)
             }
-            Kind::ValueBox(ty) => TypeCode::value_box(repository_id, name, self.of(ty)?),
-            Kind::Value(value) => {
+            DefinitionKind::ValueBox(ty) => TypeCode::value_box(repository_id, name, self.of(ty)?),
+            DefinitionKind::Value(value) => {
                 let state = value.state.iter().map(|(member, public)| {
                     let name = self.compilation.symbols.text(member.name).to_owned();
                     Ok(ValueMember { name, ty: self.of(&member.ty)?, public: *public })
@@ -179,13 +182,13 @@ impl<'c> Types<'c> {
                     ValueFlavor::Plain => i16::from(value.truncatable) * 3,
                 };
                 let concrete = |base: &&DefinitionId| match &compilation.model.get(**base).kind {
-                    Kind::Value(base) => base.flavor != ValueFlavor::Abstract,
+                    DefinitionKind::Value(base) => base.flavor != ValueFlavor::Abstract,
                     _ => false,
                 };
                 let base = value.bases.iter().find(concrete).map(|base| self.of_definition(*base)).transpose()?;
                 TypeCode::value(repository_id, name, modifier, base, state)
             }
-            Kind::Native if name == "TypeCode" => return Ok(TypeCode::TYPE_CODE),
+            DefinitionKind::Native if name == "TypeCode" => return Ok(TypeCode::TYPE_CODE),
             _ => return Err(format!("`{name}` is not a type that can be sent")),
         };
         made.map_err(|error| format!("`{name}`: {error}"))
@@ -220,7 +223,7 @@ impl<'c> Types<'c> {
             ConstantValue::Character(character) => u32::from(*character).into(),
             ConstantValue::Boolean(value) => (*value).into(),
             ConstantValue::Enumerator(id) => match self.compilation.model.get(*id).kind {
-                Kind::Enumerator(_, number) => number.into(),
+                DefinitionKind::Enumerator(_, number) => number.into(),
                 _ => 0,
             },
             _ => 0,

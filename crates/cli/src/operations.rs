@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use corelane_idl::ast::{Direction, Flavor};
 use corelane_idl::compile::Compilation;
-use corelane_idl::model::{DefinitionId, Kind, Type};
+use corelane_idl::model::{DefinitionId, DefinitionKind, Type};
 use serde_json::{Value as Json, json};
 
 use crate::idl_types::Types;
@@ -63,7 +63,7 @@ pub(crate) fn find(
 fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     let model = &compilation.model;
     let is_remote = |id: &DefinitionId| match &model.get(*id).kind {
-        Kind::Interface(interface) => interface.defined && interface.flavor != Flavor::Local,
+        DefinitionKind::Interface(interface) => interface.defined && interface.flavor != Flavor::Local,
         _ => false,
     };
     model.ids().filter(is_remote).collect()
@@ -165,14 +165,14 @@ pub(crate) fn list(
 
 /// Returns the operations that an interface itself declares.
 fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId) -> Vec<ListedOperation> {
-    let Kind::Interface(interface) = &compilation.model.get(id).kind else { return Vec::new() };
+    let DefinitionKind::Interface(interface) = &compilation.model.get(id).kind else { return Vec::new() };
     let mut found = Vec::new();
     for member in &interface.members {
         let name = types.name(*member);
         let names = match &compilation.model.get(*member).kind {
-            Kind::Operation(_) => vec![name.to_owned()],
-            Kind::Attribute(one) if one.readonly => vec![format!("_get_{name}")],
-            Kind::Attribute(_) => vec![format!("_get_{name}"), format!("_set_{name}")],
+            DefinitionKind::Operation(_) => vec![name.to_owned()],
+            DefinitionKind::Attribute(one) if one.readonly => vec![format!("_get_{name}")],
+            DefinitionKind::Attribute(_) => vec![format!("_get_{name}"), format!("_set_{name}")],
             _ => Vec::new(),
         };
         for name in names {
@@ -213,11 +213,11 @@ fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
 /// Returns the operation or attribute that an interface itself declares under an operation name of
 /// the wire.
 fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, operation: &str) -> Option<DefinitionId> {
-    let Kind::Interface(interface) = &compilation.model.get(id).kind else { return None };
+    let DefinitionKind::Interface(interface) = &compilation.model.get(id).kind else { return None };
     let attribute = operation.strip_prefix("_get_").or_else(|| operation.strip_prefix("_set_"));
     interface.members.iter().copied().find(|member| match &compilation.model.get(*member).kind {
-        Kind::Operation(_) => types.name(*member) == operation,
-        Kind::Attribute(one) => {
+        DefinitionKind::Operation(_) => types.name(*member) == operation,
+        DefinitionKind::Attribute(one) => {
             attribute == Some(types.name(*member)) && !(one.readonly && operation.starts_with("_set_"))
         }
         _ => false,
@@ -226,7 +226,7 @@ fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, oper
 
 fn signature(compilation: &Compilation, id: DefinitionId, operation: &str) -> Option<Signature> {
     match &compilation.model.get(id).kind {
-        Kind::Operation(operation) => {
+        DefinitionKind::Operation(operation) => {
             let text = |name| compilation.symbols.text(name).to_owned();
             let parameters = operation.parameters.iter();
             Some(Signature {
@@ -237,14 +237,14 @@ fn signature(compilation: &Compilation, id: DefinitionId, operation: &str) -> Op
                 context: operation.context.clone(),
             })
         }
-        Kind::Attribute(attribute) if operation.starts_with("_set_") => Some(Signature {
+        DefinitionKind::Attribute(attribute) if operation.starts_with("_set_") => Some(Signature {
             result: None,
             parameters: vec![(Direction::In, "value".to_owned(), attribute.ty.clone())],
             raises: attribute.set_raises.clone(),
             oneway: false,
             context: Vec::new(),
         }),
-        Kind::Attribute(attribute) => Some(Signature {
+        DefinitionKind::Attribute(attribute) => Some(Signature {
             result: Some(attribute.ty.clone()),
             parameters: Vec::new(),
             raises: attribute.get_raises.clone(),

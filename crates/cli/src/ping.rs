@@ -14,7 +14,7 @@ use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
 use serde_json::{Value as Json, json};
 
 use self::latency::Latencies;
-use crate::arguments::{self, Refusal, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, flag, option, positional};
 use crate::candidates::{Candidate, LIMITS, candidates};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, input, naming};
@@ -95,7 +95,7 @@ impl PingArguments {
 
 /// Runs the command with the arguments after `corelane ping`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
-    let parsed = arguments::parse(command(), words).map_err(Refusal::reason);
+    let parsed = arguments::parse(command(), words).map_err(ArgumentRefusal::reason);
     let arguments = match parsed.and_then(|parsed| PingArguments::of(&parsed).map_err(Some)) {
         Ok(arguments) => arguments,
         Err(reason) => return arguments::refused(reason, USAGE, out),

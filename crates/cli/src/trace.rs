@@ -10,12 +10,12 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
 use corelane_bench::json::Object;
-use corelane_bench::operation::Operation;
+use corelane_bench::operation::MeasuredOperation;
 use corelane_bench::placement::{CoreChoice, Placement};
-use corelane_bench::probed::{Point, Probed, Process};
+use corelane_bench::probed::{PassedProbe, Probed, Process};
 
 use self::switches::{Capture, Preemption};
-use crate::arguments::{self, Refusal, option};
+use crate::arguments::{self, ArgumentRefusal, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -35,9 +35,9 @@ trace events in JSON, for ui.perfetto.dev or chrome://tracing.
 Exit status: 0 written, 1 not written, 2 wrong usage.
 ";
 
-struct Options {
+struct TraceOptions {
     out: PathBuf,
-    operation: Operation,
+    operation: MeasuredOperation,
     calls: usize,
     server: String,
     placement: Placement,
@@ -84,20 +84,20 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
 }
 
 /// Takes the words apart. The error is the reason, or `None` if help is requested.
-fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Option<String>> {
+fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
-        Refusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
+        ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
         other => other.reason(),
     })?;
     refine(&parsed).map_err(Some)
 }
 
 /// Converts the values of options.
-fn refine(parsed: &ArgMatches) -> Result<Options, String> {
+fn refine(parsed: &ArgMatches) -> Result<TraceOptions, String> {
     let mut placement = Placement::one_core().map_err(|error| error.to_string())?;
-    let mut operation = Operation::Octet;
+    let mut operation = MeasuredOperation::Octet;
     if let Some(name) = arguments::text(parsed, "op") {
-        operation = Operation::from_name(&name).map_err(|error| error.to_string())?;
+        operation = MeasuredOperation::from_name(&name).map_err(|error| error.to_string())?;
         if operation.is_oneway() {
             return Err("a oneway has no reply to wait for; choose another operation".to_owned());
         }
@@ -114,7 +114,7 @@ fn refine(parsed: &ArgMatches) -> Result<Options, String> {
         let (client, server) = pair.ok_or_else(refused)?;
         placement.cores = CoreChoice::Two(client, server);
     }
-    Ok(Options {
+    Ok(TraceOptions {
         out: parsed.get_one::<OsString>("out").map_or_else(|| "trace.json".into(), Into::into),
         operation,
         calls,
@@ -183,7 +183,7 @@ fn event(phase: &str, name: &str, pid: u32, thread: u32, after: u64) -> Object {
 }
 
 fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>) {
-    let points: Vec<&Point> = process.points.iter().filter(|point| point.thread == thread).collect();
+    let points: Vec<&PassedProbe> = process.points.iter().filter(|point| point.thread == thread).collect();
     let mut request = 0;
     for (index, pair) in points.windows(2).enumerate() {
         let [before, point] = pair else { continue };
@@ -219,40 +219,40 @@ fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preempt
 
 /// Returns the time that a request spent between two threads. It has a line of its own, since no
 /// thread owns it.
-fn waited((pid, from): Place<'_>, (_, to): Place<'_>, number: usize, origin: u64) -> Object {
+fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().whole("request", from.id.max(to.id)).text("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at.min(to.at) - origin);
     begin.whole("id", number as u64).object("args", arguments)
 }
 
-fn ended((pid, to): Place<'_>, number: usize, origin: u64) -> Object {
+fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     event("e", "waiting in the queue", pid, to.thread, to.at - origin).whole("id", number as u64)
 }
 
 /// Returns the hand-overs of requests between threads of a process. A request passes through the
 /// queue of a pool, or goes from the receiving thread to a lane, whose thread parses it again.
-fn handovers(process: &Process) -> Vec<(Place<'_>, Place<'_>)> {
+fn handovers(process: &Process) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.points.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
     // The queue is first in, first out.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
-        let again = |point: &&Point| point.id == first.id && point.at > first.at && point.thread != first.thread;
+        let again = |point: &&PassedProbe| point.id == first.id && point.at > first.at && point.thread != first.thread;
         Some((first, of("request parsed").find(again)?))
     });
     queued.chain(to_lanes).map(|(from, to)| (place(from), place(to))).collect()
 }
 
 /// A point with the id of its process.
-type Place<'p> = (u32, &'p Point);
+type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
 /// Pairs each message's departure with its arrival in another process. The arrival has the same
 /// request id, or none yet, and is the nearest in time. A reply to a call before the recorded ones
 /// arrived before them, too.
-fn messages(processes: &[Process]) -> Vec<(Place<'_>, Place<'_>)> {
+fn messages(processes: &[Process]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let points = processes.iter().flat_map(|process| process.points.iter().map(|point| (process.pid, point)));
-        points.filter(|(_, point)| point.name == name).collect::<Vec<Place<'_>>>()
+        points.filter(|(_, point)| point.name == name).collect::<Vec<ProcessPoint<'_>>>()
     };
     let mut found = Vec::new();
     for (leaves, arrives) in [("request sent", "octets read"), ("reply sent", "reply read")] {
@@ -272,8 +272,8 @@ mod tests {
     use super::*;
     use crate::WRONG_USAGE;
 
-    fn point(thread: u32, at: u64, id: u64, name: &str) -> Point {
-        Point { thread, at, id, name: name.to_owned() }
+    fn point(thread: u32, at: u64, id: u64, name: &str) -> PassedProbe {
+        PassedProbe { thread, at, id, name: name.to_owned() }
     }
 
     fn call() -> [Process; 2] {
@@ -341,7 +341,9 @@ mod tests {
         ];
         let threads = [3, 4, 5].map(|thread| (thread, format!("pool/{thread}"))).to_vec();
         let server = Process { name: "server".into(), pid: 2, threads, points };
-        let ends = |of: Vec<(Place<'_>, Place<'_>)>| of.iter().map(|(a, b)| (a.1.at, b.1.at)).collect::<Vec<_>>();
+        let ends = |of: Vec<(ProcessPoint<'_>, ProcessPoint<'_>)>| {
+            of.iter().map(|(a, b)| (a.1.at, b.1.at)).collect::<Vec<_>>()
+        };
         assert_eq!(ends(handovers(&server)), [(100, 130), (200, 260)]);
         let parsed: serde_json::Value = serde_json::from_str(&chrome(&[server], &[])).unwrap();
         let waits = |phase: &str| parsed.as_array().unwrap().iter().filter(|event| event["ph"] == phase).count();

@@ -50,7 +50,7 @@ pub enum DeclarationKind {
     /// `interface I;`
     InterfaceForward(Flavor, Name),
     /// `valuetype V ... { ... };`
-    Value(Value),
+    Value(ValueType),
     /// `valuetype V;`
     ValueForward(ValueFlavor, Name),
     /// `valuetype V long;`
@@ -74,11 +74,11 @@ pub enum DeclarationKind {
     /// `bitset B { ... };`
     Bitset(Bitset),
     /// `bitmask B { ... };`
-    Bitmask(Name, Vec<Flag>),
+    Bitmask(Name, Vec<BitmaskFlag>),
     /// `@annotation N { ... };`
     AnnotationType(AnnotationType),
     /// An operation of an interface or value type.
-    Operation(Operation),
+    Operation(OperationDeclaration),
     /// `attribute T a, b;`
     Attribute(Attribute),
     /// `public T a;` in a value type.
@@ -164,7 +164,7 @@ pub enum ValueFlavor {
 
 /// A value type with its body.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct ValueType {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
     /// Its name.
@@ -255,7 +255,7 @@ pub struct Union {
 #[derive(Clone, Debug)]
 pub struct Arm {
     /// Its labels.
-    pub labels: Vec<Label>,
+    pub labels: Vec<CaseLabel>,
     /// The type of its member.
     pub ty: Type,
     /// The name of its member.
@@ -266,7 +266,7 @@ pub struct Arm {
 
 /// `case X:` or `default:`.
 #[derive(Clone, Debug)]
-pub enum Label {
+pub enum CaseLabel {
     /// `case X:`
     Case(Expression),
     /// `default:`
@@ -290,12 +290,12 @@ pub struct Bitset {
     /// Its base.
     pub base: Option<ScopedName>,
     /// Its fields.
-    pub fields: Vec<BitField>,
+    pub fields: Vec<BitsetField>,
 }
 
 /// `bitfield<3, octet> a, b;`
 #[derive(Clone, Debug)]
-pub struct BitField {
+pub struct BitsetField {
     /// The number of bits.
     pub width: Expression,
     /// The type, if given.
@@ -306,7 +306,7 @@ pub struct BitField {
 
 /// A flag of a bit mask (IDL 4).
 #[derive(Clone, Debug)]
-pub struct Flag {
+pub struct BitmaskFlag {
     /// Its name.
     pub name: Name,
     /// The annotations in front of it, such as `@position(...)`.
@@ -359,7 +359,7 @@ pub struct Parameter {
 
 /// An operation.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct OperationDeclaration {
     /// The location of `oneway`, if present.
     pub oneway: Option<Span>,
     /// Type of the result.

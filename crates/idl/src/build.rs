@@ -1,6 +1,6 @@
 //! The interface for build scripts: [`Builder`].
 
-use crate::compile::{Compilation, Options};
+use crate::compile::{Compilation, CompileOptions};
 use crate::disk::DiskFiles;
 use crate::lex::Files;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The program then includes the code with `corelane::include_idl!("echo")`.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    options: Options,
+    options: CompileOptions,
     output: Option<PathBuf>,
 }
 
@@ -166,7 +166,7 @@ fn claim(file: &Path, target: &Path) -> Result<(), String> {
 
 /// The result of [`write_if_changed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     /// The file is new or its content has changed.
     Changed,
     /// The file already had this content.
@@ -174,10 +174,10 @@ pub(crate) enum Written {
 }
 
 /// Writes a file unless it already has this content, because cargo compiles a rewritten file again.
-pub(crate) fn write_if_changed(path: &Path, text: &str) -> std::io::Result<Written> {
+pub(crate) fn write_if_changed(path: &Path, text: &str) -> std::io::Result<WriteOutcome> {
     if std::fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
-        return Ok(Written::Same);
+        return Ok(WriteOutcome::Same);
     }
     std::fs::write(path, text)?;
-    Ok(Written::Changed)
+    Ok(WriteOutcome::Changed)
 }

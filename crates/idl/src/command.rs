@@ -1,7 +1,7 @@
 //! `corelane idl`: the command line of the compiler.
 
-use crate::build::{self, Written};
-use crate::compile::{Compilation, Options};
+use crate::build::{self, WriteOutcome};
+use crate::compile::{Compilation, CompileOptions};
 use crate::diagnostic::{Severity, placeless_json};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -38,8 +38,8 @@ pub const REFUSED: u8 = 1;
 pub const WRONG_USAGE: u8 = 2;
 
 #[derive(Debug, Default)]
-struct Arguments {
-    options: Options,
+struct CommandArguments {
+    options: CompileOptions,
     check: bool,
     json: bool,
     help: bool,
@@ -96,7 +96,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
 }
 
 /// Reports an error without a source location.
-fn say(arguments: &Arguments, out: &mut dyn Write, message: &str) {
+fn say(arguments: &CommandArguments, out: &mut dyn Write, message: &str) {
     let _ = match arguments.json {
         true => writeln!(out, "{}", placeless_json("error", message)),
         false => writeln!(out, "error: {message}"),
@@ -114,7 +114,7 @@ struct Refused;
 /// Compiles one file. Returns its line of the dependency file.
 fn one_file(
     file: &Path,
-    arguments: &Arguments,
+    arguments: &CommandArguments,
     styled: bool,
     last: bool,
     out: &mut dyn Write,
@@ -136,7 +136,7 @@ fn one_file(
 fn finish(
     compilation: &mut Compilation,
     file: &Path,
-    arguments: &Arguments,
+    arguments: &CommandArguments,
     styled: bool,
     out: &mut dyn Write,
 ) -> Result<String, Refused> {
@@ -167,7 +167,7 @@ fn finish(
     let target = arguments.output.join(name);
     let written = std::fs::create_dir_all(&arguments.output).and_then(|()| build::write_if_changed(&target, &text));
     match written {
-        Ok(Written::Changed | Written::Same) => {
+        Ok(WriteOutcome::Changed | WriteOutcome::Same) => {
             let files = compilation.files_read();
             Ok(format!("{}: {}\n", for_make(&target), files.map(for_make).collect::<Vec<_>>().join(" ")))
         }
@@ -191,8 +191,8 @@ fn is_option(argument: &str, option: &str) -> bool {
     argument.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, String> {
-    let mut parsed = Arguments::default();
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandArguments, String> {
+    let mut parsed = CommandArguments::default();
     let mut arguments = arguments.into_iter();
     let mut only_files = false;
     while let Some(argument) = arguments.next() {

@@ -3,7 +3,7 @@
 use crate::ast::Declaration;
 use crate::diagnostic::Diagnostics;
 use crate::disk::{DiskFiles, read_bounded};
-use crate::lex::preprocessor::{Environment, Files, Preprocessed, preprocess};
+use crate::lex::preprocessor::{Files, Preprocessed, PreprocessorInputs, preprocess};
 use crate::limits::CompilerLimits;
 use crate::model::Model;
 use crate::parse::parse;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// The settings of a compilation.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct CompileOptions {
     /// Folders searched for included files, in order. Default: empty.
     pub include: Vec<PathBuf>,
     /// Predefined macros: `NAME` or `NAME=VALUE`. Default: empty.
@@ -53,7 +53,7 @@ pub struct Compilation {
     pub(crate) externals: Vec<(String, String)>,
 }
 
-impl Options {
+impl CompileOptions {
     /// Takes a command-line argument if it is a compilation option: `-I DIR`, `-D NAME[=VALUE]`,
     /// `--idl-4` or `--case-sensitive`. The value of the first two may be part of the word;
     /// otherwise it is taken from `rest`. Returns true if the argument was one of these.
@@ -89,31 +89,34 @@ impl Compilation {
     ///
     /// The file cannot be read. Errors in the source are among the
     /// [`diagnostics`](Self::diagnostics).
-    pub fn of_file(path: &Path, options: &Options) -> std::io::Result<Self> {
+    pub fn of_file(path: &Path, options: &CompileOptions) -> std::io::Result<Self> {
         Ok(Self::of_file_with_tree(path, options)?.0)
     }
 
     /// Does what `of_file` does, and also returns the syntax tree, so that the caller can skip
     /// freeing it.
-    pub(crate) fn of_file_with_tree(path: &Path, options: &Options) -> std::io::Result<(Self, Vec<Declaration>)> {
+    pub(crate) fn of_file_with_tree(
+        path: &Path,
+        options: &CompileOptions,
+    ) -> std::io::Result<(Self, Vec<Declaration>)> {
         Ok(Self::with_tree(path, read_bounded(path)?, options, &DiskFiles))
     }
 
     /// Preprocesses, parses and resolves a text; it always returns a result. For a refused text,
     /// [`diagnostics`](Self::diagnostics) has errors and the model is incomplete.
     #[must_use]
-    pub fn of_text(path: &Path, text: Vec<u8>, options: &Options, files: &dyn Files) -> Self {
+    pub fn of_text(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn Files) -> Self {
         Self::with_tree(path, text, options, files).0
     }
 
-    fn with_tree(path: &Path, text: Vec<u8>, options: &Options, files: &dyn Files) -> (Self, Vec<Declaration>) {
+    fn with_tree(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn Files) -> (Self, Vec<Declaration>) {
         let (mut sources, mut symbols) = (SourceMap::default(), Symbols::default());
         let mut diagnostics = Diagnostics::default();
         let limits = &options.limits;
         if options.case_sensitive {
             symbols.keep_case();
         }
-        let environment = Environment {
+        let environment = PreprocessorInputs {
             include: &options.include,
             defines: &options.defines,
             limits,

@@ -193,7 +193,11 @@ fn cut(text: String) -> String {
     format!("{} ... {}", &text[..head], &text[tail..])
 }
 
-type Label = (usize, usize, String, AnnotationKind);
+/// An error of which the diagnostics already have a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReportedError;
+
+type SnippetLabel = (usize, usize, String, AnnotationKind);
 
 /// A part of one file that a message shows.
 struct Window<'s> {
@@ -202,7 +206,7 @@ struct Window<'s> {
     first: usize,
     last: usize,
     line: usize,
-    labels: Vec<Label>,
+    labels: Vec<SnippetLabel>,
 }
 
 impl Window<'_> {
@@ -213,7 +217,7 @@ impl Window<'_> {
         first.abs_diff(self.first).max(last.abs_diff(self.last)) < Self::CLOSE
     }
 
-    fn add(&mut self, first: usize, last: usize, line: usize, label: Label) {
+    fn add(&mut self, first: usize, last: usize, line: usize, label: SnippetLabel) {
         if first < self.first {
             (self.first, self.line) = (first, line);
         }

@@ -3,7 +3,7 @@
 
 mod words;
 
-use crate::compile::{Compilation, Options};
+use crate::compile::{Compilation, CompileOptions};
 use crate::lex::Files;
 use crate::limits::CompilerLimits;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Co
     let limits =
         CompilerLimits { expanded_tokens: 4_000, inclusions: 6, array_elements: 1 << 16, ..CompilerLimits::default() };
     let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
-    let options = Options { defines, include, limits, idl_4, ..Options::default() };
+    let options = CompileOptions { defines, include, limits, idl_4, ..CompileOptions::default() };
     let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, files);
     if compilation.is_accepted() {
         let _ = compilation.to_rust();

@@ -12,6 +12,10 @@
 //! | names, constants, rules | `resolve` | a resolved [`model`] |
 //! | back end | `rust` | the code |
 //!
+//! A construct of IDL has the same type name in [`ast`] and in [`model`]: `ast::Interface` is the
+//! interface as written, `model::Interface` the one with resolved names. Code that handles both
+//! writes the module in front of the name. No other public type of the workspace has such a name.
+//!
 //! No stage fails: an error becomes a [`diagnostic`], and compilation continues with the rest. No
 //! input causes a panic or an endless run (see [`limits`]).
 #![forbid(unsafe_code)]

@@ -36,7 +36,7 @@ pub struct Definition {
     /// The enclosing definition.
     pub parent: Option<DefinitionId>,
     /// The kind of definition, with its content.
-    pub kind: Kind,
+    pub kind: DefinitionKind,
     /// Index of its first token, used to find its comments.
     pub first_token: usize,
     /// True if values of it cannot leave the process: a local interface, or a type that contains
@@ -113,13 +113,13 @@ impl Identity {
 
 /// The kinds of definitions.
 #[derive(Debug)]
-pub enum Kind {
+pub enum DefinitionKind {
     /// A module with its members from all its openings.
     Module(Vec<DefinitionId>),
     /// An interface.
     Interface(Interface),
     /// A value type.
-    Value(Value),
+    Value(ValueType),
     /// A value box.
     ValueBox(Type),
     /// A structure.
@@ -143,7 +143,7 @@ pub enum Kind {
     /// A set of bit fields (IDL 4).
     Bitset(Bitset),
     /// An operation.
-    Operation(Operation),
+    Operation(OperationDeclaration),
     /// An attribute.
     Attribute(Attribute),
     /// A user-defined annotation.
@@ -165,14 +165,14 @@ pub struct Bitset {
     /// The base bit set, whose fields come first.
     pub base: Option<DefinitionId>,
     /// Its own fields, the lowest first.
-    pub fields: Vec<BitField>,
+    pub fields: Vec<BitsetField>,
     /// Its size in bits, including its base.
     pub bits: u32,
 }
 
 /// A field of a bit set.
 #[derive(Debug)]
-pub struct BitField {
+pub struct BitsetField {
     /// Its name; `None` for unused bits.
     pub name: Option<Symbol>,
     /// The location of its name or its width.
@@ -198,7 +198,7 @@ pub struct Interface {
 
 /// A value type.
 #[derive(Debug)]
-pub struct Value {
+pub struct ValueType {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
     /// True if it has a body.
@@ -214,7 +214,7 @@ pub struct Value {
     /// Its state members; the flag is true if public.
     pub state: Vec<(Member, bool)>,
     /// Its factories.
-    pub factories: Vec<Operation>,
+    pub factories: Vec<OperationDeclaration>,
 }
 
 /// A structure or exception.
@@ -271,7 +271,7 @@ pub struct Arm {
 
 /// An operation.
 #[derive(Debug)]
-pub struct Operation {
+pub struct OperationDeclaration {
     /// Its name.
     pub name: Symbol,
     /// True if the operation is `oneway`.
@@ -394,10 +394,10 @@ impl Model {
     #[must_use]
     pub fn resolved<'m>(&'m self, mut ty: &'m Type) -> &'m Type {
         while let Type::Named(id) = ty
-            && let Kind::Typedef(of) = &self.get(*id).kind
+            && let DefinitionKind::Typedef(of) = &self.get(*id).kind
         {
             ty = match self.get(*id).last_alias.map(|last| &self.get(last).kind) {
-                Some(Kind::Typedef(of)) => of,
+                Some(DefinitionKind::Typedef(of)) => of,
                 _ => of,
             };
         }
@@ -417,7 +417,7 @@ impl Model {
     #[must_use]
     pub fn all_members(&self, structure: &Struct) -> Vec<Member> {
         let base = structure.base.and_then(|base| match &self.get(base).kind {
-            Kind::Struct(base) => Some(self.all_members(base)),
+            DefinitionKind::Struct(base) => Some(self.all_members(base)),
             _ => None,
         });
         base.unwrap_or_default().into_iter().chain(structure.members.iter().cloned()).collect()
@@ -425,8 +425,8 @@ impl Model {
 
     /// Returns all fields of a bit set; fields of its base come first.
     #[must_use]
-    pub fn bit_fields(&self, id: DefinitionId) -> Vec<&BitField> {
-        let Kind::Bitset(bitset) = &self.get(id).kind else { return Vec::new() };
+    pub fn bit_fields(&self, id: DefinitionId) -> Vec<&BitsetField> {
+        let DefinitionKind::Bitset(bitset) = &self.get(id).kind else { return Vec::new() };
         let base = bitset.base.map_or_else(Vec::new, |base| self.bit_fields(base));
         base.into_iter().chain(&bitset.fields).collect()
     }
@@ -436,8 +436,8 @@ impl Model {
     #[must_use]
     pub fn all_bases(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let direct = match &self.get(id).kind {
-            Kind::Interface(interface) => &interface.bases,
-            Kind::Value(value) => &value.bases,
+            DefinitionKind::Interface(interface) => &interface.bases,
+            DefinitionKind::Value(value) => &value.bases,
             _ => return Vec::new(),
         };
         let mut bases = Vec::new();
@@ -451,8 +451,8 @@ impl Model {
             let mut further = Vec::new();
             for id in next {
                 let direct = match &self.get(id).kind {
-                    Kind::Interface(interface) => &interface.bases,
-                    Kind::Value(value) => &value.bases,
+                    DefinitionKind::Interface(interface) => &interface.bases,
+                    DefinitionKind::Value(value) => &value.bases,
                     _ => continue,
                 };
                 for base in direct {

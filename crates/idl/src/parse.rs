@@ -10,9 +10,9 @@ pub(crate) mod literal;
 mod types;
 
 use crate::ast::{Annotation, Declaration, DeclarationKind, Expression, Name, Pragma, ScopedName, Text};
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, ReportedError};
 use crate::lex::macros::spelling;
-use crate::lex::preprocessor::{Event, Preprocessed};
+use crate::lex::preprocessor::{Preprocessed, PreprocessorEvent};
 use crate::lex::token::{Punctuation as P, Token, TokenKind};
 use crate::limits::CompilerLimits;
 use crate::source::Span;
@@ -40,7 +40,7 @@ pub(crate) fn parse(
     };
     let mut declarations = Vec::new();
     while !parser.is_at_end() {
-        parser.declarations(declaration::Place::Module, &mut declarations);
+        parser.declarations(declaration::EnclosingBody::Module, &mut declarations);
         if let Some(token) = parser.take_any().filter(|token| token.kind != TokenKind::End) {
             parser.report(Diagnostic::error(token.span, "`}` closes nothing"));
         }
@@ -49,11 +49,7 @@ pub(crate) fn parse(
     declarations
 }
 
-/// An error that has been reported.
-#[derive(Clone, Copy, Debug)]
-struct Failed;
-
-type Parsed<T> = Result<T, Failed>;
+type ParseResult<T> = Result<T, ReportedError>;
 
 struct Parser<'p> {
     text: &'p Preprocessed,
@@ -150,9 +146,9 @@ impl Parser<'_> {
         self.diagnostics.push(diagnostic);
     }
 
-    fn fail<T>(&mut self, diagnostic: Diagnostic) -> Parsed<T> {
+    fn fail<T>(&mut self, diagnostic: Diagnostic) -> ParseResult<T> {
         self.report(diagnostic);
-        Err(Failed)
+        Err(ReportedError)
     }
 
     /// Returns the current token for messages.
@@ -164,11 +160,11 @@ impl Parser<'_> {
         }
     }
 
-    fn expected<T>(&mut self, what: &str) -> Parsed<T> {
+    fn expected<T>(&mut self, what: &str) -> ParseResult<T> {
         let (token, found) = (self.token(), self.found());
         // The preprocessor has already reported an unknown token.
         if token.kind == TokenKind::Unknown {
-            return Err(Failed);
+            return Err(ReportedError);
         }
         self.fail(
             Diagnostic::error(token.span, format!("{what} was expected, {found} was found"))
@@ -176,7 +172,7 @@ impl Parser<'_> {
         )
     }
 
-    fn expect(&mut self, mark: P, text: &str) -> Parsed<Span> {
+    fn expect(&mut self, mark: P, text: &str) -> ParseResult<Span> {
         match self.take(mark) {
             Some(span) => Ok(span),
             None => self.expected(&format!("`{text}`")),
@@ -185,13 +181,13 @@ impl Parser<'_> {
 
     /// Parses the `;` that ends a declaration. Reports a missing `;`. If the next token can begin
     /// another declaration, continues as if the `;` were there.
-    fn end_of(&mut self, what: &str) -> Parsed<()> {
+    fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
         }
         let next = self.token();
         if next.kind == TokenKind::Unknown {
-            return Err(Failed);
+            return Err(ReportedError);
         }
         // The unclosed literal was reported; it took the rest of its line.
         if next.starts_line && self.at.checked_sub(1).is_some_and(|at| self.is_unclosed(&self.text.tokens[at])) {
@@ -201,7 +197,11 @@ impl Parser<'_> {
         let span = Span { start: span.start.saturating_sub(1), ..span };
         let message = format!("`;` was expected behind {what}, {} was found", self.found());
         self.report(Diagnostic::error(span, message).label("`;` is missing here"));
-        if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End { Ok(()) } else { Err(Failed) }
+        if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End {
+            Ok(())
+        } else {
+            Err(ReportedError)
+        }
     }
 
     /// Parses the `;` like `end_of`. After a failure, skips to the next `;`, so that the parsed
@@ -214,9 +214,9 @@ impl Parser<'_> {
 
     /// Parses the `{` of a body. If it is missing but a `}` follows on the same line, the body
     /// counts as empty, so that this `}` does not close an outer body.
-    fn open_body(&mut self) -> Parsed<Span> {
+    fn open_body(&mut self) -> ParseResult<Span> {
         match self.expect(P::OpenBrace, "{") {
-            Err(Failed) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),
+            Err(ReportedError) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),
             opened => opened,
         }
     }
@@ -257,7 +257,7 @@ impl Parser<'_> {
     }
 
     /// Runs `parse` one level deeper, or reports that the nesting limit is reached.
-    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= self.limits.nesting {
             let message = format!("this is nested more than {} deep", self.limits.nesting);
             return self.fail(Diagnostic::error(self.token().span, message));
@@ -271,7 +271,7 @@ impl Parser<'_> {
     // ---- names and texts ---------------------------------------------------------------------------
 
     /// Parses an identifier that is declared here.
-    fn name(&mut self, what: &str) -> Parsed<Name> {
+    fn name(&mut self, what: &str) -> ParseResult<Name> {
         let word = self.token().text.keyword();
         let name = self.word(what, true)?;
         if let Some(keyword) = word.filter(|keyword| !keyword.is_reserved()) {
@@ -286,13 +286,13 @@ impl Parser<'_> {
     }
 
     /// Parses an identifier that is used here.
-    fn identifier(&mut self, what: &str) -> Parsed<Name> {
+    fn identifier(&mut self, what: &str) -> ParseResult<Name> {
         self.word(what, false)
     }
 
     /// Parses an identifier. A name that differs from a keyword only in case cannot be declared. It
     /// can be used, because its declaration may have an escaping underscore.
-    fn word(&mut self, what: &str, declared: bool) -> Parsed<Name> {
+    fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {
             return self.expected(what);
@@ -345,7 +345,7 @@ impl Parser<'_> {
         }
     }
 
-    fn scoped_name(&mut self, what: &str) -> Parsed<ScopedName> {
+    fn scoped_name(&mut self, what: &str) -> ParseResult<ScopedName> {
         let start = self.token().span;
         let absolute = self.take(P::ColonColon).is_some();
         let mut parts = vec![self.identifier(what)?];
@@ -355,7 +355,7 @@ impl Parser<'_> {
         Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
     }
 
-    fn scoped_names(&mut self, what: &str) -> Parsed<Vec<ScopedName>> {
+    fn scoped_names(&mut self, what: &str) -> ParseResult<Vec<ScopedName>> {
         let mut names = vec![self.scoped_name(what)?];
         while self.take(P::Comma).is_some() {
             names.push(self.scoped_name(what)?);
@@ -364,7 +364,7 @@ impl Parser<'_> {
     }
 
     /// Parses one or more adjacent narrow string literals.
-    fn string(&mut self, what: &str) -> Parsed<Text> {
+    fn string(&mut self, what: &str) -> ParseResult<Text> {
         if self.token().kind != TokenKind::String {
             return self.expected(what);
         }
@@ -384,16 +384,18 @@ impl Parser<'_> {
     fn events(&mut self, declarations: &mut Vec<Declaration>) {
         while let Some((_, event)) = self.text.events.get(self.event).filter(|(before, _)| *before <= self.at) {
             let kind = match event {
-                Event::Enter => DeclarationKind::EnterFile,
-                Event::Leave => DeclarationKind::LeaveFile,
-                Event::Pragma(span, tokens) => DeclarationKind::Pragma(Pragma { span: *span, tokens: tokens.clone() }),
+                PreprocessorEvent::Enter => DeclarationKind::EnterFile,
+                PreprocessorEvent::Leave => DeclarationKind::LeaveFile,
+                PreprocessorEvent::Pragma(span, tokens) => {
+                    DeclarationKind::Pragma(Pragma { span: *span, tokens: tokens.clone() })
+                }
             };
             declarations.push(Declaration { kind, annotations: Vec::new(), first_token: self.at });
             self.event += 1;
         }
     }
 
-    fn annotations(&mut self) -> Parsed<Vec<Annotation>> {
+    fn annotations(&mut self) -> ParseResult<Vec<Annotation>> {
         let mut annotations = Vec::new();
         while self.is(P::At) && !self.is_annotation_type() {
             self.bump();
@@ -412,7 +414,7 @@ impl Parser<'_> {
         Ok(annotations)
     }
 
-    fn annotation_arguments(&mut self, arguments: &mut Vec<(Option<Name>, Expression)>) -> Parsed<()> {
+    fn annotation_arguments(&mut self, arguments: &mut Vec<(Option<Name>, Expression)>) -> ParseResult<()> {
         while !self.is(P::CloseParenthesis) {
             let named = self.ahead(1).is_some_and(|next| next.is(P::Equal));
             let name = if named { Some(self.annotation_word()?) } else { None };
@@ -431,7 +433,7 @@ impl Parser<'_> {
         self.is(P::At) && self.ahead(1).is_some_and(|next| self.symbols.text(next.text) == "annotation")
     }
 
-    fn annotation_name(&mut self) -> Parsed<ScopedName> {
+    fn annotation_name(&mut self) -> ParseResult<ScopedName> {
         let start = self.token().span;
         let absolute = self.take(P::ColonColon).is_some();
         let mut parts = vec![self.annotation_word()?];
@@ -442,7 +444,7 @@ impl Parser<'_> {
     }
 
     /// Parses a word of an annotation, which may be a keyword, as in `@default` and `@oneway`.
-    fn annotation_word(&mut self) -> Parsed<Name> {
+    fn annotation_word(&mut self) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {
             return self.expected("the name of an annotation");

@@ -19,9 +19,9 @@ mod unknown;
 mod value;
 
 use crate::ast::{Basic, Declaration, Name, ScopedName};
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, ReportedError};
 use crate::limits::CompilerLimits;
-use crate::model::{Definition, DefinitionId, Identity, Kind, Model, Type};
+use crate::model::{Definition, DefinitionId, DefinitionKind, Identity, Model, Type};
 use crate::source::Span;
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::collections::{HashMap, HashSet};
@@ -34,9 +34,9 @@ pub(crate) fn resolve(
     symbols: &mut Symbols,
     diagnostics: &mut Diagnostics,
 ) -> Model {
-    let mut resolver = Resolver {
+    let mut resolver = DeclarationResolver {
         model: Model::default(),
-        scopes: vec![Scope::default()],
+        scopes: vec![NameScope::default()],
         scope_of: Vec::new(),
         limits,
         extended,
@@ -57,7 +57,7 @@ pub(crate) fn resolve(
         annotations: HashMap::new(),
     };
     resolver.define_built_in();
-    let global = At { scope: ScopeId(0), parent: None };
+    let global = DeclarationSite { scope: ScopeId(0), parent: None };
     for declaration in declarations {
         if resolver.diagnostics.is_full() {
             break;
@@ -74,29 +74,29 @@ pub(crate) fn resolve(
 struct ScopeId(usize);
 
 #[derive(Debug, Default)]
-struct Scope {
+struct NameScope {
     outer: Option<ScopeId>,
     /// The definition that owns the scope; `None` for the file and for operations.
     owner: Option<DefinitionId>,
-    names: SymbolMap<Entry>,
+    names: SymbolMap<ScopeEntry>,
     /// Results of look-ups in the bases, by folded name. Bases are complete before they are
     /// inherited.
     inherited: SymbolMap<Found>,
-    /// Folded names in `names` whose entry is `What::Introduced`. The next opening of a module
+    /// Folded names in `names` whose entry is `ScopeItem::Introduced`. The next opening of a module
     /// removes them.
     introduced: Vec<Symbol>,
 }
 
 /// A name in a scope.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ScopeEntry {
     symbol: Symbol,
     span: Span,
-    what: What,
+    what: ScopeItem,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum ScopeItem {
     /// A definition declared in the scope.
     Definition(DefinitionId),
     /// A member or parameter: occupies the name, but cannot be referred to.
@@ -108,24 +108,20 @@ enum What {
 
 /// The scope and the parent of a declaration.
 #[derive(Clone, Copy, Debug)]
-struct At {
+struct DeclarationSite {
     scope: ScopeId,
     parent: Option<DefinitionId>,
 }
 
-/// An error that has been reported.
-#[derive(Clone, Copy, Debug)]
-struct Failed;
-
-type Resolved<T> = Result<T, Failed>;
+type ResolveResult<T> = Result<T, ReportedError>;
 
 /// An inherited member: the operation, attribute or value type, for a value type also the name of
 /// its state member, and the location.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
-struct Resolver<'r> {
+struct DeclarationResolver<'r> {
     model: Model,
-    scopes: Vec<Scope>,
+    scopes: Vec<NameScope>,
     /// The scope of each definition, by index.
     scope_of: Vec<Option<ScopeId>>,
     limits: &'r CompilerLimits,
@@ -153,21 +149,21 @@ struct Resolver<'r> {
     /// The current interface or value type, and its inherited members by folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     /// The parameters of the annotations that the source declares.
-    annotations: HashMap<DefinitionId, Vec<annotation::Parameter>>,
+    annotations: HashMap<DefinitionId, Vec<annotation::AnnotationParameter>>,
     /// True if a definition was added; after it an import is too late.
     defined_anything: bool,
 }
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     // ---- messages ----------------------------------------------------------------------------------
 
     fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }
 
-    fn fail<T>(&mut self, diagnostic: Diagnostic) -> Resolved<T> {
+    fn fail<T>(&mut self, diagnostic: Diagnostic) -> ResolveResult<T> {
         self.report(diagnostic);
-        Err(Failed)
+        Err(ReportedError)
     }
 
     fn text(&self, symbol: Symbol) -> &str {
@@ -186,29 +182,29 @@ impl Resolver<'_> {
 
     fn what_is(&self, id: DefinitionId) -> &'static str {
         match &self.model.get(id).kind {
-            Kind::Module(_) => "module",
-            Kind::Interface(_) => "interface",
-            Kind::Value(_) => "value type",
-            Kind::ValueBox(_) => "value box",
-            Kind::Struct(_) => "structure",
-            Kind::Exception(_) => "exception",
-            Kind::Union(_) => "union",
-            Kind::Enum(_) => "enumeration",
-            Kind::Enumerator(..) => "enumerator",
-            Kind::Typedef(_) => "type",
-            Kind::Constant(..) => "constant",
-            Kind::Native => "native type",
-            Kind::Bitmask(_) => "bit mask",
-            Kind::Bitset(_) => "bit set",
-            Kind::Operation(_) => "operation",
-            Kind::Attribute(_) => "attribute",
-            Kind::Annotation => "annotation",
+            DefinitionKind::Module(_) => "module",
+            DefinitionKind::Interface(_) => "interface",
+            DefinitionKind::Value(_) => "value type",
+            DefinitionKind::ValueBox(_) => "value box",
+            DefinitionKind::Struct(_) => "structure",
+            DefinitionKind::Exception(_) => "exception",
+            DefinitionKind::Union(_) => "union",
+            DefinitionKind::Enum(_) => "enumeration",
+            DefinitionKind::Enumerator(..) => "enumerator",
+            DefinitionKind::Typedef(_) => "type",
+            DefinitionKind::Constant(..) => "constant",
+            DefinitionKind::Native => "native type",
+            DefinitionKind::Bitmask(_) => "bit mask",
+            DefinitionKind::Bitset(_) => "bit set",
+            DefinitionKind::Operation(_) => "operation",
+            DefinitionKind::Attribute(_) => "attribute",
+            DefinitionKind::Annotation => "annotation",
         }
     }
 
     // ---- scopes ------------------------------------------------------------------------------------
 
-    fn add(&mut self, at: At, name: Name, first_token: usize, kind: Kind) -> DefinitionId {
+    fn add(&mut self, at: DeclarationSite, name: Name, first_token: usize, kind: DefinitionKind) -> DefinitionId {
         let id = DefinitionId(u32::try_from(self.model.definitions.len()).unwrap_or(u32::MAX));
         let identity = Identity { prefix: Arc::clone(&self.prefix), file: self.file, given: None };
         self.model.definitions.push(Definition {
@@ -228,21 +224,21 @@ impl Resolver<'_> {
     }
 
     /// Adds a definition to the list of its parent, if the parent has one.
-    fn list(&mut self, at: At, id: DefinitionId) {
+    fn list(&mut self, at: DeclarationSite, id: DefinitionId) {
         let Some(parent) = at.parent else { return self.model.roots.push(id) };
         match &mut self.model.get_mut(parent).kind {
-            Kind::Module(members) => members.push(id),
-            Kind::Interface(interface) => interface.members.push(id),
-            Kind::Value(value) => value.members.push(id),
-            Kind::Struct(structure) | Kind::Exception(structure) => structure.inner.push(id),
-            Kind::Union(union) => union.inner.push(id),
+            DefinitionKind::Module(members) => members.push(id),
+            DefinitionKind::Interface(interface) => interface.members.push(id),
+            DefinitionKind::Value(value) => value.members.push(id),
+            DefinitionKind::Struct(structure) | DefinitionKind::Exception(structure) => structure.inner.push(id),
+            DefinitionKind::Union(union) => union.inner.push(id),
             _ => {}
         }
     }
 
     fn open_scope(&mut self, outer: ScopeId, owner: Option<DefinitionId>) -> ScopeId {
         let id = ScopeId(self.scopes.len());
-        self.scopes.push(Scope { outer: Some(outer), owner, ..Scope::default() });
+        self.scopes.push(NameScope { outer: Some(outer), owner, ..NameScope::default() });
         if let Some(owner) = owner {
             let at = owner.0 as usize;
             if self.scope_of.len() <= at {
@@ -257,12 +253,12 @@ impl Resolver<'_> {
         self.scope_of.get(id.0 as usize).copied().flatten()
     }
 
-    fn entry(&self, scope: ScopeId, name: Symbol) -> Option<Entry> {
+    fn entry(&self, scope: ScopeId, name: Symbol) -> Option<ScopeEntry> {
         self.scopes[scope.0].names.get(&self.symbols.folded(name)).copied()
     }
 
     /// Declares a name in a scope, or reports why it cannot be declared.
-    fn declare(&mut self, scope: ScopeId, name: Name, what: What) {
+    fn declare(&mut self, scope: ScopeId, name: Name, what: ScopeItem) {
         let folded = self.symbols.folded(name.symbol);
         if let Some(owner) = self.scopes[scope.0].owner
             && self.symbols.folded(self.model.get(owner).name) == folded
@@ -270,10 +266,13 @@ impl Resolver<'_> {
             let (text, kind, span) = (self.text(name.symbol), self.what_is(owner), self.model.get(owner).span);
             let message = format!("`{text}` has the name of the {kind} it is declared in");
             let exact = self.model.get(owner).name == name.symbol;
-            let data = matches!(self.model.get(owner).kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_));
+            let data = matches!(
+                self.model.get(owner).kind,
+                DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
+            );
             // A member cannot be referred to, so its name is never ambiguous. The OMG's own
             // Security.idl has such names.
-            let lenient = data && !exact && what == What::Member;
+            let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
             let diagnostic = diagnostic.label("the same name").related(span, format!("the {kind}"));
@@ -283,27 +282,28 @@ impl Resolver<'_> {
             }
         }
         if let Some(owner) = self.scopes[scope.0].owner
-            && matches!(self.model.get(owner).kind, Kind::Interface(_) | Kind::Value(_))
+            && matches!(self.model.get(owner).kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_))
         {
             self.check_not_inherited(name, owner);
         }
-        let built_in = |entry: &Entry| entry.span == Span::default() && matches!(entry.what, What::Definition(_));
+        let built_in =
+            |entry: &ScopeEntry| entry.span == Span::default() && matches!(entry.what, ScopeItem::Definition(_));
         if let Some(known) = self.scopes[scope.0].names.get(&folded).copied().filter(|entry| !built_in(entry)) {
             return self.report_repeated(name, known);
         }
-        self.scopes[scope.0].names.insert(folded, Entry { symbol: name.symbol, span: name.span, what });
+        self.scopes[scope.0].names.insert(folded, ScopeEntry { symbol: name.symbol, span: name.span, what });
     }
 
-    fn report_repeated(&mut self, name: Name, known: Entry) {
+    fn report_repeated(&mut self, name: Name, known: ScopeEntry) {
         let (text, before) = (self.text(name.symbol).to_owned(), self.text(known.symbol).to_owned());
-        if let What::Definition(id) = known.what
+        if let ScopeItem::Definition(id) = known.what
             && name.span == known.span
             && self.model.get(id).identity.file != self.file
         {
             return self.report_read_again(name);
         }
         let diagnostic = match known.what {
-            What::Introduced(of) => {
+            ScopeItem::Introduced(of) => {
                 let message = format!("`{text}` cannot be declared here any more");
                 let place = self.model.get(of).span;
                 let diagnostic = Diagnostic::error(name.span, message).label("declared too late");
@@ -330,15 +330,15 @@ impl Resolver<'_> {
     fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> Found {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
-                What::Definition(id) => return Found::One(id, entry.symbol),
-                What::Introduced(id) if from_within => return Found::One(id, entry.symbol),
-                What::Introduced(_) | What::Member => {}
+                ScopeItem::Definition(id) => return Found::One(id, entry.symbol),
+                ScopeItem::Introduced(id) if from_within => return Found::One(id, entry.symbol),
+                ScopeItem::Introduced(_) | ScopeItem::Member => {}
             }
         }
         let Some(owner) = self.scopes[scope.0].owner else { return Found::Nothing };
         let inherits = match &self.model.get(owner).kind {
-            Kind::Interface(interface) => !interface.bases.is_empty(),
-            Kind::Value(value) => !value.bases.is_empty() || !value.supports.is_empty(),
+            DefinitionKind::Interface(interface) => !interface.bases.is_empty(),
+            DefinitionKind::Value(value) => !value.bases.is_empty() || !value.supports.is_empty(),
             _ => false,
         };
         if !inherits {
@@ -367,7 +367,7 @@ impl Resolver<'_> {
     /// their bases.
     fn all_ancestors(&self, owner: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model.all_bases(owner);
-        if let Kind::Value(value) = &self.model.get(owner).kind {
+        if let DefinitionKind::Value(value) = &self.model.get(owner).kind {
             for supported in &value.supports {
                 all.push(*supported);
                 all.extend(self.model.all_bases(*supported));
@@ -380,7 +380,7 @@ impl Resolver<'_> {
         let mut candidates: Vec<(DefinitionId, Symbol)> = Vec::new();
         for base in ancestors.iter().copied() {
             let Some(scope) = self.scope_of(base) else { continue };
-            if let Some(Entry { what: What::Definition(id), symbol, .. }) = self.entry(scope, name)
+            if let Some(ScopeEntry { what: ScopeItem::Definition(id), symbol, .. }) = self.entry(scope, name)
                 && !candidates.iter().any(|(known, _)| *known == id)
             {
                 candidates.push((id, symbol));
@@ -402,16 +402,16 @@ impl Resolver<'_> {
     }
 
     /// Resolves a name in a scope. With `introduce`, the use fixes the name's meaning in the scope.
-    fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> Resolved<DefinitionId> {
-        let Some((first, rest)) = name.parts.split_first() else { return Err(Failed) };
+    fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
+        let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.absolute {
             self.look_up_in(ScopeId(0), *first)?
         } else {
             match self.look_up_outwards(*first, scope, introduce) {
                 Ok(id) => id,
-                Err(Failed) => {
+                Err(ReportedError) => {
                     self.unknown.push((name.clone(), scope));
-                    return Err(Failed);
+                    return Err(ReportedError);
                 }
             }
         };
@@ -427,14 +427,18 @@ impl Resolver<'_> {
         Ok(id)
     }
 
-    fn look_up_outwards(&mut self, name: Name, scope: ScopeId, introduce: bool) -> Resolved<DefinitionId> {
+    fn look_up_outwards(&mut self, name: Name, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         match self.find_outwards(name.symbol, scope) {
             (Found::Nothing, _) => self.not_found(name, None, scope),
             (Found::Several(one, two), _) => self.ambiguous(name, one, two),
             (Found::One(id, symbol), found_in) => {
                 self.check_spelling(name, symbol, id);
                 if introduce {
-                    self.introduce(Entry { symbol, span: name.span, what: What::Introduced(id) }, scope, found_in);
+                    self.introduce(
+                        ScopeEntry { symbol, span: name.span, what: ScopeItem::Introduced(id) },
+                        scope,
+                        found_in,
+                    );
                 }
                 Ok(id)
             }
@@ -456,14 +460,14 @@ impl Resolver<'_> {
 
     /// Fixes the meaning of a name in its scope, and in the enclosing scopes up to the outermost
     /// one that is not a module.
-    fn introduce(&mut self, entry: Entry, scope: ScopeId, found_in: ScopeId) {
+    fn introduce(&mut self, entry: ScopeEntry, scope: ScopeId, found_in: ScopeId) {
         let folded = self.symbols.folded(entry.symbol);
         let mut here = scope;
         loop {
             // For this rule a module is one scope together with its enclosing scope: only direct
             // uses in it count.
             let module = match self.scopes[here.0].owner {
-                Some(owner) => matches!(self.model.get(owner).kind, Kind::Module(_)),
+                Some(owner) => matches!(self.model.get(owner).kind, DefinitionKind::Module(_)),
                 None => true,
             };
             if (module && here != scope) || self.scopes[here.0].names.contains_key(&folded) {
@@ -478,7 +482,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn look_up_in(&mut self, scope: ScopeId, name: Name) -> Resolved<DefinitionId> {
+    fn look_up_in(&mut self, scope: ScopeId, name: Name) -> ResolveResult<DefinitionId> {
         match self.find_in(scope, name.symbol, false) {
             Found::One(id, symbol) => {
                 self.check_spelling(name, symbol, id);
@@ -499,7 +503,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn ambiguous<T>(&mut self, name: Name, one: DefinitionId, two: DefinitionId) -> Resolved<T> {
+    fn ambiguous<T>(&mut self, name: Name, one: DefinitionId, two: DefinitionId) -> ResolveResult<T> {
         let message = format!("`{}` is inherited with two meanings", self.text(name.symbol));
         let (first, second) = (self.full_name(one), self.full_name(two));
         let (first_span, second_span) = (self.model.get(one).span, self.model.get(two).span);
@@ -509,7 +513,7 @@ impl Resolver<'_> {
         self.fail(diagnostic.help(format!("write `{first}` or `{second}`")))
     }
 
-    fn not_found<T>(&mut self, name: Name, within: Option<DefinitionId>, scope: ScopeId) -> Resolved<T> {
+    fn not_found<T>(&mut self, name: Name, within: Option<DefinitionId>, scope: ScopeId) -> ResolveResult<T> {
         let text = self.text(name.symbol).to_owned();
         let message = match within {
             Some(owner) => format!("there is no `{text}` in {}", self.described(owner)),
@@ -530,7 +534,8 @@ impl Resolver<'_> {
         let mut at = Some(scope);
         let mut best: Option<&str> = None;
         while let Some(here) = at {
-            let names = self.scopes[here.0].names.values().filter(|entry| matches!(entry.what, What::Definition(_)));
+            let names =
+                self.scopes[here.0].names.values().filter(|entry| matches!(entry.what, ScopeItem::Definition(_)));
             for entry in names {
                 let candidate = self.text(entry.symbol);
                 if one_letter_off(text, candidate) && best.is_none_or(|best| candidate < best) {
@@ -544,18 +549,18 @@ impl Resolver<'_> {
 
     /// Defines `CORBA::TypeCode` and other names of the ORB that IDL may use without a declaration.
     fn define_built_in(&mut self) {
-        let at = At { scope: ScopeId(0), parent: None };
+        let at = DeclarationSite { scope: ScopeId(0), parent: None };
         let nowhere = Span::default();
         self.prefix = "omg.org".into();
         let name = Name { symbol: self.symbols.intern("CORBA"), span: nowhere };
-        let module = self.add(at, name, 0, Kind::Module(Vec::new()));
-        self.declare(at.scope, name, What::Definition(module));
+        let module = self.add(at, name, 0, DefinitionKind::Module(Vec::new()));
+        self.declare(at.scope, name, ScopeItem::Definition(module));
         self.model.roots.push(module);
-        let inner = At { scope: self.open_scope(at.scope, Some(module)), parent: Some(module) };
-        let number = |basic| Kind::Typedef(Type::Basic(basic));
+        let inner = DeclarationSite { scope: self.open_scope(at.scope, Some(module)), parent: Some(module) };
+        let number = |basic| DefinitionKind::Typedef(Type::Basic(basic));
         let built_in = [
-            ("TypeCode", Kind::Native),
-            ("Environment", Kind::Native),
+            ("TypeCode", DefinitionKind::Native),
+            ("Environment", DefinitionKind::Native),
             ("ServiceType", number(Basic::UShort)),
             ("ServiceOption", number(Basic::ULong)),
             ("ServiceDetailType", number(Basic::ULong)),
@@ -563,7 +568,7 @@ impl Resolver<'_> {
         for (text, kind) in built_in {
             let name = Name { symbol: self.symbols.intern(text), span: nowhere };
             let id = self.add(inner, name, 0, kind);
-            self.declare(inner.scope, name, What::Definition(id));
+            self.declare(inner.scope, name, ScopeItem::Definition(id));
             self.list(inner, id);
         }
         (self.prefix, self.file) = (Arc::default(), 0);

@@ -16,12 +16,12 @@ mod writer;
 
 use crate::compile::Compilation;
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, Kind, Member, Model, Type};
+use crate::model::{DefinitionId, DefinitionKind, Member, Model, Type};
 use crate::source::{FileId, Span};
 use crate::symbol::Symbol;
-use names::Names;
+use names::RustNames;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use writer::Writer;
+use writer::CodeWriter;
 
 impl Compilation {
     /// Generates the Rust code of the model. Declarations without a Rust mapping become errors in
@@ -35,7 +35,7 @@ impl Compilation {
 /// Generates the Rust code of a compilation. Adds an error for each declaration without a Rust
 /// mapping.
 fn generate(compilation: &mut Compilation) -> String {
-    let names = Names::of(&compilation.model, &compilation.symbols);
+    let names = RustNames::of(&compilation.model, &compilation.symbols);
     let mut generator = Generator {
         compilation,
         names,
@@ -71,7 +71,7 @@ fn generate(compilation: &mut Compilation) -> String {
 
 struct Generator<'c> {
     compilation: &'c Compilation,
-    names: Names,
+    names: RustNames,
     facts: HashMap<DefinitionId, types::Facts>,
     /// Definitions without a Rust mapping, with the construct that has none.
     unsupported: HashMap<DefinitionId, &'static str>,
@@ -125,7 +125,7 @@ const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_
 /// violate. All other lints must hold: tests check `tests/idl/lints.idl` and all IDL that the tests
 /// compile.
 #[derive(Clone, Copy)]
-enum Item {
+enum LintedItem {
     /// A structure or a type alias.
     Type,
     Enum,
@@ -135,7 +135,7 @@ enum Item {
     Module,
 }
 
-impl Item {
+impl LintedItem {
     fn allowed(self) -> BTreeSet<&'static str> {
         let own: &[&str] = match self {
             Self::Type => &["pedantic", "type_complexity", "upper_case_acronyms"],
@@ -199,7 +199,7 @@ impl<'c> Generator<'c> {
         for id in self.model().ids() {
             // Native types of the ORB that have no declaration.
             let built_in = self.is_built_in(id) && !self.is_type_code(&Type::Named(id));
-            if built_in && matches!(self.model().get(id).kind, Kind::Native) {
+            if built_in && matches!(self.model().get(id).kind, DefinitionKind::Native) {
                 self.unsupported.insert(id, "a native type");
             }
         }
@@ -245,30 +245,30 @@ impl<'c> Generator<'c> {
         }
         let used = |ids: &[DefinitionId]| at(ids.iter().find_map(|id| self.unsupported.get(id).copied()), here);
         match &definition.kind {
-            Kind::Struct(structure) | Kind::Exception(structure) => {
+            DefinitionKind::Struct(structure) | DefinitionKind::Exception(structure) => {
                 self.model().all_members(structure).iter().find_map(member)
             }
-            Kind::Value(value) => (value.state.iter().find_map(|(state, _)| member(state)))
+            DefinitionKind::Value(value) => (value.state.iter().find_map(|(state, _)| member(state)))
                 .or_else(|| used(&value.bases))
                 .or_else(|| used(&value.supports))
                 .or_else(|| used(&value.members))
                 .or_else(|| {
                     value.factories.iter().find_map(|factory| factory.parameters.iter().find_map(|one| of(&one.ty)))
                 }),
-            Kind::Union(union) => {
+            DefinitionKind::Union(union) => {
                 of(&union.discriminator).or_else(|| union.arms.iter().find_map(|arm| member(&arm.member)))
             }
-            Kind::Typedef(ty) | Kind::Constant(ty, _) | Kind::ValueBox(ty) => of(ty),
-            Kind::Operation(operation) => operation
+            DefinitionKind::Typedef(ty) | DefinitionKind::Constant(ty, _) | DefinitionKind::ValueBox(ty) => of(ty),
+            DefinitionKind::Operation(operation) => operation
                 .result
                 .as_ref()
                 .and_then(of)
                 .or_else(|| operation.parameters.iter().find_map(|parameter| of(&parameter.ty)))
                 .or_else(|| raised(&operation.raises)),
-            Kind::Attribute(attribute) => {
+            DefinitionKind::Attribute(attribute) => {
                 of(&attribute.ty).or_else(|| raised(&attribute.get_raises)).or_else(|| raised(&attribute.set_raises))
             }
-            Kind::Interface(interface) => {
+            DefinitionKind::Interface(interface) => {
                 let parts = interface.bases.iter().chain(&interface.members);
                 at(parts.filter_map(|id| self.unsupported.get(id).copied()).next(), here)
             }
@@ -303,7 +303,7 @@ impl<'c> Generator<'c> {
         }
         let mut path = self.module_path(id);
         path.extend(match &self.model().get(id).kind {
-            Kind::Module(_) => self.names.item.get(&id).cloned(),
+            DefinitionKind::Module(_) => self.names.item.get(&id).cloned(),
             _ => self.names.inner.get(&id).cloned(),
         });
         path
@@ -361,7 +361,7 @@ impl<'c> Generator<'c> {
     // ---- the file ----------------------------------------------------------------------------------
 
     fn file(&mut self) -> String {
-        let mut out = Writer::at(0);
+        let mut out = CodeWriter::at(0);
         let main = &self.compilation.sources.files()[0].path;
         let file_name = main.file_name().unwrap_or_default().to_string_lossy();
         out.line(&format!("// Made by the IDL compiler of Corelane from {file_name}. Changes here are lost."));
@@ -371,8 +371,8 @@ impl<'c> Generator<'c> {
                 continue;
             }
             match &self.model().get(id).kind {
-                Kind::Interface(interface) => self.plan_errors(id, self.calls(&interface.members)),
-                Kind::Value(value) => {
+                DefinitionKind::Interface(interface) => self.plan_errors(id, self.calls(&interface.members)),
+                DefinitionKind::Value(value) => {
                     let mut calls = self.calls(&value.members);
                     let factories = value.factories.iter();
                     calls.extend(factories.map(|factory| self.factory_call(id, factory, &mut HashSet::new())));
@@ -385,11 +385,11 @@ impl<'c> Generator<'c> {
         out.finish()
     }
 
-    fn members(&mut self, members: &[DefinitionId], out: &mut Writer) {
+    fn members(&mut self, members: &[DefinitionId], out: &mut CodeWriter) {
         let mut after_single = false;
         for id in members {
             let kind = &self.model().get(*id).kind;
-            if let Kind::Module(inner) = kind {
+            if let DefinitionKind::Module(inner) = kind {
                 if self.has_something(*id) {
                     out.gap();
                     let name = self.name(*id);
@@ -407,25 +407,25 @@ impl<'c> Generator<'c> {
             }
             let (written, before) = (self.written, out.len());
             // Adjacent one-line items are not separated by empty lines.
-            let single = matches!(kind, Kind::Typedef(_) | Kind::Constant(..));
+            let single = matches!(kind, DefinitionKind::Typedef(_) | DefinitionKind::Constant(..));
             let documented = !docs::of(self.compilation, self.model().get(*id).first_token).is_empty();
             if !(single && after_single) || documented {
                 out.gap();
             }
             after_single = single;
             match kind {
-                Kind::Struct(structure) => self.structure(*id, structure, false, out),
-                Kind::Exception(structure) => self.structure(*id, structure, true, out),
-                Kind::Union(union) => self.union(*id, union, out),
-                Kind::Enum(enumerators) => self.enumeration(*id, enumerators, out),
-                Kind::Typedef(ty) => self.typedef(*id, ty, out),
-                Kind::Constant(ty, value) => self.constant(*id, ty, value, out),
-                Kind::Interface(interface) => self.interface(*id, interface, out),
-                Kind::Value(value) => self.value(*id, value, out),
-                Kind::ValueBox(of) => self.value_box(*id, of, out),
-                Kind::Native => self.native(*id, out),
-                Kind::Bitmask(mask) => self.bitmask(*id, mask, out),
-                Kind::Bitset(set) => self.bitset(*id, set, out),
+                DefinitionKind::Struct(structure) => self.structure(*id, structure, false, out),
+                DefinitionKind::Exception(structure) => self.structure(*id, structure, true, out),
+                DefinitionKind::Union(union) => self.union(*id, union, out),
+                DefinitionKind::Enum(enumerators) => self.enumeration(*id, enumerators, out),
+                DefinitionKind::Typedef(ty) => self.typedef(*id, ty, out),
+                DefinitionKind::Constant(ty, value) => self.constant(*id, ty, value, out),
+                DefinitionKind::Interface(interface) => self.interface(*id, interface, out),
+                DefinitionKind::Value(value) => self.value(*id, value, out),
+                DefinitionKind::ValueBox(of) => self.value_box(*id, of, out),
+                DefinitionKind::Native => self.native(*id, out),
+                DefinitionKind::Bitmask(mask) => self.bitmask(*id, mask, out),
+                DefinitionKind::Bitset(set) => self.bitset(*id, set, out),
                 _ => {}
             }
             self.describe(*id, out);
@@ -441,22 +441,22 @@ impl<'c> Generator<'c> {
     /// Returns true if the module will have any content.
     fn has_something(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
-            Kind::Module(members) => members.iter().any(|member| self.has_something(*member)),
+            DefinitionKind::Module(members) => members.iter().any(|member| self.has_something(*member)),
             _ => self.is_written(id),
         }
     }
 
     /// Writes the module for declarations inside an interface, a structure or a union.
-    fn inner_module(&mut self, id: DefinitionId, kind: &Kind, out: &mut Writer) {
+    fn inner_module(&mut self, id: DefinitionId, kind: &DefinitionKind, out: &mut CodeWriter) {
         let inner = match kind {
-            Kind::Interface(interface) => &interface.members,
-            Kind::Value(value) => &value.members,
-            Kind::Struct(structure) | Kind::Exception(structure) => &structure.inner,
-            Kind::Union(union) => &union.inner,
+            DefinitionKind::Interface(interface) => &interface.members,
+            DefinitionKind::Value(value) => &value.members,
+            DefinitionKind::Struct(structure) | DefinitionKind::Exception(structure) => &structure.inner,
+            DefinitionKind::Union(union) => &union.inner,
             _ => return,
         };
         let declares = |member: &&DefinitionId| {
-            !matches!(self.model().get(**member).kind, Kind::Operation(_) | Kind::Attribute(_))
+            !matches!(self.model().get(**member).kind, DefinitionKind::Operation(_) | DefinitionKind::Attribute(_))
         };
         let inner: Vec<DefinitionId> = inner.iter().filter(declares).copied().collect();
         if inner.is_empty() && !self.error_list.contains_key(&id) {
@@ -469,12 +469,12 @@ impl<'c> Generator<'c> {
         self.module(&name, id, &inner, out);
     }
 
-    fn module(&mut self, name: &str, id: DefinitionId, members: &[DefinitionId], out: &mut Writer) {
-        self.attributes(Item::Module, out);
+    fn module(&mut self, name: &str, id: DefinitionId, members: &[DefinitionId], out: &mut CodeWriter) {
+        self.attributes(LintedItem::Module, out);
         let imports = std::mem::take(&mut self.imports);
         let scope = self.scope.replace(id);
         self.path.push(name.to_owned());
-        let mut body = Writer::at(self.path.len());
+        let mut body = CodeWriter::at(self.path.len());
         self.members(members, &mut body);
         for (error, raises) in self.error_list.get(&id).cloned().unwrap_or_default() {
             self.error(&error, &raises, &mut body);
@@ -510,15 +510,15 @@ impl<'c> Generator<'c> {
 
     // ---- documentation and attributes --------------------------------------------------------------
 
-    fn document(&self, id: DefinitionId, out: &mut Writer) {
+    fn document(&self, id: DefinitionId, out: &mut CodeWriter) {
         self.document_token(self.model().get(id).first_token, out);
     }
 
-    fn document_member(&self, member: &Member, out: &mut Writer) {
+    fn document_member(&self, member: &Member, out: &mut CodeWriter) {
         self.document_token(member.first_token, out);
     }
 
-    fn document_token(&self, first_token: usize, out: &mut Writer) {
+    fn document_token(&self, first_token: usize, out: &mut CodeWriter) {
         for line in docs::of(self.compilation, first_token) {
             out.line(if line.is_empty() { "///".to_owned() } else { format!("/// {line}") }.as_str());
         }
@@ -526,7 +526,7 @@ impl<'c> Generator<'c> {
 
     /// Writes the lint attributes. An item outside of modules needs its own; a module has them once
     /// for all its items.
-    fn attributes(&self, item: Item, out: &mut Writer) {
+    fn attributes(&self, item: LintedItem, out: &mut CodeWriter) {
         /// The maximum width that rustfmt keeps on one line between the parentheses.
         const WIDTH: usize = 70;
         if !self.path.is_empty() {

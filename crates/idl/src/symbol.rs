@@ -49,7 +49,7 @@ impl Hasher for SymbolHasher {
 /// The table of interned texts.
 #[derive(Clone, Debug)]
 pub struct Symbols {
-    texts: Vec<Entry>,
+    texts: Vec<SymbolEntry>,
     index: HashMap<Cow<'static, str>, Symbol, TextHashing>,
     case_sensitive: bool,
 }
@@ -121,7 +121,7 @@ const OF_THE_PREPROCESSOR: &[&str] = &[
 ];
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct SymbolEntry {
     text: Cow<'static, str>,
     folded: Symbol,
     /// The keyword that equals the text when case is ignored.
@@ -178,7 +178,7 @@ impl Symbols {
 
     fn add(&mut self, text: Cow<'static, str>) -> Symbol {
         let symbol = Symbol(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
-        self.texts.push(Entry { text: text.clone(), folded: symbol, keyword: None });
+        self.texts.push(SymbolEntry { text: text.clone(), folded: symbol, keyword: None });
         self.index.insert(text, symbol);
         symbol
     }

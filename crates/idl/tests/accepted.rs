@@ -2,7 +2,7 @@
 //! it. The code has the format of rustfmt. `BLESS=1` rewrites it.
 
 use corelane_idl::DiskFiles;
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::{Compilation, CompileOptions};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn the_code_is_what_it_was() {
     let bless = std::env::var_os("BLESS").is_some();
     for case in cases() {
         let text = std::fs::read(&case).unwrap();
-        let options = Options { idl_4: true, ..Options::default() };
+        let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
         let mut compilation = Compilation::of_text(&case, text, &options, &DiskFiles);
         let rust = compilation.to_rust();
         let shown = compilation.diagnostics.render(&compilation.sources, false);

@@ -2,7 +2,7 @@
 //! leads to a message in bounded memory. The system enforces the bound on a separate process.
 
 use corelane_idl::NoFiles;
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::{Compilation, CompileOptions};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -94,7 +94,7 @@ fn bombs_are_defused_in_bounded_memory() {
 #[ignore = "run by bombs_are_defused_in_bounded_memory, which bounds its memory"]
 fn in_bounded_memory() {
     for (what, text, expected) in texts() {
-        let options = Options { idl_4: true, ..Options::default() };
+        let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
         let started = std::time::Instant::now();
         let mut compilation = Compilation::of_text(Path::new("a.idl"), text.into_bytes(), &options, &NoFiles);
         if compilation.is_accepted() {

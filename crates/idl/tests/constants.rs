@@ -4,20 +4,20 @@
 //! constants of other scopes, and values out of range.
 
 use corelane_idl::NoFiles;
-use corelane_idl::compile::{Compilation, Options};
-use corelane_idl::model::{ConstantValue as V, Kind, Type};
+use corelane_idl::compile::{Compilation, CompileOptions};
+use corelane_idl::model::{ConstantValue as V, DefinitionKind, Type};
 use std::path::Path;
 
 /// Returns the value of the constant `X` of a text, or the first message.
 fn value(text: &str) -> Result<V, String> {
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     if let Some(first) = compilation.diagnostics.list().first() {
         return Err(first.message.clone());
     }
     let (model, symbols) = (&compilation.model, &compilation.symbols);
     let wanted = model.ids().filter(|id| symbols.text(model.get(*id).name) == "X").last().unwrap();
     match &model.get(wanted).kind {
-        Kind::Constant(_, value) => Ok(value.clone()),
+        DefinitionKind::Constant(_, value) => Ok(value.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -178,11 +178,11 @@ fn two_angle_brackets_close_only_what_is_open() {
         ("typedef string<32>>1> T;", "[16]"),
         ("typedef sequence<sequence<@max(16>>1) long>> T;", "[]"),
     ] {
-        let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+        let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
         assert!(compilation.is_accepted(), "{text}");
         let model = &compilation.model;
         let id = model.ids().last().unwrap();
-        let Kind::Typedef(ty) = &model.get(id).kind else { panic!("{text}") };
+        let DefinitionKind::Typedef(ty) = &model.get(id).kind else { panic!("{text}") };
         assert_eq!(format!("{:?}", bounds_of(ty)), bounds, "{text}");
     }
 }

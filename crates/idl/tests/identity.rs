@@ -1,7 +1,7 @@
 //! Repository ids chosen by pragmas, in nested scopes and in files that include each other (CORBA
 //! 3.0.3 section 10.7.5).
 
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::{Files, NoFiles};
 use std::path::Path;
 
@@ -17,7 +17,7 @@ impl Files for Texts {
 
 /// Returns the scoped names and ids of all declarations of a text, or its errors.
 fn ids_with(text: &str, files: &dyn Files) -> Result<Vec<(String, String)>, String> {
-    let options = Options { include: vec!["in".into()], ..Options::default() };
+    let options = CompileOptions { include: vec!["in".into()], ..CompileOptions::default() };
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &options, files);
     if !compilation.is_accepted() {
         return Err(compilation.diagnostics.render(&compilation.sources, false));

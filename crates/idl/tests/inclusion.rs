@@ -2,7 +2,7 @@
 //! content.
 
 use corelane_idl::Files;
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::{Compilation, CompileOptions};
 use std::path::Path;
 
 /// Files by path.
@@ -16,7 +16,7 @@ impl Files for Texts<'_> {
 
 /// Returns the messages about `main/a.idl`, with their locations.
 fn said(text: &str, include: &[&str], files: &[(&str, &str)]) -> Vec<String> {
-    let options = Options { include: include.iter().map(Into::into).collect(), ..Options::default() };
+    let options = CompileOptions { include: include.iter().map(Into::into).collect(), ..CompileOptions::default() };
     let compilation = Compilation::of_text(Path::new("main/a.idl"), text.into(), &options, &Texts(files));
     let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {
         let location = compilation.sources.location(diagnostic.span);

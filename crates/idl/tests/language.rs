@@ -3,8 +3,8 @@
 //! `BLESS=1` rewrites the lists.
 
 use corelane_idl::DiskFiles;
-use corelane_idl::compile::{Compilation, Options};
-use corelane_idl::model::{ConstantValue, Kind, Type};
+use corelane_idl::compile::{Compilation, CompileOptions};
+use corelane_idl::model::{ConstantValue, DefinitionKind, Type};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -19,9 +19,9 @@ fn meaning(compilation: &Compilation) -> String {
         lines.push_str(&compilation.model.repository_id(id, &compilation.symbols));
         let id_of = |id| compilation.model.repository_id(id, &compilation.symbols);
         match &definition.kind {
-            Kind::Constant(_, ConstantValue::Enumerator(id)) => write!(lines, " = {}", id_of(*id)).unwrap(),
-            Kind::Constant(_, value) => write!(lines, " = {value:?}").unwrap(),
-            Kind::Typedef(ty) => match compilation.model.resolved(ty) {
+            DefinitionKind::Constant(_, ConstantValue::Enumerator(id)) => write!(lines, " = {}", id_of(*id)).unwrap(),
+            DefinitionKind::Constant(_, value) => write!(lines, " = {value:?}").unwrap(),
+            DefinitionKind::Typedef(ty) => match compilation.model.resolved(ty) {
                 Type::Named(id) => write!(lines, " {}", id_of(*id)).unwrap(),
                 other => write!(lines, " {}", format!("{other:?}").split("Named").next().unwrap_or_default()).unwrap(),
             },
@@ -44,7 +44,7 @@ fn what_is_legal_is_accepted_and_means_what_it_should() {
         }
         cases += 1;
         let mut compilation =
-            Compilation::of_text(&case, std::fs::read(&case).unwrap(), &Options::default(), &DiskFiles);
+            Compilation::of_text(&case, std::fs::read(&case).unwrap(), &CompileOptions::default(), &DiskFiles);
         let _ = compilation.to_rust();
         let found = compilation.diagnostics.render(&compilation.sources, false) + &meaning(&compilation);
         let expected_at = case.with_extension("txt");

@@ -1,13 +1,13 @@
 //! The preprocessor, tested through the output of the compiler.
 
 use corelane_idl::NoFiles;
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::diagnostic::Severity;
 use std::path::Path;
 
 /// Returns the messages about a text with their locations, warnings included.
 fn said(text: &str) -> Vec<String> {
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {
         let location = compilation.sources.location(diagnostic.span);
         let word = if diagnostic.severity == Severity::Error { "error" } else { "warning" };
@@ -106,7 +106,7 @@ fn one_slip_is_one_message() {
         assert_eq!(said(text), [wanted], "{text}");
     }
     let text = "struct S { int x; };";
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     assert_eq!(compilation.diagnostics.list()[0].help.as_deref(), Some("is `long` meant?"));
 }
 
@@ -169,7 +169,7 @@ fn what_is_wrong_is_said_where_it_is() {
 #[test]
 fn warnings_do_not_end_the_work() {
     let text = "; ".repeat(300) + "typedef Missing T;";
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &Options::default(), &NoFiles);
+    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     assert!(!compilation.is_accepted());
     let shown = compilation.diagnostics.render(&compilation.sources, false);
     assert!(shown.contains("`Missing` is not declared") && shown.contains("200 more warnings"), "{shown}");

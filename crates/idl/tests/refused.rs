@@ -3,12 +3,12 @@
 //! tests/case_sensitive have names that differ only in case. `BLESS=1` rewrites the messages.
 
 use corelane_idl::NoFiles;
-use corelane_idl::compile::{Compilation, Options};
+use corelane_idl::compile::{Compilation, CompileOptions};
 use std::path::{Path, PathBuf};
 
 #[test]
 fn every_faulty_text_is_refused_as_it_should_be() {
-    let cases = compare("refused", &Options::default(), false);
+    let cases = compare("refused", &CompileOptions::default(), false);
     let missing: Vec<String> =
         (1..=114).map(|number| format!("{number:03}.idl")).filter(|name| !cases.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -16,22 +16,22 @@ fn every_faulty_text_is_refused_as_it_should_be() {
 
 #[test]
 fn every_unwise_text_is_accepted_with_a_warning() {
-    assert!(!compare("warned", &Options::default(), true).is_empty());
+    assert!(!compare("warned", &CompileOptions::default(), true).is_empty());
 }
 
 #[test]
 fn names_that_differ_in_case_alone_are_kept_apart_on_request() {
-    let options = Options { case_sensitive: true, ..Options::default() };
+    let options = CompileOptions { case_sensitive: true, ..CompileOptions::default() };
     assert!(!compare("case_sensitive", &options, true).is_empty());
     assert!(!compare("case_sensitive_refused", &options, false).is_empty());
     let text = include_bytes!("case_sensitive/all.idl").to_vec();
-    let compilation = Compilation::of_text(Path::new("all.idl"), text, &Options::default(), &NoFiles);
+    let compilation = Compilation::of_text(Path::new("all.idl"), text, &CompileOptions::default(), &NoFiles);
     assert!(!compilation.is_accepted());
 }
 
 /// Compares the messages about each case of a folder with the text beside it. Returns the names of
 /// the cases.
-fn compare(folder: &str, options: &Options, accepted: bool) -> Vec<String> {
+fn compare(folder: &str, options: &CompileOptions, accepted: bool) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let bless = std::env::var_os("BLESS").is_some();
     let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

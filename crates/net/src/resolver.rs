@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, Mutex, Scope};
-use corelane_sys::thread::{self, Builder, CpuSet, Scheduling};
+use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 pub(crate) const MAX_LOOK_UPS: usize = 16;
 /// Time for which an answer is used.
@@ -133,7 +133,7 @@ impl Resolver {
             shared.changed.notify_all();
         };
         // No thread joins this one. It ends when the resolver answers.
-        let builder = Builder::new().name("net/resolve").stack_size(512 * 1024);
+        let builder = ThreadBuilder::new().name("net/resolve").stack_size(512 * 1024);
         drop(builder.scheduling(Scheduling::Other).preferred_affinity(self.0.cores).spawn(ask)?);
         state.running += 1;
         state.names.insert(host.to_owned(), CacheEntry::Asked);
@@ -287,7 +287,7 @@ mod tests {
         let cores = thread::affinity(None).unwrap();
         let last = CpuSet::one(cores.iter().last().unwrap());
         let body = move || resolver.resolve("far", 1, ages()).map(drop);
-        let builder = Builder::new().scheduling(Scheduling::Fifo(2)).affinity(last);
+        let builder = ThreadBuilder::new().scheduling(Scheduling::Fifo(2)).affinity(last);
         match builder.spawn(body) {
             Ok(urgent) => urgent.join().unwrap().unwrap(),
             Err(error) => panic!("SCHED_FIFO is not permitted here: {error}"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-use corelane_sys::thread::{Builder, Scheduling, current_tid};
+use corelane_sys::thread::{Scheduling, ThreadBuilder, current_tid};
 
 /// Returns the kernel's current priority of a thread of this process: -1 - n at the fixed priority
 /// n.
@@ -24,7 +24,7 @@ pub(crate) fn inherits_priority(
     let (holder, done) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicBool::new(false)));
     let pause = || std::thread::sleep(Duration::from_millis(1));
     let (tid, end) = (Arc::clone(&holder), Arc::clone(&done));
-    let low = Builder::new().name("low").scheduling(Scheduling::Fifo(1)).spawn(move || {
+    let low = ThreadBuilder::new().name("low").scheduling(Scheduling::Fifo(1)).spawn(move || {
         hold(&|| {
             tid.store(current_tid().as_raw(), Ordering::SeqCst);
             while !end.load(Ordering::SeqCst) {
@@ -36,7 +36,7 @@ pub(crate) fn inherits_priority(
     while holder.load(Ordering::SeqCst) == 0 {
         pause();
     }
-    let high = Builder::new().name("high").scheduling(Scheduling::Fifo(10)).spawn(wait).unwrap();
+    let high = ThreadBuilder::new().name("high").scheduling(Scheduling::Fifo(10)).spawn(wait).unwrap();
     let lent = (0..20_000).any(|_| {
         pause();
         high.is_finished() || effective_priority(holder.load(Ordering::SeqCst)) == -11

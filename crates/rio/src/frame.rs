@@ -3,7 +3,7 @@
 //!
 //! [`parse`] is the specification of the XDP program in [`steering`](crate::steering): the
 //! program's instructions are tested against it. Every length is checked before use, so a frame
-//! that is truncated or claims a wrong length is [`Parsed::BestEffort`].
+//! that is truncated or claims a wrong length is [`ParsedFrame::BestEffort`].
 //!
 //! ```text
 //! | Ethernet 14 | VLAN tag 4, up to two | IPv4 20, no options | TCP 20..60 | payload | padding |
@@ -118,7 +118,7 @@ impl ConnectionKey {
 
 /// The kind of a frame, before any table lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedFrame {
     /// The kernel handles the frame in the receive context: ARP, IPv6 neighbour discovery,
     /// multicast and broadcast.
     Pass,
@@ -131,16 +131,16 @@ pub enum Parsed {
 
 /// Determines the kind of a frame. It never panics, for any bytes.
 #[must_use]
-pub fn parse(frame: &[u8]) -> Parsed {
-    parse_ethernet(frame).unwrap_or(Parsed::BestEffort)
+pub fn parse(frame: &[u8]) -> ParsedFrame {
+    parse_ethernet(frame).unwrap_or(ParsedFrame::BestEffort)
 }
 
 /// Parses an Ethernet frame; `None` if it belongs to no stream.
-fn parse_ethernet(frame: &[u8]) -> Option<Parsed> {
+fn parse_ethernet(frame: &[u8]) -> Option<ParsedFrame> {
     let first = *frame.get(..ETHERNET_HEADER)?.first()?;
     // The group bit of the destination address: multicast or broadcast.
     if first & 1 == 1 {
-        return Some(Parsed::Pass);
+        return Some(ParsedFrame::Pass);
     }
     let mut rest = frame.get(ETHERNET_HEADER - 2..)?;
     for _ in 0..MAX_VLAN_TAGS {
@@ -150,14 +150,14 @@ fn parse_ethernet(frame: &[u8]) -> Option<Parsed> {
     }
     let packet = rest.get(2..)?;
     match read_u16(rest, 0)? {
-        ether_type::ARP => Some(Parsed::Pass),
+        ether_type::ARP => Some(ParsedFrame::Pass),
         ether_type::IPV4 => parse_ipv4(packet),
         ether_type::IPV6 => parse_ipv6(packet),
         _ => None,
     }
 }
 
-fn parse_ipv4(packet: &[u8]) -> Option<Parsed> {
+fn parse_ipv4(packet: &[u8]) -> Option<ParsedFrame> {
     let header = packet.get(..IPV4_HEADER)?;
     let is_plain = *header.first()? == IPV4_WITHOUT_OPTIONS
         && read_u16(header, 6)? & FRAGMENT_BITS == 0
@@ -169,23 +169,23 @@ fn parse_ipv4(packet: &[u8]) -> Option<Parsed> {
     let segment = packet.get(IPV4_HEADER..total_length)?;
     let (source_port, local_port) = parse_tcp(segment)?;
     let (source, destination) = (header.get(12..16)?, header.get(16..20)?);
-    Some(Parsed::Tcp(ConnectionKey::from_fields(4, source_port, local_port, source, destination)))
+    Some(ParsedFrame::Tcp(ConnectionKey::from_fields(4, source_port, local_port, source, destination)))
 }
 
-fn parse_ipv6(packet: &[u8]) -> Option<Parsed> {
+fn parse_ipv6(packet: &[u8]) -> Option<ParsedFrame> {
     let (header, rest) = packet.split_at_checked(IPV6_HEADER)?;
     if header.first()? >> 4 != 6 {
         return None;
     }
     match *header.get(6)? {
         protocol::TCP => {}
-        protocol::ICMPV6 => return is_neighbour_discovery(header, rest)?.then_some(Parsed::Pass),
+        protocol::ICMPV6 => return is_neighbour_discovery(header, rest)?.then_some(ParsedFrame::Pass),
         _ => return None,
     }
     let payload_length = usize::from(read_u16(header, 4)?);
     let (source_port, local_port) = parse_tcp(rest.get(..payload_length)?)?;
     let (source, destination) = (header.get(8..24)?, header.get(24..40)?);
-    Some(Parsed::Tcp(ConnectionKey::from_fields(6, source_port, local_port, source, destination)))
+    Some(ParsedFrame::Tcp(ConnectionKey::from_fields(6, source_port, local_port, source, destination)))
 }
 
 /// Returns true for a message of neighbour discovery from this link; `None` if the ICMPv6 header is
@@ -275,9 +275,13 @@ mod tests {
             let key = ConnectionKey::new(remote, local).unwrap();
             assert_eq!(key.local_port(), 2809);
             for tags in 0..=2 {
-                assert_eq!(parse(&build::tcp(remote, local, tags, 10)), Parsed::Tcp(key), "IPv{version}, {tags} tags");
+                assert_eq!(
+                    parse(&build::tcp(remote, local, tags, 10)),
+                    ParsedFrame::Tcp(key),
+                    "IPv{version}, {tags} tags"
+                );
             }
-            assert_eq!(parse(&build::tcp(remote, local, 3, 10)), Parsed::BestEffort);
+            assert_eq!(parse(&build::tcp(remote, local, 3, 10)), ParsedFrame::BestEffort);
         }
     }
 
@@ -287,7 +291,7 @@ mod tests {
         let mut frame = build::tcp(remote, local, 0, 0);
         let parsed = parse(&frame);
         frame.resize(60, 0xff);
-        assert!(matches!(parsed, Parsed::Tcp(_)));
+        assert!(matches!(parsed, ParsedFrame::Tcp(_)));
         assert_eq!(parse(&frame), parsed);
     }
 
@@ -300,7 +304,7 @@ mod tests {
                 for length in 0..frame.len() {
                     assert_eq!(
                         parse(&frame[..length]),
-                        Parsed::BestEffort,
+                        ParsedFrame::BestEffort,
                         "IPv{version}, {tags} tags, {length} bytes"
                     );
                 }
@@ -313,18 +317,18 @@ mod tests {
         let (remote, local) = ends(4);
         let mut multicast = build::tcp(remote, local, 0, 0);
         multicast[0] |= 1;
-        assert_eq!(parse(&multicast), Parsed::Pass);
-        assert_eq!(parse(&[0xff; 14]), Parsed::Pass);
-        assert_eq!(parse(&[0xff; 13]), Parsed::BestEffort);
-        assert_eq!(parse(&build::ethernet(ether_type::ARP, 1, &[])), Parsed::Pass);
+        assert_eq!(parse(&multicast), ParsedFrame::Pass);
+        assert_eq!(parse(&[0xff; 14]), ParsedFrame::Pass);
+        assert_eq!(parse(&[0xff; 13]), ParsedFrame::BestEffort);
+        assert_eq!(parse(&build::ethernet(ether_type::ARP, 1, &[])), ParsedFrame::Pass);
         for kind in 130..=140 {
             let packet = build::ipv6(protocol::ICMPV6, &[1; 16], &[2; 16], &[kind, 0, 0, 0]);
-            let expected = if (133..=137).contains(&kind) { Parsed::Pass } else { Parsed::BestEffort };
+            let expected = if (133..=137).contains(&kind) { ParsedFrame::Pass } else { ParsedFrame::BestEffort };
             let frame = build::ethernet(ether_type::IPV6, 0, &packet);
             assert_eq!(parse(&frame), expected, "ICMPv6 type {kind}");
             let mut routed = frame;
             routed[ETHERNET_HEADER + 7] = 254;
-            assert_eq!(parse(&routed), Parsed::BestEffort, "ICMPv6 type {kind} through a router");
+            assert_eq!(parse(&routed), ParsedFrame::BestEffort, "ICMPv6 type {kind} through a router");
         }
     }
 
@@ -352,9 +356,9 @@ mod tests {
         for (version, at, value, fault) in changes {
             let (remote, local) = ends(version);
             let mut frame = build::tcp(remote, local, 0, 10);
-            assert!(matches!(parse(&frame), Parsed::Tcp(_)));
+            assert!(matches!(parse(&frame), ParsedFrame::Tcp(_)));
             frame[at] = value;
-            assert_eq!(parse(&frame), Parsed::BestEffort, "{fault}");
+            assert_eq!(parse(&frame), ParsedFrame::BestEffort, "{fault}");
         }
     }
 

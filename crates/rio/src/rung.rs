@@ -280,13 +280,13 @@ pub struct Ladder {
     /// True if the program was detached from outside and its step has not been undone yet.
     is_program_lost: bool,
     /// The last failure. Its rung is not retried before `retry_at`.
-    failure: Option<Failure>,
+    failure: Option<RungFailure>,
     /// Time until the retry after the next failure.
     retry: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Failure {
+struct RungFailure {
     rung: Rung,
     limit: Limit,
     retry_at: Nanos,
@@ -431,7 +431,7 @@ impl Ladder {
     }
 
     fn fail(&mut self, rung: Rung, limit: Limit, now: Nanos) {
-        self.failure = Some(Failure { rung, limit, retry_at: now.saturating_add(self.retry) });
+        self.failure = Some(RungFailure { rung, limit, retry_at: now.saturating_add(self.retry) });
         self.retry = self.retry.saturating_mul(2).min(self.pace.max_retry);
     }
 }

@@ -27,9 +27,9 @@ const RETRANSMISSION: Nanos = 60 * MS;
 const WINDOW: u64 = 32;
 const PAYLOAD: usize = 100;
 
-struct Random(u64);
+struct LinearCongruence(u64);
 
-impl Random {
+impl LinearCongruence {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
@@ -38,7 +38,7 @@ impl Random {
 
 /// A TCP connection with both ends.
 #[derive(Default)]
-struct Connection {
+struct SimulatedConnection {
     frame: Vec<u8>,
     stream: Owner,
     /// Number of segments to send; `u64::MAX` is no end.
@@ -56,14 +56,14 @@ struct Owner(u16);
 
 /// A frame in flight or in a queue, by connection and segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Segment {
+struct SimulatedSegment {
     connection: usize,
     number: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Arrival {
-    Segment(Segment),
+enum SimulatedArrival {
+    Segment(SimulatedSegment),
     Acknowledgement {
         connection: usize,
         up_to: u64,
@@ -72,7 +72,7 @@ enum Arrival {
         connection: usize,
     },
     /// The core has processed a packet of this stream.
-    Processed(Segment),
+    Processed(SimulatedSegment),
     Wake,
 }
 
@@ -87,16 +87,16 @@ struct Network {
 
 struct Simulation {
     now: Nanos,
-    random: Random,
+    random: LinearCongruence,
     network: Network,
-    events: BinaryHeap<Reverse<(Nanos, u64, Arrival)>>,
+    events: BinaryHeap<Reverse<(Nanos, u64, SimulatedArrival)>>,
     scheduled: u64,
-    connections: Vec<Connection>,
+    connections: Vec<SimulatedConnection>,
     steering: Steering,
     is_attached: bool,
     is_link_up: bool,
     /// Waiting segments of each stream.
-    queues: Vec<VecDeque<Segment>>,
+    queues: Vec<VecDeque<SimulatedSegment>>,
     turns: Vec<StreamScheduler>,
     has_threads: bool,
     order: Vec<usize>,
@@ -124,7 +124,7 @@ impl Simulation {
         let count = classes.len();
         Self {
             now: 0,
-            random: Random(seed),
+            random: LinearCongruence(seed),
             network,
             events: BinaryHeap::new(),
             scheduled: 0,
@@ -155,13 +155,13 @@ impl Simulation {
         }
         let frame = build::tcp(remote, local, 0, PAYLOAD);
         let stream = Owner(if is_accepted { stream } else { 0 });
-        self.connections.push(Connection { frame, stream, total, ..Connection::default() });
+        self.connections.push(SimulatedConnection { frame, stream, total, ..SimulatedConnection::default() });
         let connection = self.connections.len() - 1;
-        self.schedule(self.now, Arrival::Timer { connection });
+        self.schedule(self.now, SimulatedArrival::Timer { connection });
         connection
     }
 
-    fn schedule(&mut self, at: Nanos, arrival: Arrival) {
+    fn schedule(&mut self, at: Nanos, arrival: SimulatedArrival) {
         self.scheduled += 1;
         self.events.push(Reverse((at, self.scheduled, arrival)));
     }
@@ -179,14 +179,14 @@ impl Simulation {
         self.now = until;
     }
 
-    fn take(&mut self, arrival: Arrival) {
+    fn take(&mut self, arrival: SimulatedArrival) {
         match arrival {
-            Arrival::Segment(segment) => self.receive(segment),
-            Arrival::Processed(segment) => {
+            SimulatedArrival::Segment(segment) => self.receive(segment),
+            SimulatedArrival::Processed(segment) => {
                 self.is_core_busy = false;
                 self.deliver(segment);
             }
-            Arrival::Acknowledgement { connection, up_to } => {
+            SimulatedArrival::Acknowledgement { connection, up_to } => {
                 let state = &mut self.connections[connection];
                 if up_to > state.acknowledged {
                     state.acknowledged = up_to;
@@ -195,8 +195,8 @@ impl Simulation {
                 }
                 self.send(connection);
             }
-            Arrival::Timer { connection } => self.expire(connection),
-            Arrival::Wake => {}
+            SimulatedArrival::Timer { connection } => self.expire(connection),
+            SimulatedArrival::Wake => {}
         }
     }
 
@@ -210,7 +210,7 @@ impl Simulation {
             }
             let number = state.sent;
             state.sent += 1;
-            self.transmit(Arrival::Segment(Segment { connection, number }));
+            self.transmit(SimulatedArrival::Segment(SimulatedSegment { connection, number }));
         }
     }
 
@@ -226,11 +226,11 @@ impl Simulation {
             state.timer_at = self.now + RETRANSMISSION;
         }
         let timer_at = state.timer_at;
-        self.schedule(timer_at, Arrival::Timer { connection });
+        self.schedule(timer_at, SimulatedArrival::Timer { connection });
         self.send(connection);
     }
 
-    fn transmit(&mut self, arrival: Arrival) {
+    fn transmit(&mut self, arrival: SimulatedArrival) {
         let Network { loss, delay, jitter } = self.network;
         if self.random.below(1_000) < loss || !self.is_link_up {
             return;
@@ -240,7 +240,7 @@ impl Simulation {
     }
 
     /// Takes a frame that arrives at the interface.
-    fn receive(&mut self, segment: Segment) {
+    fn receive(&mut self, segment: SimulatedSegment) {
         let owner = self.connections[segment.connection].stream.0;
         let route = if self.is_attached {
             let frame = &self.connections[segment.connection].frame;
@@ -265,7 +265,7 @@ impl Simulation {
     }
 
     /// Delivers a segment to TCP, and acknowledges all segments received without a gap.
-    fn deliver(&mut self, segment: Segment) {
+    fn deliver(&mut self, segment: SimulatedSegment) {
         let state = &mut self.connections[segment.connection];
         self.processed[usize::from(state.stream.0)] += 1;
         let period = usize::try_from(self.now / (10 * MS)).unwrap();
@@ -280,7 +280,7 @@ impl Simulation {
             state.delivered += 1;
         }
         let up_to = state.delivered;
-        self.transmit(Arrival::Acknowledgement { connection: segment.connection, up_to });
+        self.transmit(SimulatedArrival::Acknowledgement { connection: segment.connection, up_to });
     }
 
     /// Gives the core to the first thread, in the order of priorities, that has a packet and a
@@ -295,9 +295,9 @@ impl Simulation {
                 ThreadStep::Process => {
                     let segment = self.queues[stream].pop_front().unwrap();
                     self.is_core_busy = true;
-                    return self.schedule(self.now + COST, Arrival::Processed(segment));
+                    return self.schedule(self.now + COST, SimulatedArrival::Processed(segment));
                 }
-                ThreadStep::SleepUntil(at) if head.is_some() => self.schedule(at, Arrival::Wake),
+                ThreadStep::SleepUntil(at) if head.is_some() => self.schedule(at, SimulatedArrival::Wake),
                 ThreadStep::SleepUntil(_) | ThreadStep::Wait => {}
             }
         }
@@ -435,7 +435,7 @@ fn connections_survive_every_change_of_rung() {
         let mut ladder = Ladder::new(Rung::Streams, pace, 0);
         let mut facts =
             ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: Hook::Free };
-        let mut random = Random(seed);
+        let mut random = LinearCongruence(seed);
         for round in 0..2_000 {
             if round < 1_000 {
                 change_something(&mut random, &mut simulation, &mut ladder, &mut facts);
@@ -462,7 +462,12 @@ fn connections_survive_every_change_of_rung() {
     assert_eq!(rungs.into_iter().collect::<Vec<_>>(), Rung::ALL);
 }
 
-fn change_something(random: &mut Random, simulation: &mut Simulation, ladder: &mut Ladder, facts: &mut ProbeResult) {
+fn change_something(
+    random: &mut LinearCongruence,
+    simulation: &mut Simulation,
+    ladder: &mut Ladder,
+    facts: &mut ProbeResult,
+) {
     match random.below(40) {
         0 => {
             facts.interface = if random.below(2) == 0 { InterfaceState::Down } else { InterfaceState::Up };

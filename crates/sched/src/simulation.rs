@@ -135,10 +135,10 @@ struct Job {
 /// Simulates a system from 0 to `until`.
 #[must_use]
 pub fn simulate(system: &System, until: Nanos) -> SimulationOutcome {
-    Run::new(system, until).finished()
+    SimulationRun::new(system, until).finished()
 }
 
-struct Run<'a> {
+struct SimulationRun<'a> {
     system: &'a System,
     until: Nanos,
     now: Nanos,
@@ -154,7 +154,7 @@ struct Run<'a> {
     outcome: SimulationOutcome,
 }
 
-impl<'a> Run<'a> {
+impl<'a> SimulationRun<'a> {
     fn new(system: &'a System, until: Nanos) -> Self {
         let tasks = system.tasks.len();
         let cores = match &system.cores {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use corelane_services::store::{Durability, FileStore, Kind, MemoryStore, Revision, Store, StoreError, Write};
+use corelane_services::store::{Durability, FileStore, MemoryStore, RecordKind, Revision, Store, StoreError, Write};
 use redb::{Database, TableDefinition};
 
 mod disk;
@@ -15,7 +15,7 @@ mod power;
 
 use disk::{Disk, Random};
 
-const KIND: Kind = Kind { service: "test", format: 3 };
+const KIND: RecordKind = RecordKind { service: "test", format: 3 };
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -207,12 +207,12 @@ fn unusable_files_are_refused_with_advice_and_left_alone() {
     drop(store);
     let whole = fs::read(&path).unwrap();
 
-    let other = message(FileStore::open(&path, Kind { service: "other", format: 3 }));
+    let other = message(FileStore::open(&path, RecordKind { service: "other", format: 3 }));
     assert!(other.contains("a store of the service \"test\", not \"other\""), "{other}");
-    let later = message(FileStore::open(&path, Kind { service: "test", format: 2 }));
+    let later = message(FileStore::open(&path, RecordKind { service: "test", format: 2 }));
     assert!(later.contains("has format 3, and this program knows formats up to 2: use a later version"), "{later}");
     // Later programs read earlier formats.
-    FileStore::open(&path, Kind { service: "test", format: 4 }).unwrap();
+    FileStore::open(&path, RecordKind { service: "test", format: 4 }).unwrap();
 
     for (number, text) in [&b"Some text"[..], b"r", &[0; 100_000], b"SQLite format 3\0"].into_iter().enumerate() {
         let path = folder.file(&format!("foreign{number}"));

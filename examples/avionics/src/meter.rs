@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane::{SystemException, SystemExceptionKind};
 use corelane_sys::clock::now;
 use corelane_sys::mpsc::Mailbox;
-use corelane_sys::thread::Builder;
+use corelane_sys::thread::ThreadBuilder;
 
 use crate::avionics::{RecorderRef, Report};
 use crate::clients::Client;
@@ -40,7 +40,7 @@ pub(crate) fn run(
     let scheduling = priority::raise(client.priority);
     let reporter = {
         let (samples, name) = (Arc::clone(&samples), client.name.to_owned());
-        Builder::new().name("reporter").spawn(move || {
+        ThreadBuilder::new().name("reporter").spawn(move || {
             priority::lower();
             report(&name, &scheduling, &samples, &recorder)
         })?

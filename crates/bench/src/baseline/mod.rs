@@ -103,7 +103,7 @@ pub(crate) enum StreamSpin {
 
 /// The transport that carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum BaselineTransport {
     /// TCP over the loopback interface, with TCP_NODELAY.
     Tcp,
     /// A Unix socket in the abstract name space.
@@ -112,21 +112,22 @@ pub(crate) enum Transport {
     SharedMemory,
 }
 
-impl Transport {
-    pub(crate) const ALL: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::SharedMemory];
+impl BaselineTransport {
+    pub(crate) const ALL: [BaselineTransport; 3] =
+        [BaselineTransport::Tcp, BaselineTransport::Unix, BaselineTransport::SharedMemory];
 
     #[must_use]
-    pub(crate) fn from_name(name: &str) -> Option<Transport> {
-        Transport::ALL.into_iter().find(|carrier| carrier.name() == name)
+    pub(crate) fn from_name(name: &str) -> Option<BaselineTransport> {
+        BaselineTransport::ALL.into_iter().find(|carrier| carrier.name() == name)
     }
 
     /// Returns the name that labels use.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Transport::Tcp => "tcp",
-            Transport::Unix => "unix",
-            Transport::SharedMemory => "shm",
+            BaselineTransport::Tcp => "tcp",
+            BaselineTransport::Unix => "unix",
+            BaselineTransport::SharedMemory => "shm",
         }
     }
 }
@@ -145,7 +146,7 @@ enum Medium {
     Socket { spins: bool },
     Memory { spins: bool },
     MemoryParts,
-    Stream(Transport, StreamSpin),
+    Stream(BaselineTransport, StreamSpin),
 }
 
 /// Prefixes of addresses. An address without a prefix is that of a socket whose users do not spin.
@@ -154,12 +155,12 @@ const MEDIA: [(&str, Medium); 10] = [
     ("futex:", Medium::Memory { spins: false }),
     ("looking:", Medium::Memory { spins: true }),
     ("parts:", Medium::MemoryParts),
-    ("tcp-stream:", Medium::Stream(Transport::Tcp, StreamSpin::Never)),
-    ("unix-stream:", Medium::Stream(Transport::Unix, StreamSpin::Never)),
-    ("shm-stream:", Medium::Stream(Transport::SharedMemory, StreamSpin::Never)),
-    ("spinning-tcp-stream:", Medium::Stream(Transport::Tcp, StreamSpin::Adaptive)),
-    ("spinning-unix-stream:", Medium::Stream(Transport::Unix, StreamSpin::Adaptive)),
-    ("spinning-shm-stream:", Medium::Stream(Transport::SharedMemory, StreamSpin::Adaptive)),
+    ("tcp-stream:", Medium::Stream(BaselineTransport::Tcp, StreamSpin::Never)),
+    ("unix-stream:", Medium::Stream(BaselineTransport::Unix, StreamSpin::Never)),
+    ("shm-stream:", Medium::Stream(BaselineTransport::SharedMemory, StreamSpin::Never)),
+    ("spinning-tcp-stream:", Medium::Stream(BaselineTransport::Tcp, StreamSpin::Adaptive)),
+    ("spinning-unix-stream:", Medium::Stream(BaselineTransport::Unix, StreamSpin::Adaptive)),
+    ("spinning-shm-stream:", Medium::Stream(BaselineTransport::SharedMemory, StreamSpin::Adaptive)),
 ];
 
 /// Formats the address as one word of a command line or an answer.
@@ -189,10 +190,10 @@ pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
     Ok(BaselineAddress { socket, medium })
 }
 
-fn listening_address(carrier: Transport) -> Address {
+fn listening_address(carrier: BaselineTransport) -> Address {
     match carrier {
-        Transport::Tcp => Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-        Transport::Unix | Transport::SharedMemory => Address::Abstract(unused_name().into_bytes()),
+        BaselineTransport::Tcp => Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        BaselineTransport::Unix | BaselineTransport::SharedMemory => Address::Abstract(unused_name().into_bytes()),
     }
 }
 
@@ -258,9 +259,9 @@ mod tests {
     #[test]
     fn every_floor_answers_and_its_server_ends() {
         for (carrier, both) in [
-            (Transport::Tcp, [Spinning::Epoll(2), Spinning::Looking]),
-            (Transport::Unix, [Spinning::Epoll(2), Spinning::Looking]),
-            (Transport::SharedMemory, [Spinning::Looking, Spinning::Parts]),
+            (BaselineTransport::Tcp, [Spinning::Epoll(2), Spinning::Looking]),
+            (BaselineTransport::Unix, [Spinning::Epoll(2), Spinning::Looking]),
+            (BaselineTransport::SharedMemory, [Spinning::Looking, Spinning::Parts]),
         ] {
             let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
             for waiting in both.into_iter().chain(streams).chain([Spinning::Blocking]) {
@@ -281,9 +282,9 @@ mod tests {
 
     #[test]
     fn what_a_carrier_does_not_have_is_refused() {
-        assert!(BaselineServer::open(Transport::SharedMemory, Spinning::Epoll(2)).is_err());
-        assert!(BaselineServer::open(Transport::Tcp, Spinning::Parts).is_err());
-        let server = BaselineServer::open(Transport::SharedMemory, Spinning::Blocking).unwrap();
+        assert!(BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Epoll(2)).is_err());
+        assert!(BaselineServer::open(BaselineTransport::Tcp, Spinning::Parts).is_err());
+        let server = BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Blocking).unwrap();
         assert!(BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 0 }).is_err());
     }
 
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_drained_before_it_counts_as_done() {
-        let server = BaselineServer::open(Transport::Tcp, Spinning::Blocking).unwrap();
+        let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 77, reply: 0 }).unwrap();
         let mut samples = Samples::with_room(20_000);
         for _ in 0..2 {
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn absurd_sizes_are_refused() {
-        let server = BaselineServer::open(Transport::Tcp, Spinning::Blocking).unwrap();
+        let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 8 }).unwrap();
         client.exchange(0, 1, &mut Samples::with_room(1)).unwrap();
         let absurd =

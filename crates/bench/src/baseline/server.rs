@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock};
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::socket::{self, Shutdown, SocketOptions, WaitMode};
-use corelane_sys::thread::Builder;
+use corelane_sys::thread::ThreadBuilder;
 
 use super::client::SETTLE;
 use super::{
-    BaselineAddress, Medium, MessageSizes, Spinning, Transport, listening_address, memory, read_preamble,
+    BaselineAddress, BaselineTransport, Medium, MessageSizes, Spinning, listening_address, memory, read_preamble,
     recv_spinning, stream,
 };
 use crate::Failure;
@@ -36,7 +36,7 @@ pub(crate) struct BaselineServer {
 enum Accepting {
     Socket {
         listener: Arc<OwnedFd>,
-        pool: Option<Arc<Pool>>,
+        pool: Option<Arc<BaselinePool>>,
     },
     Stream {
         /// Ends the acceptor when dropped.
@@ -49,7 +49,7 @@ impl BaselineServer {
     ///
     /// # Errors
     /// A limit of the process is reached, or the transport does not support this way to wait.
-    pub(crate) fn open(carrier: Transport, waiting: Spinning) -> Result<Self, Failure> {
+    pub(crate) fn open(carrier: BaselineTransport, waiting: Spinning) -> Result<Self, Failure> {
         Self::start(carrier, waiting).map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
     }
 
@@ -58,8 +58,8 @@ impl BaselineServer {
         &self.address
     }
 
-    fn start(carrier: Transport, waiting: Spinning) -> io::Result<Self> {
-        let in_memory = carrier == Transport::SharedMemory;
+    fn start(carrier: BaselineTransport, waiting: Spinning) -> io::Result<Self> {
+        let in_memory = carrier == BaselineTransport::SharedMemory;
         let (medium, threads) = match (waiting, in_memory) {
             (Spinning::Blocking, false) => (Medium::Socket { spins: false }, None),
             (Spinning::Looking, false) => (Medium::Socket { spins: true }, None),
@@ -76,13 +76,15 @@ impl BaselineServer {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
             }
         };
-        let pool = threads.map(Pool::start).transpose()?;
+        let pool = threads.map(BaselinePool::start).transpose()?;
         // Clients over shared memory pass a descriptor.
         let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
         let listener = Arc::new(socket::listen(&listening_address(carrier), &options, socket::DEFAULT_BACKLOG)?);
         let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, medium };
         let (accepting, watching) = (listener.clone(), pool.clone());
-        Builder::new().name("floor/accept").spawn(move || accept(accepting.as_fd(), medium, watching.as_ref()))?;
+        ThreadBuilder::new()
+            .name("floor/accept")
+            .spawn(move || accept(accepting.as_fd(), medium, watching.as_ref()))?;
         Ok(BaselineServer { accepting: Accepting::Socket { listener, pool }, address })
     }
 }
@@ -104,17 +106,17 @@ impl Drop for BaselineServer {
 ///
 /// # Errors
 /// The server cannot listen.
-pub(crate) fn run(carrier: Transport, waiting: Spinning) -> Result<(), Failure> {
+pub(crate) fn run(carrier: BaselineTransport, waiting: Spinning) -> Result<(), Failure> {
     let server = BaselineServer::open(carrier, waiting)?;
     println!("ready {}", server.address());
     serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Accepts connections until the listener is shut down.
-fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<Pool>>) {
+fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePool>>) {
     while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
         // If no thread can be started, the connection closes, and the client reports that.
-        let serving = Builder::new().name("floor/serve");
+        let serving = ThreadBuilder::new().name("floor/serve");
         match medium {
             Medium::Memory { spins } => {
                 let Some((bare, sizes)) = memory::accept(socket.as_fd(), spins) else { continue };
@@ -206,7 +208,7 @@ fn send_all(socket: BorrowedFd<'_>, octets: &[u8]) -> Option<()> {
 }
 
 /// Threads that block in one `epoll_wait` and serve any connection that has a request.
-struct Pool {
+struct BaselinePool {
     epoll: Epoll,
     /// Signalled to end the threads.
     end: EventFd,
@@ -228,9 +230,9 @@ const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;
 
-impl Pool {
+impl BaselinePool {
     fn start(threads: usize) -> io::Result<Arc<Self>> {
-        let pool = Arc::new(Pool {
+        let pool = Arc::new(BaselinePool {
             epoll: Epoll::new()?,
             end: EventFd::new()?,
             connections: (0..MOST_CONNECTIONS).map(|_| OnceLock::new()).collect(),
@@ -239,7 +241,7 @@ impl Pool {
         pool.epoll.add(pool.end.as_fd(), END, Interest::READABLE)?;
         for index in 0..threads.max(1) {
             let pool = pool.clone();
-            Builder::new().name(format!("floor/{index}")).spawn(move || pool.work())?;
+            ThreadBuilder::new().name(format!("floor/{index}")).spawn(move || pool.work())?;
         }
         Ok(pool)
     }

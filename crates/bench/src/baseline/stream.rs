@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Listener, SharedMemory, SpinPolicy, Stream, Tcp, Unix, Wait};
 use corelane_sys::socket::Address;
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{clock, poll};
 
-use super::{BaselineAddress, LOOK, Medium, MessageSizes, StreamSpin, Transport, read_preamble};
+use super::{BaselineAddress, BaselineTransport, LOOK, Medium, MessageSizes, StreamSpin, read_preamble};
 
 /// Interval at which the acceptor checks whether the server has ended.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -23,26 +23,26 @@ fn policy(spin: StreamSpin) -> SpinPolicy {
     }
 }
 
-fn transport(carrier: Transport) -> Box<dyn corelane_net::Transport> {
+fn transport(carrier: BaselineTransport) -> Box<dyn corelane_net::Transport> {
     match carrier {
-        Transport::Tcp => Box::new(Tcp::new()),
-        Transport::Unix => Box::new(Unix),
-        Transport::SharedMemory => Box::new(SharedMemory::default()),
+        BaselineTransport::Tcp => Box::new(Tcp::new()),
+        BaselineTransport::Unix => Box::new(Unix),
+        BaselineTransport::SharedMemory => Box::new(SharedMemory::default()),
     }
 }
 
-fn endpoint(carrier: Transport, address: &Address) -> io::Result<Endpoint> {
+fn endpoint(carrier: BaselineTransport, address: &Address) -> io::Result<Endpoint> {
     match (carrier, address) {
-        (Transport::Tcp, Address::Inet(inet)) => Ok(Endpoint::tcp(inet.ip().to_string(), inet.port())),
-        (Transport::Unix, Address::Unix(path)) => Ok(Endpoint::unix(path)),
-        (Transport::SharedMemory, Address::Unix(path)) => Ok(Endpoint::shared_memory(path)),
+        (BaselineTransport::Tcp, Address::Inet(inet)) => Ok(Endpoint::tcp(inet.ip().to_string(), inet.port())),
+        (BaselineTransport::Unix, Address::Unix(path)) => Ok(Endpoint::unix(path)),
+        (BaselineTransport::SharedMemory, Address::Unix(path)) => Ok(Endpoint::shared_memory(path)),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 
 /// Connects and announces the sizes.
 pub(super) fn connect(
-    carrier: Transport,
+    carrier: BaselineTransport,
     spin: StreamSpin,
     address: &Address,
     sizes: MessageSizes,
@@ -72,11 +72,11 @@ impl Drop for Acceptor {
 }
 
 /// Listens, and serves each connection on a thread of its own.
-pub(super) fn serve(carrier: Transport, spin: StreamSpin) -> io::Result<(Acceptor, BaselineAddress)> {
+pub(super) fn serve(carrier: BaselineTransport, spin: StreamSpin) -> io::Result<(Acceptor, BaselineAddress)> {
     let wanted = match carrier {
-        Transport::Tcp => Endpoint::tcp("127.0.0.1", 0),
-        Transport::Unix => Endpoint::unix(super::unused_path()),
-        Transport::SharedMemory => Endpoint::shared_memory(super::unused_path()),
+        BaselineTransport::Tcp => Endpoint::tcp("127.0.0.1", 0),
+        BaselineTransport::Unix => Endpoint::unix(super::unused_path()),
+        BaselineTransport::SharedMemory => Endpoint::shared_memory(super::unused_path()),
     };
     let listener = transport(carrier).listen(&wanted)?;
     let socket = match listener.local_endpoint() {
@@ -86,7 +86,7 @@ pub(super) fn serve(carrier: Transport, spin: StreamSpin) -> io::Result<(Accepto
     };
     let is_over = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&is_over);
-    let thread = Builder::new().name("floor/accept").spawn(move || accept(&*listener, spin, &stop))?;
+    let thread = ThreadBuilder::new().name("floor/accept").spawn(move || accept(&*listener, spin, &stop))?;
     let address = BaselineAddress { socket, medium: Medium::Stream(carrier, spin) };
     Ok((Acceptor { is_over, thread: Some(thread) }, address))
 }
@@ -99,7 +99,7 @@ fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
         let Ok(stream) = listener.accept() else { continue };
         stream.set_spin_policy(policy(spin));
         // If no thread can be started, the connection closes, and the client reports that.
-        drop(Builder::new().name("floor/serve").spawn(move || echo(&*stream)));
+        drop(ThreadBuilder::new().name("floor/serve").spawn(move || echo(&*stream)));
     }
 }
 

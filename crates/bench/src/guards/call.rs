@@ -1,10 +1,10 @@
 //! The benchmarks `floor` and `call`: round trips of single operations, and floods of oneways.
 
 use crate::Failure;
-use crate::baseline::{MessageSizes, Transport};
-use crate::harness::{Group, Label, Progress, Variant};
-use crate::operation::Operation;
-use crate::options::Options;
+use crate::baseline::{BaselineTransport, MessageSizes};
+use crate::harness::{FigureLabel, Group, Progress, Variant};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
 use crate::orb::client_orb;
 use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
@@ -12,14 +12,14 @@ use crate::testbed::{PeerServer, Testbed, baselines_and_streams, carrier_of_othe
 use crate::workload::{compare, extent, message_sizes};
 
 /// Measures bare sockets and memory with the message sizes of the operations.
-pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let mut all = Vec::new();
-    for carrier in Transport::ALL {
+    for carrier in BaselineTransport::ALL {
         no_spin("floor", carrier, options, report)?;
         all.extend(baselines_and_streams(carrier, options)?);
     }
-    for operation in options.operations_or(&Operation::USUAL) {
+    for operation in options.operations_or(&MeasuredOperation::USUAL) {
         let sizes = message_sizes(&orb, operation, options)?;
         let mut variants = Vec::new();
         for floor in &all {
@@ -36,10 +36,10 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
             if variant.label.peer == "net" {
                 // A stream is compared with the sockets or the memory beneath it. Over shared
                 // memory it is also compared with Unix sockets.
-                let unix = variant.label.transport == Transport::SharedMemory.name();
-                let is_compared = |other: &Label| match other.transport {
+                let unix = variant.label.transport == BaselineTransport::SharedMemory.name();
+                let is_compared = |other: &FigureLabel| match other.transport {
                     name if name == variant.label.transport => other.peer == "floor",
-                    name => unix && name == Transport::Unix.name() && other.peer == "net",
+                    name => unix && name == BaselineTransport::Unix.name() && other.peer == "net",
                 };
                 variant.against.extend((1..index).filter(|&other| is_compared(&labels[other])));
             }
@@ -51,21 +51,21 @@ pub(crate) fn floor(options: &Options, report: &mut Report<'_>, progress: &mut P
 }
 
 /// Measures calls through ORBs against bare sockets with messages of the same sizes.
-pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn call(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     progress.show("omniORB's program: building");
     let omniorb = options.peer(PeerKind::OmniOrb);
     progress.clear();
     let omniorb = report.found("call", PeerKind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
-    let operations = options.operations_or(&Operation::USUAL).into_iter();
+    let operations = options.operations_or(&MeasuredOperation::USUAL).into_iter();
     let sizes = operations.map(|operation| Ok((operation, message_sizes(&orb, operation, options)?)));
-    let sizes: Vec<(Operation, MessageSizes)> = sizes.collect::<Result<_, Failure>>()?;
+    let sizes: Vec<(MeasuredOperation, MessageSizes)> = sizes.collect::<Result<_, Failure>>()?;
     for carrier in options.carriers() {
         let mut others = Vec::new();
         for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
             // For shared memory, only the configuration that is nearest to it is compared.
             if let Some(peer) = &omniorb
-                && (carrier != Transport::SharedMemory || threads == Threads::Usual)
+                && (carrier != BaselineTransport::SharedMemory || threads == Threads::Usual)
             {
                 let other = PeerServer::start(peer, carrier_of_others(carrier), threads, config, options);
                 others.extend(report.found("call", peer.kind().name(), other)?);
@@ -85,10 +85,10 @@ pub(crate) fn call(options: &Options, report: &mut Report<'_>, progress: &mut Pr
 
 fn run(
     title: String,
-    operation: Operation,
+    operation: MeasuredOperation,
     sizes: MessageSizes,
     variants: Vec<Variant>,
-    options: &Options,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {

@@ -6,44 +6,44 @@
 use corelane::Orb;
 
 use crate::Failure;
-use crate::baseline::Transport;
-use crate::harness::{AxisPoint, Compare, Figure, Group, Label, Progress, Subject, Variant};
-use crate::operation::Operation;
-use crate::options::Options;
+use crate::baseline::BaselineTransport;
+use crate::harness::{AxisPoint, Compare, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::dynamic::Dynamic;
 use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
 use crate::testbed::{PeerServer, Testbed, VariantGroup, carrier_of_others, no_spin};
-use crate::value::{PER_CALL, Value};
+use crate::value::{PER_CALL, SingleValue};
 use crate::workload::{compare, extent, message_sizes};
 
 /// Operations that are called by default.
-const USUAL: [Operation; 18] = [
-    Operation::Nothing,
-    Operation::Octet,
-    Operation::Short,
-    Operation::Long,
-    Operation::Struct,
-    Operation::Longs(4),
-    Operation::Longs(1024),
-    Operation::Longs(65_536),
-    Operation::Structs(4),
-    Operation::Structs(1024),
-    Operation::Structs(65_536),
-    Operation::Octets(1024),
-    Operation::Octets(1 << 20),
-    Operation::Octets(16 << 20),
+const USUAL: [MeasuredOperation; 18] = [
+    MeasuredOperation::Nothing,
+    MeasuredOperation::Octet,
+    MeasuredOperation::Short,
+    MeasuredOperation::Long,
+    MeasuredOperation::Struct,
+    MeasuredOperation::Longs(4),
+    MeasuredOperation::Longs(1024),
+    MeasuredOperation::Longs(65_536),
+    MeasuredOperation::Structs(4),
+    MeasuredOperation::Structs(1024),
+    MeasuredOperation::Structs(65_536),
+    MeasuredOperation::Octets(1024),
+    MeasuredOperation::Octets(1 << 20),
+    MeasuredOperation::Octets(16 << 20),
     // The arguments go one way only, so that no server copies them to return them.
-    Operation::TakeLongs(1024),
-    Operation::TakeOctets(1024),
-    Operation::TakeOctets(16 << 20),
-    Operation::Oneway,
+    MeasuredOperation::TakeLongs(1024),
+    MeasuredOperation::TakeOctets(1024),
+    MeasuredOperation::TakeOctets(16 << 20),
+    MeasuredOperation::Oneway,
 ];
 
 /// Measures one group for each operation, then prints all operations side by side.
-pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn cubit(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut peers = Vec::new();
     for kind in [PeerKind::OmniOrb, PeerKind::JacOrb, PeerKind::Ice] {
         progress.show(&format!("cubit: building {kind}'s program"));
@@ -63,7 +63,7 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
         }
         no_spin("cubit", carrier, options, report)?;
         let all = one_by_one("cubit", carrier, others, &operations, options, report, progress)?;
-        let over = if carrier == Transport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        let over = if carrier == BaselineTransport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         report.values(&format!("cubit{over}: by operation"), &side_by_side(&all))?;
         let transfer = transfer(&all);
         if !transfer.is_empty() {
@@ -76,25 +76,25 @@ pub(crate) fn cubit(options: &Options, report: &mut Report<'_>, progress: &mut P
 /// Measures octet sequences of these sizes without other ORBs, and their transfer rate.
 pub(crate) fn sizes(
     bench: &'static str,
-    operations: &[Operation],
-    options: &Options,
+    operations: &[MeasuredOperation],
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let all = one_by_one(bench, Transport::Tcp, Vec::new(), operations, options, report, progress)?;
+    let all = one_by_one(bench, BaselineTransport::Tcp, Vec::new(), operations, options, report, progress)?;
     report.values(&format!("{bench}: octet sequences"), &transfer(&all))
 }
 
 /// Measures a group for each operation: baselines, other ORBs, Corelane.
 fn one_by_one(
     bench: &'static str,
-    carrier: Transport,
+    carrier: BaselineTransport,
     others: Vec<PeerServer>,
-    operations: &[Operation],
-    options: &Options,
+    operations: &[MeasuredOperation],
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
-) -> Result<Vec<(Operation, Vec<Figure>)>, Failure> {
+) -> Result<Vec<(MeasuredOperation, Vec<Figure>)>, Failure> {
     let orb = client_orb(0)?;
     let scene = Testbed::start(bench, carrier, others, options)?;
     let mut all = Vec::new();
@@ -104,7 +104,7 @@ fn one_by_one(
         if bench == "cubit" {
             add_dynamic(&scene, &mut cast, &orb, operation, options, report)?;
         }
-        let over = if carrier == Transport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        let over = if carrier == BaselineTransport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
         let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
         let group = Group { title, compare: compare(operation), variants: cast.variants };
         let figures = report.measure(group, &extent(options.extent, sizes), &options.placement, progress)?;
@@ -120,13 +120,13 @@ fn add_dynamic(
     scene: &Testbed,
     cast: &mut VariantGroup,
     orb: &Orb,
-    operation: Operation,
-    options: &Options,
+    operation: MeasuredOperation,
+    options: &BenchOptions,
     report: &mut Report<'_>,
 ) -> Result<(), Failure> {
     let mut add = |stubs: usize, subject: Box<dyn Subject + Send>, other: Option<usize>| {
         let Variant { label, against, .. } = &cast.variants[stubs];
-        let label = Label { config: format!("{}, dynamic invocation", label.config), ..label.clone() };
+        let label = FigureLabel { config: format!("{}, dynamic invocation", label.config), ..label.clone() };
         let against = against.first().copied().into_iter().chain([stubs]).chain(other).collect();
         cast.variants.push(Variant { label, subject, against });
         cast.variants.len() - 1
@@ -146,10 +146,10 @@ fn add_dynamic(
 
 /// Returns one row for each ORB and one column for each operation: medians, or the time per call of
 /// oneways.
-fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
+fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let values = all.iter().flat_map(|(operation, figures)| {
-        figures.iter().map(move |figure| Value {
-            label: Label { op: String::new(), ..figure.label.clone() },
+        figures.iter().map(move |figure| SingleValue {
+            label: FigureLabel { op: String::new(), ..figure.label.clone() },
             what: operation.to_string(),
             value: match compare(*operation) {
                 Compare::Median => figure.summary.p50_us,
@@ -163,18 +163,18 @@ fn side_by_side(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
 }
 
 /// Returns the transfer rates of octet sequences.
-fn transfer(all: &[(Operation, Vec<Figure>)]) -> Vec<Value> {
+fn transfer(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     for (operation, figures) in all {
         let (length, what) = match *operation {
-            Operation::Octets(length) => (length, "there, and as many back"),
-            Operation::TakeOctets(length) => (length, "there, and nothing back"),
+            MeasuredOperation::Octets(length) => (length, "there, and as many back"),
+            MeasuredOperation::TakeOctets(length) => (length, "there, and nothing back"),
             _ => continue,
         };
         for figure in figures {
             let along = AxisPoint { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
-            values.push(Value {
-                label: Label { along: Some(along), ..figure.label.clone() },
+            values.push(SingleValue {
+                label: FigureLabel { along: Some(along), ..figure.label.clone() },
                 what: what.to_owned(),
                 value: length as f64 / f64::from(1 << 20) / (figure.summary.p50_us / 1e6),
                 unit: "MiB/s",
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn rates_follow_from_medians_and_oneways_from_rates() {
-        let figure = |operation: Operation| Figure {
-            label: Label {
+        let figure = |operation: MeasuredOperation| Figure {
+            label: FigureLabel {
                 bench: "cubit",
                 peer: "Corelane",
                 transport: "tcp",
@@ -210,9 +210,9 @@ mod tests {
             cost: Cost::default(),
             calls: 4,
         };
-        let octets = Operation::Octets(1 << 20);
-        let taken = Operation::TakeOctets(1 << 20);
-        let all = [octets, Operation::Oneway, taken].map(|operation| (operation, vec![figure(operation)]));
+        let octets = MeasuredOperation::Octets(1 << 20);
+        let taken = MeasuredOperation::TakeOctets(1 << 20);
+        let all = [octets, MeasuredOperation::Oneway, taken].map(|operation| (operation, vec![figure(operation)]));
         let table = side_by_side(&all);
         assert_eq!((table[0].value, table[1].value), (1000.0, 500_000.0));
         let transfer = transfer(&all);

@@ -8,18 +8,18 @@ use corelane_sys::process;
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{AxisPoint, Compare, Group, Label, Progress, Variant};
+use crate::harness::{AxisPoint, Compare, FigureLabel, Group, Progress, Variant};
 use crate::launch::{start_echo, start_many, start_nested, start_operations};
-use crate::options::Options;
-use crate::orb::client::{Names, Rounds, object};
+use crate::options::BenchOptions;
+use crate::orb::client::{OperationCycle, Rounds, object};
 use crate::orb::generated::cubit::CountedTargetRef;
 use crate::orb::keys::Keys;
 use crate::orb::server::Scatter;
 use crate::orb::wide::WIDTHS;
-use crate::orb::{Architecture, client_orb};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
-use crate::service::Service;
-use crate::value::Value;
+use crate::service::RunningProgram;
+use crate::value::SingleValue;
 
 /// Numbers of objects that are compared; the first is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
@@ -44,7 +44,7 @@ const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 
 /// Measures by connections, POAs, objects and operations.
-pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
     for keys in [Keys::Transient, Keys::Persistent] {
@@ -58,13 +58,13 @@ pub(crate) fn demux(options: &Options, report: &mut Report<'_>, progress: &mut P
 
 /// Calls on each of several connections in turn. The server must find the connection that has a
 /// request, and its state.
-fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
     // Covers the references' own connections, and other descriptors of the program.
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
     let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
-    let architecture = Architecture::LeaderFollowers(options.threads);
+    let architecture = ServerArchitecture::LeaderFollowers(options.threads);
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
     for count in CONNECTIONS {
         progress.show(&format!("demux: {count} connections"));
@@ -92,7 +92,7 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
 fn depths(
     orb: &Orb,
     keys: Keys,
-    options: &Options,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -117,7 +117,7 @@ fn depths(
 fn objects(
     orb: &Orb,
     keys: Keys,
-    options: &Options,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -148,7 +148,7 @@ fn objects(
         if *count >= 10_000 {
             let octets = server.ask("octets", PATIENCE)?;
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
-            values.push(Value {
+            values.push(SingleValue {
                 label: label("", objects_text(*count, keys), keys.name(), ("objects", *count)),
                 what: "resident memory per active object".into(),
                 value,
@@ -165,7 +165,7 @@ fn objects_text(count: usize, keys: Keys) -> String {
     format!("{count} object{}, {}", if count == 1 { "" } else { "s" }, keys.name())
 }
 
-fn rounds(orb: &Orb, server: &mut Service, word: &str, number: usize) -> Result<Rounds, Failure> {
+fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> Result<Rounds, Failure> {
     let line = server.ask(&format!("{word} {number}"), PATIENCE)?;
     let targets = line.split(' ').map(|text| Ok(CountedTargetRef::from_object(object(orb, text)?)));
     let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
@@ -179,7 +179,12 @@ fn rounds(orb: &Orb, server: &mut Service, word: &str, number: usize) -> Result<
     Ok(Rounds { targets, next: 0, server: server.pid() })
 }
 
-fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn operations(
+    orb: &Orb,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     let mut servers = Vec::with_capacity(WIDTHS.len());
     for width in WIDTHS {
         let (server, reference) = start_operations(width, &options.placement)?;
@@ -196,7 +201,8 @@ fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &
                 "first operation" => names[0],
                 _ => names[number as usize % width],
             });
-            let subject = Names { object: object.clone(), operations: chosen.collect(), next: 0, server: server.pid() };
+            let subject =
+                OperationCycle { object: object.clone(), operations: chosen.collect(), next: 0, server: server.pid() };
             let config = format!("{width} operation{}", if *width == 1 { "" } else { "s" });
             let label = label(op, config, op, ("operations", *width));
             variants.push(Variant { label, subject: Box::new(subject), against: Vec::new() });
@@ -209,7 +215,7 @@ fn operations(orb: &Orb, options: &Options, report: &mut Report<'_>, progress: &
 fn compare(
     title: String,
     mut variants: Vec<Variant>,
-    options: &Options,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -218,7 +224,7 @@ fn compare(
     report.measure(group, &options.extent, &options.placement, progress).map(drop)
 }
 
-fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> Label {
+fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> FigureLabel {
     let along = Some(AxisPoint { series: series.to_owned(), axis, x: x as u64 });
-    Label { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, along }
+    FigureLabel { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, along }
 }

@@ -14,10 +14,10 @@ use std::time::Duration;
 use corelane_sys::clock;
 
 use crate::Failure;
-use crate::harness::{Label, Progress};
-use crate::options::Options;
+use crate::harness::{FigureLabel, Progress};
+use crate::options::BenchOptions;
 use crate::report::Report;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Numbers of parts of the text; each part has about 170 lines.
 const PARTS: [usize; 2] = [45, 190];
@@ -34,8 +34,12 @@ const MOST_SHARE: f64 = 0.1;
 const NO_BACK_END: &str = "front_end_only";
 
 /// Measures Corelane's own command, then omniidl.
-pub(crate) fn front_end(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let folder = Folder::new()?;
+pub(crate) fn front_end(
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let folder = TemporaryFolder::new()?;
     let empty = folder.write("empty.idl", "typedef long Nothing;\n")?;
     folder.write(&format!("{NO_BACK_END}.py"), "def run(tree, arguments):\n    pass\n")?;
     let own = std::env::current_exe()
@@ -108,9 +112,9 @@ impl Compiler {
 }
 
 /// A folder that is removed on drop.
-struct Folder(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
+impl TemporaryFolder {
     fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("corelane-bench-{}.idl", std::process::id()));
         fs::create_dir_all(&path).map_err(|error| Failure::new(format!("`{}`: {error}", path.display())))?;
@@ -124,15 +128,15 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         // Ignore errors: a folder that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn value(peer: &'static str, what: &str, value: f64, unit: &'static str, bound: Option<f64>) -> Value {
-    let label = Label {
+fn value(peer: &'static str, what: &str, value: f64, unit: &'static str, bound: Option<f64>) -> SingleValue {
+    let label = FigureLabel {
         bench: "idl-front-end",
         peer,
         transport: "none",
@@ -140,7 +144,7 @@ fn value(peer: &'static str, what: &str, value: f64, unit: &'static str, bound: 
         config: "shortest of 15 turns".to_owned(),
         along: None,
     };
-    Value { label, what: what.to_owned(), value, unit, bound }
+    SingleValue { label, what: what.to_owned(), value, unit, bound }
 }
 
 /// Counts the lines that hold more than a comment.

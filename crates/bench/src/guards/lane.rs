@@ -14,18 +14,18 @@ use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::baseline::Transport;
+use crate::baseline::BaselineTransport;
 use crate::guards::counts::{CALLS, of_calls};
-use crate::harness::{Group, Label, Progress, Variant};
+use crate::harness::{FigureLabel, Group, Progress, Variant};
 use crate::launch::{start_echo, start_laned, start_unlaned};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::client::{Calls, target};
-use crate::orb::{Architecture, client_orb};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{StubCalls, target};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::Placement;
 use crate::report::Report;
 use crate::testbed::has_priorities;
-use crate::value::Value;
+use crate::value::SingleValue;
 use crate::workload::{compare, extent, message_sizes};
 
 /// Maximum time for a server to answer.
@@ -37,23 +37,23 @@ const PRIORITY: u8 = 10;
 /// Number of system calls for each request of a thread that takes turns at waiting.
 const LEADER_FOLLOWERS: f64 = 3.0;
 
-pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     if !has_priorities("lane", report)? {
         return Ok(());
     }
     let orb = client_orb(0)?;
-    let plain_pool = Architecture::LeaderFollowers(1);
+    let plain_pool = ServerArchitecture::LeaderFollowers(1);
     let at_priority = Placement { scheduling: Some(Scheduling::Fifo(PRIORITY)), ..options.placement };
     // Lanes have priorities of their own, so the placement sets none.
     let as_it_is = Placement { scheduling: None, ..options.placement };
     let mut values = Vec::new();
-    for operation in options.operations_or(&[Operation::Octet, Operation::Longs(1024)]) {
+    for operation in options.operations_or(&[MeasuredOperation::Octet, MeasuredOperation::Longs(1024)]) {
         let (plain, reference) = start_echo(plain_pool, LOOPBACK, &at_priority)?;
-        let mut laned = start_laned(&[PRIORITY], Transport::Tcp, &as_it_is)?;
+        let mut laned = start_laned(&[PRIORITY], BaselineTransport::Tcp, &as_it_is)?;
         let in_lane = laned.ask("references", PATIENCE)?;
         let variant = |config: String, reference: &str, server, against| {
-            let label = Label { op: operation.to_string(), ..label(&config) };
-            let calls = Calls { target: target(&orb, reference)?, operation, server };
+            let label = FigureLabel { op: operation.to_string(), ..label(&config) };
+            let calls = StubCalls { target: target(&orb, reference)?, operation, server };
             Ok::<_, Failure>(Variant { label, subject: Box::new(calls), against })
         };
         let variants = vec![
@@ -67,7 +67,7 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
         values.extend(figures.iter().filter_map(|figure| {
             let value = figure.ratios.first()?.ratio;
             let what = "median, against the plain pool".to_owned();
-            Some(Value { label: figure.label.clone(), what, value, unit: "x", bound: Some(1.03) })
+            Some(SingleValue { label: figure.label.clone(), what, value, unit: "x", bound: Some(1.03) })
         }));
     }
     progress.show("lane: counts");
@@ -81,10 +81,10 @@ pub(crate) fn lane(options: &Options, report: &mut Report<'_>, progress: &mut Pr
 /// Counts the server thread's work for a call in a lane, and in a pool without lanes. The pool's
 /// thread either has the request's priority already or must change to it. Also counts the work of
 /// an uncontended mutex.
-fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
+fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
-    let mut laned = start_laned(&[PRIORITY], Transport::Tcp, placement)?;
+    let mut laned = start_laned(&[PRIORITY], BaselineTransport::Tcp, placement)?;
     let in_lane = laned.ask("references", PATIENCE)?;
     let (_unlaned, in_pool) = start_unlaned(PRIORITY, placement)?;
     let mut values = Vec::new();
@@ -98,7 +98,7 @@ fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;
-                Ok::<_, Failure>(of_calls(&target, Operation::Octet)?.1)
+                Ok::<_, Failure>(of_calls(&target, MeasuredOperation::Octet)?.1)
             });
             calling.join().map_err(|_| Failure::new("a client thread panicked"))?
         })?;
@@ -109,7 +109,13 @@ fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
             ("server locks of the ORB", tally.orb_locks, 0.0),
         ] {
             let value = count as f64 / CALLS as f64;
-            values.push(Value { label: label(config), what: what.to_owned(), value, unit: "", bound: Some(bound) });
+            values.push(SingleValue {
+                label: label(config),
+                what: what.to_owned(),
+                value,
+                unit: "",
+                bound: Some(bound),
+            });
         }
     }
     let mutex = orb.real_time().create_mutex();
@@ -122,18 +128,18 @@ fn counted(placement: &Placement) -> Result<Vec<Value>, Failure> {
         [("system calls", after.syscalls - before.syscalls), ("futex calls", after.futex - before.futex)]
     {
         let value = count as f64 / CALLS as f64;
-        let label = Label { op: "lock, unlock".to_owned(), ..label("a mutex that nobody holds") };
-        values.push(Value { label, what: what.to_owned(), value, unit: "", bound: Some(0.0) });
+        let label = FigureLabel { op: "lock, unlock".to_owned(), ..label("a mutex that nobody holds") };
+        values.push(SingleValue { label, what: what.to_owned(), value, unit: "", bound: Some(0.0) });
     }
     Ok(values)
 }
 
-fn label(config: &str) -> Label {
-    Label {
+fn label(config: &str) -> FigureLabel {
+    FigureLabel {
         bench: "lane",
         peer: "Corelane",
-        transport: Transport::Tcp.name(),
-        op: Operation::Octet.to_string(),
+        transport: BaselineTransport::Tcp.name(),
+        op: MeasuredOperation::Octet.to_string(),
         config: config.to_owned(),
         along: None,
     }

@@ -17,24 +17,24 @@ use corelane_services::naming::corelane_naming::NewBinding;
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef};
 use corelane_services::naming::{Naming, NamingService};
 use corelane_services::store::Durability;
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::{ClientGroup, GroupClient};
 use crate::cost::resident;
-use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
+use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
 use crate::launch::{start_echo, start_naming};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::client::{Calls, object, target};
-use crate::orb::{Architecture, client_orb};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{StubCalls, object, target};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::{Samples, timed};
-use crate::service::{Service, serve_lines};
+use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Number of threads of the server's pool, as in `corelane naming serve`.
 const THREADS: usize = 40;
@@ -237,7 +237,7 @@ impl Beside {
                 }
                 Ok(())
             };
-            let spawned = Builder::new().name(format!("changes/{client}")).spawn(body);
+            let spawned = ThreadBuilder::new().name(format!("changes/{client}")).spawn(body);
             others.push(spawned.map_err(|error| Failure::new(error.to_string()))?);
         }
         Ok(Beside { resolves, is_running, is_ending, others })
@@ -357,13 +357,13 @@ impl Drop for OmniNames {
 
 /// A folder on the disk that is removed afterwards. It is not below the system's folder for
 /// temporary files, which may be in memory.
-struct Folder(PathBuf);
+struct DiskFolder(PathBuf);
 
-impl Folder {
+impl DiskFolder {
     fn new() -> Result<Self, Failure> {
         let path = PathBuf::from(format!("/var/tmp/corelane-bench-naming-{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        Ok(Folder(path))
+        Ok(DiskFolder(path))
     }
 
     fn store(&self, name: &str) -> Result<String, Failure> {
@@ -372,7 +372,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for DiskFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -380,18 +380,18 @@ impl Drop for Folder {
 
 /// The parts of a run that all measurements use.
 struct Scene<'o> {
-    options: &'o Options,
+    options: &'o BenchOptions,
     orb: Orb,
-    folder: Folder,
+    folder: DiskFolder,
     /// Bindings in the largest context.
     most: usize,
 }
 
 /// Measures resolving, changes, the start of a server and a long list.
-pub(crate) fn naming(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let is_small = options.asked.count.is_some_and(|count| count < 1_000);
     let most = if is_small { SMALL } else { SIZES[2] };
-    let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: Folder::new()?, most };
+    let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: DiskFolder::new()?, most };
     report.text(
         "naming: omniNames searches a linked list for each component and never syncs its log; its contexts have at most \
          1,000 bindings here, and its changes are compared with relaxed ones\n",
@@ -402,8 +402,8 @@ pub(crate) fn naming(options: &Options, report: &mut Report<'_>, progress: &mut 
     scene.largest(report, progress)
 }
 
-fn label(peer: &'static str, transport: &'static str, op: &str, config: String) -> Label {
-    Label { bench: "naming", peer, transport, op: op.to_owned(), config, along: None }
+fn label(peer: &'static str, transport: &'static str, op: &str, config: String) -> FigureLabel {
+    FigureLabel { bench: "naming", peer, transport, op: op.to_owned(), config, along: None }
 }
 
 /// Returns the figure with this configuration.
@@ -412,8 +412,8 @@ fn found<'f>(figures: &'f [Figure], config: &str) -> Option<&'f Figure> {
 }
 
 /// Returns a number with its goal.
-fn judged(figure: &Figure, what: &str, value: f64, unit: &'static str, bound: f64) -> Value {
-    Value { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: Some(bound) }
+fn judged(figure: &Figure, what: &str, value: f64, unit: &'static str, bound: f64) -> SingleValue {
+    SingleValue { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: Some(bound) }
 }
 
 impl Scene<'_> {
@@ -423,7 +423,7 @@ impl Scene<'_> {
         place: &str,
         durability: &str,
         placement: &Placement,
-    ) -> Result<(Service, NamingContextExtRef), Failure> {
+    ) -> Result<(RunningProgram, NamingContextExtRef), Failure> {
         let (server, reference) = start_naming(place, durability, placement)?;
         Ok((server, NamingContextExtRef::unchecked_narrow(&object(&self.orb, &reference)?)))
     }
@@ -447,10 +447,13 @@ impl Scene<'_> {
         server.ask("fill a/b/c 10", PATIENCE)?;
         // A plain call that returns as many octets as a resolved reference has.
         let octets = (root.as_object().to_string().len() - "IOR:".len()) / 2;
-        let architecture = Architecture::LeaderFollowers(THREADS);
+        let architecture = ServerArchitecture::LeaderFollowers(THREADS);
         let (echo, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
-        let calls =
-            Calls { target: target(&self.orb, &reference)?, operation: Operation::Octets(octets), server: echo.pid() };
+        let calls = StubCalls {
+            target: target(&self.orb, &reference)?,
+            operation: MeasuredOperation::Octets(octets),
+            server: echo.pid(),
+        };
         let plain = format!("a call that returns {octets} octets");
         let mut variants = vec![Variant {
             label: label("Corelane", "tcp", "call", plain.clone()),
@@ -585,7 +588,7 @@ impl Scene<'_> {
         extent: &Extent,
         report: &mut Report<'_>,
         progress: &mut Progress,
-        values: &mut Vec<Value>,
+        values: &mut Vec<SingleValue>,
     ) -> Result<(), Failure> {
         let options = self.options;
         let (server, root) = self.server(&self.folder.store("relaxed.db")?, "relaxed", &options.placement)?;
@@ -628,8 +631,13 @@ impl Scene<'_> {
         server.ask(&format!("fill largest {}", self.most), PATIENCE)?;
         drop(server);
         let label = label("Corelane", "tcp", "start", format!("{} bindings", self.most));
-        let value =
-            |what: &str, value, unit, bound| Value { label: label.clone(), what: what.to_owned(), value, unit, bound };
+        let value = |what: &str, value, unit, bound| SingleValue {
+            label: label.clone(),
+            what: what.to_owned(),
+            value,
+            unit,
+            bound,
+        };
         let mut values = Vec::new();
         for (what, is_killed) in [("start after an orderly end", false), ("start after kill -9", true)] {
             let mut times = Vec::new();

@@ -10,13 +10,13 @@ use crate::client_threads::{client_threads, label};
 use crate::cost::resident;
 use crate::harness::{Compare, Group, Progress, Variant};
 use crate::launch::start_echo;
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::client::{Calls, target};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{StubCalls, target};
 use crate::orb::relay::address_in;
-use crate::orb::{Architecture, client_orb};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
-use crate::value::Value;
+use crate::value::SingleValue;
 use crate::workload::open_idle;
 
 /// Numbers of idle connections beside the active one.
@@ -29,21 +29,21 @@ const MOST_OCTETS: f64 = 2048.0;
 const THREADS: [usize; 4] = [1, 4, 16, 64];
 
 /// Sizes of arguments, up to the maximum of a message.
-const SIZES: [Operation; 8] = [
-    Operation::Octets(1),
-    Operation::Octets(64),
-    Operation::Octets(1024),
-    Operation::Octets(16 << 10),
-    Operation::Octets(256 << 10),
-    Operation::Octets(4 << 20),
-    Operation::Octets(16 << 20),
-    Operation::Octets(64 << 20),
+const SIZES: [MeasuredOperation; 8] = [
+    MeasuredOperation::Octets(1),
+    MeasuredOperation::Octets(64),
+    MeasuredOperation::Octets(1024),
+    MeasuredOperation::Octets(16 << 10),
+    MeasuredOperation::Octets(256 << 10),
+    MeasuredOperation::Octets(4 << 20),
+    MeasuredOperation::Octets(16 << 20),
+    MeasuredOperation::Octets(64 << 20),
 ];
 
 /// Measures by connections, threads and sizes.
-pub(crate) fn scale(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn scale(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
-    let architectures = [Architecture::PerConnection, Architecture::LeaderFollowers(options.threads)];
+    let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
     for threads in THREADS {
         client_threads("scale", threads, &architectures, options, report, progress)?;
     }
@@ -51,7 +51,7 @@ pub(crate) fn scale(options: &Options, report: &mut Report<'_>, progress: &mut P
 }
 
 /// Measures one active connection beside many idle ones.
-fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let most = CONNECTIONS.iter().sum::<usize>() as u64 + 200;
     let limit = process::raise_descriptor_limit(most).unwrap_or(0);
@@ -63,7 +63,7 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
             report.missing("scale", "Corelane", &reason)?;
             continue;
         }
-        let architecture = Architecture::LeaderFollowers(options.threads);
+        let architecture = ServerArchitecture::LeaderFollowers(options.threads);
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let target = target(&orb, &reference)?;
         // The active connection is made before the idle ones.
@@ -75,7 +75,7 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
             label("scale", format!("{count} idle connections"), architecture.config(), "connections", count + 1);
         if count >= 1000 {
             let octets = (resident(server.pid())[0] - before) * 1024.0 / count as f64;
-            values.push(Value {
+            values.push(SingleValue {
                 label: label.clone(),
                 what: "resident memory per idle connection".into(),
                 value: octets,
@@ -84,7 +84,7 @@ fn connections(options: &Options, report: &mut Report<'_>, progress: &mut Progre
             });
         }
         let against = if variants.is_empty() { Vec::new() } else { vec![0] };
-        let subject = Box::new(Calls { target, operation: Operation::Octet, server: server.pid() });
+        let subject = Box::new(StubCalls { target, operation: MeasuredOperation::Octet, server: server.pid() });
         variants.push(Variant { label, subject, against });
         idle.extend(opened);
         servers.push(server);

@@ -8,7 +8,7 @@ use super::client::{target, untimed};
 use super::client_orb;
 use super::generated::cubit::CountedTargetRef;
 use crate::Failure;
-use crate::operation::Operation;
+use crate::operation::MeasuredOperation;
 use crate::service::serve_lines;
 
 /// Calls the object that `reference` names, as requested by lines of input.
@@ -26,10 +26,10 @@ fn answer(target: &CountedTargetRef, line: &str) -> Result<String, Failure> {
     Ok("called".to_owned())
 }
 
-fn asked(line: &str) -> Result<(Operation, usize), Failure> {
+fn asked(line: &str) -> Result<(MeasuredOperation, usize), Failure> {
     let unknown = || Failure::new(format!("not understood: {line}"));
     let (operation, count) = line.strip_prefix("call ").and_then(|rest| rest.split_once(' ')).ok_or_else(unknown)?;
-    Ok((Operation::from_name(operation)?, count.parse().map_err(|_| unknown())?))
+    Ok((MeasuredOperation::from_name(operation)?, count.parse().map_err(|_| unknown())?))
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn only_calls_are_understood() {
-        assert_eq!(asked("call longs4 0"), Ok((Operation::Longs(4), 0)));
+        assert_eq!(asked("call longs4 0"), Ok((MeasuredOperation::Longs(4), 0)));
         for line in ["call octet", "call octet x", "call what 1", "run octet 1", ""] {
             assert!(asked(line).is_err(), "{line}");
         }

@@ -11,7 +11,7 @@ use super::servant::length;
 use crate::Failure;
 use crate::client_group::GroupClient;
 use crate::harness::Subject;
-use crate::operation::Operation;
+use crate::operation::MeasuredOperation;
 use crate::sample::{Samples, timed};
 
 /// Returns the object that a text refers to.
@@ -19,13 +19,13 @@ pub(crate) fn object(orb: &Orb, text: &str) -> Result<ObjectRef, Failure> {
     orb.string_to_object(text)?.ok_or_else(|| Failure::new("the server's reference is nil"))
 }
 
-pub(crate) struct Calls {
+pub(crate) struct StubCalls {
     pub(crate) target: CountedTargetRef,
-    pub(crate) operation: Operation,
+    pub(crate) operation: MeasuredOperation,
     pub(crate) server: u32,
 }
 
-impl Subject for Calls {
+impl Subject for StubCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let target = &self.target;
         if self.operation.is_oneway() {
@@ -50,7 +50,7 @@ impl Subject for Calls {
 /// Makes `count` calls and times each.
 pub(crate) fn two_way(
     target: &CountedTargetRef,
-    operation: Operation,
+    operation: MeasuredOperation,
     count: usize,
     into: &mut Samples,
 ) -> Result<Duration, Failure> {
@@ -59,7 +59,7 @@ pub(crate) fn two_way(
 
 /// Makes `count` calls without timing. If the operation's answer is compared in full, one more call
 /// is made first for this. A oneway waits for no answer.
-pub(crate) fn untimed(target: &CountedTargetRef, operation: Operation, count: usize) -> Result<(), Failure> {
+pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
     }
@@ -99,38 +99,42 @@ impl Repeat for Untimed {
 }
 
 /// Calls the operation in a loop. Each operation has a loop of its own with the call inside it.
-fn repeated(target: &CountedTargetRef, operation: Operation, times: &mut impl Repeat) -> Result<Duration, Failure> {
+fn repeated(
+    target: &CountedTargetRef,
+    operation: MeasuredOperation,
+    times: &mut impl Repeat,
+) -> Result<Duration, Failure> {
     match operation {
-        Operation::Nothing | Operation::Oneway => times.around(|| Ok(target.echo_nothing()?)),
-        Operation::Octet => times.around(|| expect(target.echo_octet(7)? == 7)),
-        Operation::Short => times.around(|| expect(target.echo_short(-7)? == -7)),
-        Operation::Long => times.around(|| expect(target.echo_long(70_000)? == 70_000)),
-        Operation::Struct => {
+        MeasuredOperation::Nothing | MeasuredOperation::Oneway => times.around(|| Ok(target.echo_nothing()?)),
+        MeasuredOperation::Octet => times.around(|| expect(target.echo_octet(7)? == 7)),
+        MeasuredOperation::Short => times.around(|| expect(target.echo_short(-7)? == -7)),
+        MeasuredOperation::Long => times.around(|| expect(target.echo_long(70_000)? == 70_000)),
+        MeasuredOperation::Struct => {
             let sent = Mixed { o: 1, l: 2, s: 3 };
             times.around(|| expect(target.echo_struct(&sent)? == sent))
         }
-        Operation::Longs(length) => {
+        MeasuredOperation::Longs(length) => {
             let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
             sequences(&sent, times, || Ok(target.echo_longs(&sent)?))
         }
-        Operation::Structs(length) => {
+        MeasuredOperation::Structs(length) => {
             let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
             sequences(&sent, times, || Ok(target.echo_structs(&sent)?))
         }
-        Operation::Octets(length) => {
+        MeasuredOperation::Octets(length) => {
             let sent: Vec<u8> = (0..length).map(|number| number as u8).collect();
             sequences(&sent, times, || Ok(target.echo_octets(&sent)?))
         }
-        Operation::Text(length) => {
+        MeasuredOperation::Text(length) => {
             let sent = "x".repeat(length);
             expect(target.echo_string(&sent)? == sent)?;
             times.around(|| expect(target.echo_string(&sent)?.len() == sent.len()))
         }
-        Operation::TakeLongs(count) => {
+        MeasuredOperation::TakeLongs(count) => {
             let sent: Vec<i32> = (0..count).map(|number| number as i32).collect();
             times.around(|| expect(target.take_longs(&sent)? == length(count)))
         }
-        Operation::TakeOctets(count) => {
+        MeasuredOperation::TakeOctets(count) => {
             let sent: Vec<u8> = (0..count).map(|number| number as u8).collect();
             times.around(|| expect(target.take_octets(&sent)? == length(count)))
         }
@@ -159,14 +163,14 @@ fn expect(holds: bool) -> Result<(), Failure> {
 }
 
 /// Two-way calls of one operation, on any thread.
-pub(crate) struct Caller {
+pub(crate) struct TwoWayCaller {
     pub(crate) target: CountedTargetRef,
-    pub(crate) operation: Operation,
+    pub(crate) operation: MeasuredOperation,
 }
 
 /// Two-way calls of one operation, on a thread with a CORBA priority.
 pub(crate) struct Prioritised {
-    pub(crate) caller: Caller,
+    pub(crate) caller: TwoWayCaller,
     pub(crate) orb: RtOrb,
     /// Priority that the calling thread takes; `None` once it has it.
     pub(crate) priority: Option<i16>,
@@ -181,19 +185,19 @@ impl GroupClient for Prioritised {
     }
 }
 
-impl GroupClient for Caller {
+impl GroupClient for TwoWayCaller {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         two_way(&self.target, self.operation, count, into).map(|_| ())
     }
 }
 
 /// Calls that let the servant compute for a number of rounds.
-pub(crate) struct Worker {
+pub(crate) struct ComputingCaller {
     pub(crate) target: CountedTargetRef,
     pub(crate) rounds: u32,
 }
 
-impl GroupClient for Worker {
+impl GroupClient for ComputingCaller {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         timed(count, into, || Ok(self.target.work(self.rounds).map(|_| ())?)).map(|_: Duration| ())
     }
@@ -229,14 +233,14 @@ impl Rounds {
 }
 
 /// Calls of many operations of one object in turn.
-pub(crate) struct Names {
+pub(crate) struct OperationCycle {
     pub(crate) object: ObjectRef,
     pub(crate) operations: Vec<&'static corelane::mapping::Operation<'static>>,
     pub(crate) next: usize,
     pub(crate) server: u32,
 }
 
-impl Subject for Names {
+impl Subject for OperationCycle {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.turns(warm_up, &mut Samples::with_room(warm_up))?;
         self.turns(count, into)
@@ -247,7 +251,7 @@ impl Subject for Names {
     }
 }
 
-impl Names {
+impl OperationCycle {
     fn turns(&mut self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (object, operations, next) = (&self.object, &self.operations, &mut self.next);
         timed(count, into, || {

@@ -11,45 +11,45 @@ use super::generated::cubit::Mixed;
 use super::servant::length;
 use crate::Failure;
 use crate::harness::Subject;
-use crate::operation::Operation;
+use crate::operation::MeasuredOperation;
 use crate::sample::{Samples, timed};
 
 pub(crate) struct Dynamic {
     pub(crate) object: ObjectRef,
-    pub(crate) operation: Operation,
+    pub(crate) operation: MeasuredOperation,
     pub(crate) server: u32,
 }
 
 impl Dynamic {
     fn calls(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         match self.operation {
-            Operation::Nothing => timed(count, into, || self.nothing()),
-            Operation::Octet => self.echoes("echo_octet", &7_u8, count, into),
-            Operation::Short => self.echoes("echo_short", &-7_i16, count, into),
-            Operation::Long => self.echoes("echo_long", &70_000_i32, count, into),
-            Operation::Struct => self.echoes("echo_struct", &Mixed { o: 1, l: 2, s: 3 }, count, into),
-            Operation::Longs(length) => {
+            MeasuredOperation::Nothing => timed(count, into, || self.nothing()),
+            MeasuredOperation::Octet => self.echoes("echo_octet", &7_u8, count, into),
+            MeasuredOperation::Short => self.echoes("echo_short", &-7_i16, count, into),
+            MeasuredOperation::Long => self.echoes("echo_long", &70_000_i32, count, into),
+            MeasuredOperation::Struct => self.echoes("echo_struct", &Mixed { o: 1, l: 2, s: 3 }, count, into),
+            MeasuredOperation::Longs(length) => {
                 let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
                 self.echoes("echo_longs", &sent, count, into)
             }
-            Operation::Structs(length) => {
+            MeasuredOperation::Structs(length) => {
                 let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
                 self.echoes("echo_structs", &sent, count, into)
             }
-            Operation::Octets(length) => {
+            MeasuredOperation::Octets(length) => {
                 let sent = Octets::from((0..length).map(|number| number as u8).collect::<Vec<u8>>());
                 self.echoes("echo_octets", &sent, count, into)
             }
-            Operation::Text(length) => self.echoes("echo_string", &"x".repeat(length), count, into),
-            Operation::TakeLongs(elements) => {
+            MeasuredOperation::Text(length) => self.echoes("echo_string", &"x".repeat(length), count, into),
+            MeasuredOperation::TakeLongs(elements) => {
                 let sent: Vec<i32> = (0..elements).map(|number| number as i32).collect();
                 self.returns("take_longs", &sent, &length(elements), count, into)
             }
-            Operation::TakeOctets(elements) => {
+            MeasuredOperation::TakeOctets(elements) => {
                 let sent = Octets::from((0..elements).map(|number| number as u8).collect::<Vec<u8>>());
                 self.returns("take_octets", &sent, &length(elements), count, into)
             }
-            Operation::Oneway => timed(count, into, || {
+            MeasuredOperation::Oneway => timed(count, into, || {
                 let sent = self.object.request("take_octet").input(Any::new(&7_u8)?).send_oneway();
                 Ok(sent?)
             }),
@@ -117,28 +117,28 @@ mod tests {
     use crate::orb::generated::cubit::Target;
     use crate::orb::servant::Echo;
     use crate::orb::server::start;
-    use crate::orb::{Architecture, client_orb};
+    use crate::orb::{ServerArchitecture, client_orb};
 
     #[test]
     fn every_operation_is_called_and_its_answer_verified() {
-        let orb = start(Architecture::PerConnection, LOOPBACK).unwrap();
+        let orb = start(ServerArchitecture::PerConnection, LOOPBACK).unwrap();
         let id = orb.root_poa().activate_object(&Target::servant(Echo)).unwrap();
         orb.root_poa().manager().activate().unwrap();
         let text = orb.root_poa().id_to_reference(&id).unwrap().to_string();
         let client = client_orb(0).unwrap();
         for operation in [
-            Operation::Nothing,
-            Operation::Octet,
-            Operation::Short,
-            Operation::Long,
-            Operation::Struct,
-            Operation::Longs(3),
-            Operation::Structs(3),
-            Operation::Octets(3),
-            Operation::Text(3),
-            Operation::TakeLongs(3),
-            Operation::TakeOctets(3),
-            Operation::Oneway,
+            MeasuredOperation::Nothing,
+            MeasuredOperation::Octet,
+            MeasuredOperation::Short,
+            MeasuredOperation::Long,
+            MeasuredOperation::Struct,
+            MeasuredOperation::Longs(3),
+            MeasuredOperation::Structs(3),
+            MeasuredOperation::Octets(3),
+            MeasuredOperation::Text(3),
+            MeasuredOperation::TakeLongs(3),
+            MeasuredOperation::TakeOctets(3),
+            MeasuredOperation::Oneway,
         ] {
             let object = object(&client, &text).unwrap();
             let mut calls = Dynamic { object, operation, server: 1 };

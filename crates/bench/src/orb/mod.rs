@@ -25,7 +25,7 @@ use crate::Failure;
 
 /// The dispatch architecture of a server. Its text is one word of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Architecture {
+pub(crate) enum ServerArchitecture {
     /// A thread for each connection.
     PerConnection,
     /// This number of threads that take turns at waiting.
@@ -36,46 +36,46 @@ pub(crate) enum Architecture {
     Reactive,
 }
 
-impl Architecture {
+impl ServerArchitecture {
     /// Returns the name that labels use.
     pub(crate) fn config(self) -> String {
         match self {
-            Architecture::PerConnection => "thread per connection".to_owned(),
-            Architecture::LeaderFollowers(threads) => format!("leader/followers, {threads}"),
-            Architecture::HalfSync(threads) => format!("half-sync/half-async, {threads}"),
-            Architecture::Reactive => "reactive".to_owned(),
+            ServerArchitecture::PerConnection => "thread per connection".to_owned(),
+            ServerArchitecture::LeaderFollowers(threads) => format!("leader/followers, {threads}"),
+            ServerArchitecture::HalfSync(threads) => format!("half-sync/half-async, {threads}"),
+            ServerArchitecture::Reactive => "reactive".to_owned(),
         }
     }
 
     pub(crate) fn from_word(word: &str) -> Result<Self, Failure> {
         let (name, number) = word.split_once(':').unwrap_or((word, ""));
         match (name, number.parse().ok()) {
-            ("per-connection", None) => Ok(Architecture::PerConnection),
-            ("reactive", None) => Ok(Architecture::Reactive),
-            ("leader-followers", Some(threads @ 1..=256)) => Ok(Architecture::LeaderFollowers(threads)),
-            ("half-sync", Some(threads @ 1..=256)) => Ok(Architecture::HalfSync(threads)),
+            ("per-connection", None) => Ok(ServerArchitecture::PerConnection),
+            ("reactive", None) => Ok(ServerArchitecture::Reactive),
+            ("leader-followers", Some(threads @ 1..=256)) => Ok(ServerArchitecture::LeaderFollowers(threads)),
+            ("half-sync", Some(threads @ 1..=256)) => Ok(ServerArchitecture::HalfSync(threads)),
             _ => Err(Failure::new(format!("there is no architecture `{word}`"))),
         }
     }
 
     fn pool(self) -> PoolConfig {
         let dispatch = match self {
-            Architecture::PerConnection => Dispatch::ThreadPerConnection { max_threads: 1000 },
-            Architecture::LeaderFollowers(threads) => Dispatch::LeaderFollowers { threads },
-            Architecture::HalfSync(threads) => Dispatch::HalfSyncHalfAsync { threads, max_queued: 4096 },
-            Architecture::Reactive => Dispatch::Reactive,
+            ServerArchitecture::PerConnection => Dispatch::ThreadPerConnection { max_threads: 1000 },
+            ServerArchitecture::LeaderFollowers(threads) => Dispatch::LeaderFollowers { threads },
+            ServerArchitecture::HalfSync(threads) => Dispatch::HalfSyncHalfAsync { threads, max_queued: 4096 },
+            ServerArchitecture::Reactive => Dispatch::Reactive,
         };
         PoolConfig::default().name("bench").dispatch(dispatch)
     }
 }
 
-impl fmt::Display for Architecture {
+impl fmt::Display for ServerArchitecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Architecture::PerConnection => f.write_str("per-connection"),
-            Architecture::LeaderFollowers(threads) => write!(f, "leader-followers:{threads}"),
-            Architecture::HalfSync(threads) => write!(f, "half-sync:{threads}"),
-            Architecture::Reactive => f.write_str("reactive"),
+            ServerArchitecture::PerConnection => f.write_str("per-connection"),
+            ServerArchitecture::LeaderFollowers(threads) => write!(f, "leader-followers:{threads}"),
+            ServerArchitecture::HalfSync(threads) => write!(f, "half-sync:{threads}"),
+            ServerArchitecture::Reactive => f.write_str("reactive"),
         }
     }
 }
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn architectures_survive_as_words() {
-        let (followers, queue) = (Architecture::LeaderFollowers(3), Architecture::HalfSync(2));
-        for architecture in [Architecture::PerConnection, followers, queue, Architecture::Reactive] {
-            assert_eq!(Architecture::from_word(&architecture.to_string()).unwrap(), architecture);
+        let (followers, queue) = (ServerArchitecture::LeaderFollowers(3), ServerArchitecture::HalfSync(2));
+        for architecture in [ServerArchitecture::PerConnection, followers, queue, ServerArchitecture::Reactive] {
+            assert_eq!(ServerArchitecture::from_word(&architecture.to_string()).unwrap(), architecture);
         }
         for word in ["", "leader-followers:0", "leader-followers:x", "half-sync", "reactive:1", "pool"] {
-            assert!(Architecture::from_word(word).is_err(), "{word}");
+            assert!(ServerArchitecture::from_word(word).is_err(), "{word}");
         }
     }
 }

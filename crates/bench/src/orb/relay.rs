@@ -10,13 +10,13 @@ use corelane::{ObjectRef, Orb};
 use corelane_sys::clock;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
-use corelane_sys::thread::Builder;
+use corelane_sys::thread::ThreadBuilder;
 use corelane_wire::ior::{ProfileEndpoint, escape_key};
 
 use super::client::{target, two_way};
 use crate::Failure;
 use crate::baseline::MessageSizes;
-use crate::operation::Operation;
+use crate::operation::MeasuredOperation;
 use crate::sample::Samples;
 
 /// Time without traffic after which a relay ends.
@@ -25,14 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes that passed the relay. The relay's thread adds with release, and the client loads with
 /// acquire.
 #[derive(Debug, Default)]
-struct Counts {
+struct RelayedBytes {
     requests: AtomicUsize,
     replies: AtomicUsize,
 }
 
 /// Returns the message sizes of steady calls of `operation` on an object that is served over TCP.
-pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> Result<MessageSizes, Failure> {
-    let counts = Arc::new(Counts::default());
+pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: MeasuredOperation) -> Result<MessageSizes, Failure> {
+    let counts = Arc::new(RelayedBytes::default());
     let text = {
         let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
         let key = key.ok_or_else(|| Failure::new("the reference has no profile"))?;
@@ -44,13 +44,13 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: Operation) -> R
     let mut samples = Samples::with_room(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
     // The first call may carry additional data, such as service contexts.
-    two_way(&target, Operation::Nothing, 2, &mut samples)?;
+    two_way(&target, MeasuredOperation::Nothing, 2, &mut samples)?;
     let before = read();
-    two_way(&target, Operation::Nothing, 1, &mut samples)?;
+    two_way(&target, MeasuredOperation::Nothing, 1, &mut samples)?;
     let nothing = read();
     if operation.is_oneway() {
         target.take_octet(7)?;
-        two_way(&target, Operation::Nothing, 1, &mut samples)?;
+        two_way(&target, MeasuredOperation::Nothing, 1, &mut samples)?;
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
@@ -76,18 +76,18 @@ pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
 }
 
 /// Relays one connection to `server` on a thread of its own. Returns the port to connect to.
-fn start(server: SocketAddr, counts: Arc<Counts>) -> std::io::Result<u16> {
+fn start(server: SocketAddr, counts: Arc<RelayedBytes>) -> std::io::Result<u16> {
     let here = Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let listener = socket::listen(&here, &SocketOptions::default(), 1)?;
     let port = socket::local_address(listener.as_fd())?.as_inet().map_or(0, SocketAddr::port);
-    Builder::new().name("bench/relay").spawn(move || {
+    ThreadBuilder::new().name("bench/relay").spawn(move || {
         // Ignore errors: a failure ends the connection, and so fails the measured call.
         let _ = relay(&listener, server, &counts);
     })?;
     Ok(port)
 }
 
-fn relay(listener: &OwnedFd, server: SocketAddr, counts: &Counts) -> std::io::Result<()> {
+fn relay(listener: &OwnedFd, server: SocketAddr, counts: &RelayedBytes) -> std::io::Result<()> {
     let deadline = clock::now() + PATIENCE;
     if !corelane_sys::poll::wait_readable(listener.as_fd(), Some(deadline))? {
         return Ok(());
@@ -132,14 +132,14 @@ fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &Ato
 mod tests {
     use super::*;
     use crate::address::LOOPBACK;
-    use crate::orb::Architecture;
+    use crate::orb::ServerArchitecture;
     use crate::orb::generated::cubit::CountedTarget;
     use crate::orb::servant::Echo;
     use crate::orb::server::start as start_orb;
 
     #[test]
     fn what_the_relay_sees_is_what_the_format_says() {
-        let server = start_orb(Architecture::PerConnection, LOOPBACK).unwrap();
+        let server = start_orb(ServerArchitecture::PerConnection, LOOPBACK).unwrap();
         let poa = server.root_poa();
         let id = poa.activate_object(&CountedTarget::servant(Echo)).unwrap();
         poa.manager().activate().unwrap();
@@ -149,7 +149,7 @@ mod tests {
         let key = reference.ior().known_profiles().next().unwrap().object_key.len();
         let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
         for name in single.into_iter().chain(["longs4", "structs3", "octets100", "take_longs4", "take_octets100"]) {
-            let operation = Operation::from_name(name).unwrap();
+            let operation = MeasuredOperation::from_name(name).unwrap();
             assert_eq!(sizes(&client, &reference, operation).unwrap(), operation.sizes(key), "{name}");
         }
     }

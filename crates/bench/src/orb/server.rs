@@ -20,7 +20,7 @@ use corelane_wire::ior::escape_key;
 
 use super::generated::cubit::CountedTarget;
 use super::servant::Echo;
-use super::{Architecture, levels, limits, wide};
+use super::{ServerArchitecture, levels, limits, wide};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::cost::resident;
@@ -28,13 +28,13 @@ use crate::orb::keys::Keys;
 use crate::service::serve_lines;
 
 /// Serves one object with all operations of idl/cubit.idl at `address`.
-pub(crate) fn echo(architecture: Architecture, address: &str) -> Result<(), Failure> {
+pub(crate) fn echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
     one(architecture, address, CountedTarget::servant(Echo))
 }
 
 /// Serves one object of a real-time POA that declares one priority for all calls. The ORB's pool
 /// runs them, and its threads keep their priority. Clients may use one band for all priorities.
-pub(crate) fn declared(architecture: Architecture) -> Result<(), Failure> {
+pub(crate) fn declared(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
     let orb = orb.build().map_err(failed)?;
@@ -79,10 +79,10 @@ pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
 pub(crate) fn operations(width: usize) -> Result<(), Failure> {
     let servant =
         wide::servant(width).ok_or_else(|| Failure::new(format!("there is no interface of {width} operations")))?;
-    one(Architecture::PerConnection, LOOPBACK, servant)
+    one(ServerArchitecture::PerConnection, LOOPBACK, servant)
 }
 
-fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<(), Failure> {
+fn one(architecture: ServerArchitecture, address: &str, servant: Servant) -> Result<(), Failure> {
     let orb = start(architecture, address)?;
     let poa = orb.root_poa();
     let id = poa.activate_object(&servant).map_err(failed)?;
@@ -92,7 +92,7 @@ fn one(architecture: Architecture, address: &str, servant: Servant) -> Result<()
 }
 
 /// Serves `count` objects, each with its own servant.
-pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Result<(), Failure> {
+pub(crate) fn many(count: usize, keys: Keys, architecture: ServerArchitecture) -> Result<(), Failure> {
     let orb = start(architecture, LOOPBACK)?;
     let root = orb.root_poa();
     let poa = match keys {
@@ -143,7 +143,7 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: Architecture) -> Resu
 /// Serves an object in a POA that is `depth` levels below the root. Persistent keys need at least
 /// one level.
 pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
-    let orb = start(Architecture::PerConnection, LOOPBACK)?;
+    let orb = start(ServerArchitecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
     let policies = keys.policies();
     let mut poa = root.clone();
@@ -247,7 +247,7 @@ pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-pub(crate) fn start(architecture: Architecture, address: &str) -> Result<Orb, Failure> {
+pub(crate) fn start(architecture: ServerArchitecture, address: &str) -> Result<Orb, Failure> {
     Orb::builder().pool(architecture.pool()).limits(limits()).listen(address).build().map_err(failed)
 }
 

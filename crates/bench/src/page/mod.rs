@@ -15,9 +15,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
-use crate::operation::Operation;
+use crate::operation::MeasuredOperation;
 use chart::escaped;
-use read::Run;
+use read::RecordedRun;
 
 /// Style sheet of charts, on the page and in pictures.
 const CHART_STYLE: &str = include_str!("chart/style.css");
@@ -28,7 +28,7 @@ pub(crate) struct Outputs<'o> {
     /// The page.
     pub(crate) page: &'o Path,
     /// The picture of the medians of some operations, if one is requested.
-    pub(crate) picture: Option<(&'o Path, &'o [Operation])>,
+    pub(crate) picture: Option<(&'o Path, &'o [MeasuredOperation])>,
 }
 
 /// Writes the page of `files`, and the picture. Returns the number of runs.
@@ -62,8 +62,8 @@ fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The runs have no calls of an operation.
-fn picture(runs: &[Run], operations: &[Operation]) -> Result<String, Failure> {
-    let operations = if operations.is_empty() { &[Operation::Octet] } else { operations };
+fn picture(runs: &[RecordedRun], operations: &[MeasuredOperation]) -> Result<String, Failure> {
+    let operations = if operations.is_empty() { &[MeasuredOperation::Octet] } else { operations };
     let panels = operations.iter().map(|operation| {
         let operation = operation.to_string();
         sections::panel(runs, &operation).ok_or_else(|| {
@@ -186,7 +186,7 @@ const CHAPTERS: &[Chapter] = &[
     Chapter { bench: "footprint", title: "Footprint", about: "Sizes of programs and of their memory." },
 ];
 
-fn render(runs: &[Run]) -> String {
+fn render(runs: &[RecordedRun]) -> String {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, \
          initial-scale=1\"><title>Corelane benchmarks</title><style>\n",
@@ -224,7 +224,7 @@ fn render(runs: &[Run]) -> String {
 
 /// Returns name, title and description of the benchmarks in these runs. Benchmarks that this
 /// program does not know come last.
-fn present(runs: &[Run]) -> Vec<(String, String, String)> {
+fn present(runs: &[RecordedRun]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
         let all = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(write(std::slice::from_ref(&file), both).unwrap(), 1);
         let drawn = fs::read_to_string(&picture).unwrap();
         assert!(drawn.contains("Corelane blocking: 5 us") && drawn.contains(">octet<"), "{drawn}");
-        let other = Outputs { picture: Some((&picture, &[Operation::Long])), ..outputs };
+        let other = Outputs { picture: Some((&picture, &[MeasuredOperation::Long])), ..outputs };
         let refused = write(std::slice::from_ref(&file), other).unwrap_err().to_string();
         assert!(refused.contains("no calls of `long`"), "{refused}");
         fs::write(&file, "").unwrap();

@@ -5,7 +5,7 @@
 
 /// A table of a paper whose measurement a benchmark repeats.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct PaperTable {
     pub(crate) bench: &'static str,
     /// Title of the table, and its place in the paper.
     pub(crate) title: &'static str,
@@ -25,8 +25,8 @@ pub(crate) const SLIDES: &str = "Real-time middleware (slides, 1999), TAO";
 /// Mark of a figure that the text explains only in words.
 const NO_NUMBERS: &str = "no numbers in the text";
 
-pub(crate) const TABLES: &[Table] = &[
-    Table {
+pub(crate) const TABLES: &[PaperTable] = &[
+    PaperTable {
         bench: "switch",
         title: "Table 1: context switch latency in microseconds, jitter in parentheses",
         columns: &["system", "suspend-resume", "yield", "synchronized suspend-resume"],
@@ -40,7 +40,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["Windows 2K", "1.148 (0.004)", "1.075 (0.007)", "2.810 (0.016)"],
         ],
     },
-    Table {
+    PaperTable {
         bench: "call",
         title: "What the ORB takes of an operation, microseconds, VxWorks on a 200 MHz PowerPC",
         columns: &["operation", "overhead of the ORB"],
@@ -51,7 +51,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["Two-way latency over Ethernet and VME: no numbers in the text; VME is much faster."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "cubit",
         title: "Operation throughput (figures 7 and 2) as microseconds per operation, as far as the texts say",
         columns: &["system", "void", "long", "oneway"],
@@ -71,7 +71,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["Sequences: no numbers in the text."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "mt",
         title: "Latency and jitter of the high-priority client in microseconds (figures 3 and 4; 4 to 6), priorities all different",
         columns: &["system", "no low-priority client", "at most", "jitter"],
@@ -89,7 +89,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["Windows NT, 2K", NO_NUMBERS, "grows linearly", "almost three times that of Linux/RT with 9"],
         ],
     },
-    Table {
+    PaperTable {
         bench: "mt",
         title: "Latency and jitter of the low-priority clients (figures 5 and 6), priorities all different",
         columns: &["system", "latency", "jitter"],
@@ -102,7 +102,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["No numbers in the text."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "mt-equal",
         title: "Latency and jitter by ORB, low priorities all equal",
         columns: &["ORB", "latency", "jitter"],
@@ -113,7 +113,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["No numbers in the text."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "inversion",
         title: "Priority inversion by concurrency and connection model",
         columns: &["model", "effect"],
@@ -124,13 +124,13 @@ pub(crate) const TABLES: &[Table] = &[
             &["No numbers in the text."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "architectures",
         title: "Thread pools compared",
         columns: &["architecture", "latency"],
         rows: &[&[SLIDES], &["TAO chose leader/followers. No numbers in the text."]],
     },
-    Table {
+    PaperTable {
         bench: "cpu",
         title: "CPU overhead of calls between threads over collocated calls (figure 10), 10 runs of 10,000,000 calls",
         columns: &["system", "overhead", "scavenger thread"],
@@ -144,7 +144,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["A collocated call is one virtual function call, which took about 20 ns on each system."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "stages",
         title: "Request demultiplexing by stage, microseconds",
         columns: &["stage", "time"],
@@ -160,7 +160,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["demultiplexing in conventional ORBs", "about 17 % of the server's time"],
         ],
     },
-    Table {
+    PaperTable {
         bench: "demux",
         title: "Demultiplexing POAs, servants and operations",
         columns: &["of what", "strategy"],
@@ -172,7 +172,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["No numbers in the text."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "protocol",
         title: "Calls per second with and without marshalling, and with a header 15 octets shorter",
         columns: &["protocol", "with: min", "max", "mean", "without: min", "max", "mean"],
@@ -183,7 +183,7 @@ pub(crate) const TABLES: &[Table] = &[
             &["GIOPlite has no counterpart here."],
         ],
     },
-    Table {
+    PaperTable {
         bench: "footprint",
         title: "Memory footprint of the libraries ACE and TAO, linked statically (figure 7)",
         columns: &["system", "size"],

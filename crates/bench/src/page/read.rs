@@ -7,7 +7,7 @@ use crate::report::SCHEMA_VERSION;
 
 /// All records of one run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct RecordedRun {
     /// Name for readers: the given name, else the name of the file.
     pub(crate) name: String,
     given_name: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Run {
 
 /// Name of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Names {
+pub(crate) struct RecordedFigure {
     pub(crate) bench: String,
     pub(crate) group: String,
     pub(crate) peer: String,
@@ -47,7 +47,7 @@ pub(crate) struct AxisPosition {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultLine {
-    pub(crate) names: Names,
+    pub(crate) names: RecordedFigure,
     pub(crate) place: Option<AxisPosition>,
     /// True if rates are compared instead of medians.
     pub(crate) by_rate: bool,
@@ -81,7 +81,7 @@ pub(crate) struct ReferenceRatio {
 /// A single number.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueLine {
-    pub(crate) names: Names,
+    pub(crate) names: RecordedFigure,
     pub(crate) place: Option<AxisPosition>,
     pub(crate) what: String,
     pub(crate) value: f64,
@@ -100,7 +100,7 @@ pub(crate) struct Missing {
 ///
 /// # Errors
 /// A line does not have the schema, or has an unsupported version.
-pub(crate) fn add(runs: &mut Vec<Run>, name: &str, text: &str) -> Result<(), Failure> {
+pub(crate) fn add(runs: &mut Vec<RecordedRun>, name: &str, text: &str) -> Result<(), Failure> {
     let before = runs.len();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |what: &str| Failure::new(format!("{name}, line {}: {what}", index + 1));
@@ -115,7 +115,7 @@ pub(crate) fn add(runs: &mut Vec<Run>, name: &str, text: &str) -> Result<(), Fai
         let id = text_of(&line, "run");
         let at = runs[before..].iter().position(|run| run.id == id).map(|at| before + at);
         let at = at.unwrap_or_else(|| {
-            runs.push(Run { id, ..Run::default() });
+            runs.push(RecordedRun { id, ..RecordedRun::default() });
             runs.len() - 1
         });
         take(&mut runs[at], &line);
@@ -131,7 +131,7 @@ pub(crate) fn add(runs: &mut Vec<Run>, name: &str, text: &str) -> Result<(), Fai
     Ok(())
 }
 
-fn take(run: &mut Run, line: &Json) {
+fn take(run: &mut RecordedRun, line: &Json) {
     match line["record"].as_str() {
         Some("run") => {
             run.cdf_parts = numbers(&line["cdf_parts"]);
@@ -213,8 +213,8 @@ fn result(line: &Json) -> ResultLine {
     }
 }
 
-fn names(line: &Json) -> Names {
-    let mut names = Names {
+fn names(line: &Json) -> RecordedFigure {
+    let mut names = RecordedFigure {
         bench: text_of(line, "bench"),
         group: text_of(line, "group"),
         peer: text_of(line, "peer"),

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use super::chart::{self, Axis, AxisScale, Bar, Line, Style, escaped};
-use super::read::{AxisPosition, ResultLine, Run, ValueLine};
+use super::read::{AxisPosition, RecordedRun, ResultLine, ValueLine};
 use super::tables;
 use crate::value::PER_CALL;
 
 /// A line of a run, with the run and its index.
-type RunLine<'r, T> = (usize, &'r Run, &'r T);
+type RunLine<'r, T> = (usize, &'r RecordedRun, &'r T);
 
 /// Returns all results that the runs have for a benchmark.
-pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
-    let has = |run: &&Run| {
+pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
+    let has = |run: &&RecordedRun| {
         let names = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
         names.into_iter().any(|names| names.bench == bench)
     };
@@ -42,7 +42,7 @@ pub(crate) fn of_bench(runs: &[Run], bench: &str) -> String {
 
 /// Draws curves for axes on which each group has one position, because the positions are measured
 /// one after the other.
-fn across_groups(runs: &[Run], bench: &str, several: bool) -> String {
+fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.names.bench == bench && line.place.is_some())
         .collect();
@@ -67,12 +67,15 @@ fn across_groups(runs: &[Run], bench: &str, several: bool) -> String {
     text
 }
 
-fn numbered<'r, T: 'r>(runs: &'r [Run], lines: impl Fn(&'r Run) -> &'r [T]) -> impl Iterator<Item = RunLine<'r, T>> {
+fn numbered<'r, T: 'r>(
+    runs: &'r [RecordedRun],
+    lines: impl Fn(&'r RecordedRun) -> &'r [T],
+) -> impl Iterator<Item = RunLine<'r, T>> {
     runs.iter().enumerate().flat_map(move |(number, run)| lines(run).iter().map(move |line| (number, run, line)))
 }
 
 /// Returns the groups of a benchmark in the order of their measurement.
-fn groups(runs: &[Run], bench: &str) -> Vec<String> {
+fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for run in runs {
         let all = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
@@ -121,7 +124,7 @@ pub(crate) const TIMES: &str = "us: bar to the median, thin line to p99";
 
 /// Returns the title and the bars of an operation's calls over TCP: those of the first group of
 /// `cubit`, else of `call`. Dynamic invocation is left out.
-pub(crate) fn panel(runs: &[Run], operation: &str) -> Option<(String, Vec<Bar>)> {
+pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
             let names = &line.names;
@@ -149,7 +152,7 @@ fn varies<'p>(places: impl Iterator<Item = &'p AxisPosition>) -> bool {
 }
 
 /// A number that a line shows: its name, its getter, and true if its curve is dashed.
-type Measure = (&'static str, fn(&ResultLine) -> f64, bool);
+type LineMeasure = (&'static str, fn(&ResultLine) -> f64, bool);
 
 /// Draws medians and 99th percentiles along the axis, or times per call if rates are compared.
 fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
@@ -162,7 +165,7 @@ fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 /// Draws the papers' curves of high- and low-priority clients: mean and standard deviation by the
 /// number of low-priority clients.
 fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
-    let measures: [Measure; 2] = [("mean", |line| line.mean, false), ("jitter", |line| line.sd, false)];
+    let measures: [LineMeasure; 2] = [("mean", |line| line.mean, false), ("jitter", |line| line.sd, false)];
     let mut text = String::new();
     for (title, measure) in ["Mean", "Jitter: standard deviation"].into_iter().zip(measures) {
         let _ = write!(text, "<h4>{title}</h4>{}", curves_of(&[measure], lines, several));
@@ -171,11 +174,11 @@ fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 }
 
 /// Draws these numbers along the axis, with one curve of each for every series and run.
-fn curves_of(measures: &[Measure], lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
+fn curves_of(measures: &[LineMeasure], lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let points = lines.iter().filter_map(|&(_, run, line)| {
         let place = line.place.as_ref()?;
         let values = measures.iter().map(|(_, value, _)| value(line)).collect();
-        Some(Point {
+        Some(SeriesPoint {
             peer: &line.names.peer,
             series: series_of(run, &line.names.peer, place, several),
             x: place.x,
@@ -186,7 +189,7 @@ fn curves_of(measures: &[Measure], lines: &[RunLine<'_, ResultLine>], several: b
     draw(axis_of(lines.iter().map(|(_, _, line)| &line.place)), "us", &named, points)
 }
 
-fn series_of(run: &Run, peer: &str, place: &AxisPosition, several: bool) -> String {
+fn series_of(run: &RecordedRun, peer: &str, place: &AxisPosition, several: bool) -> String {
     format!("{peer} {}{}", place.series, of_run(run, several))
 }
 
@@ -195,7 +198,7 @@ fn axis_of<'p>(mut places: impl Iterator<Item = &'p Option<AxisPosition>>) -> &'
 }
 
 /// The numbers of a series at one position, one for each measure.
-struct Point<'p> {
+struct SeriesPoint<'p> {
     peer: &'p str,
     series: String,
     x: f64,
@@ -211,9 +214,14 @@ struct Series<'p> {
 
 /// Draws a curve for every series and measure. All curves of a series have the same style, except
 /// that the curve of a dashed measure is dashed.
-fn draw<'p>(axis: &str, unit: &str, measures: &[(&str, bool)], points: impl Iterator<Item = Point<'p>>) -> String {
+fn draw<'p>(
+    axis: &str,
+    unit: &str,
+    measures: &[(&str, bool)],
+    points: impl Iterator<Item = SeriesPoint<'p>>,
+) -> String {
     let mut all: Vec<Series<'p>> = Vec::new();
-    for Point { peer, series: name, x, values } in points {
+    for SeriesPoint { peer, series: name, x, values } in points {
         match all.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push((x, values)),
             None => all.push(Series { peer, name, points: vec![(x, values)] }),
@@ -314,21 +322,21 @@ fn value_curves(lines: &[&RunLine<'_, ValueLine>], unit: &str, several: bool) ->
     let points = lines.iter().filter_map(|&&(_, run, line)| {
         let place = line.place.as_ref()?;
         let series = series_of(run, &line.names.peer, place, several);
-        Some(Point { peer: &line.names.peer, series, x: place.x, values: vec![line.value] })
+        Some(SeriesPoint { peer: &line.names.peer, series, x: place.x, values: vec![line.value] })
     });
     draw(axis_of(lines.iter().map(|(_, _, line)| &line.place)), unit, &[("", false)], points)
 }
 
-fn title(run: &Run, line: &ResultLine, several: bool) -> String {
+fn title(run: &RecordedRun, line: &ResultLine, several: bool) -> String {
     format!("{} {}{}", line.names.peer, line.names.config, of_run(run, several))
 }
 
-fn value_title(run: &Run, line: &ValueLine, several: bool) -> String {
+fn value_title(run: &RecordedRun, line: &ValueLine, several: bool) -> String {
     let names = &line.names;
     let op = if names.op.is_empty() { String::new() } else { format!(" {}", names.op) };
     format!("{} {}{op}{}", names.peer, names.config, of_run(run, several))
 }
 
-fn of_run(run: &Run, several: bool) -> String {
+fn of_run(run: &RecordedRun, several: bool) -> String {
     if several { format!(" [{}]", run.name) } else { String::new() }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use super::chart::{escaped, short};
 use super::papers;
-use super::read::{AxisPosition, Names, ResultLine, Run, ValueLine};
+use super::read::{AxisPosition, RecordedFigure, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
 /// Returns a table with one column for each run. Rows in which runs differ are highlighted.
-pub(crate) fn environment(runs: &[Run]) -> String {
+pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
         if !names.contains(&name.as_str()) {
@@ -19,7 +19,8 @@ pub(crate) fn environment(runs: &[Run]) -> String {
     let columns = [Column::text("")].into_iter().chain(runs.iter().map(|run| Column::text(&run.name)));
     let mut table = Table::new(columns.collect());
     for name in names {
-        let value = |run: &Run| run.environment.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+        let value =
+            |run: &RecordedRun| run.environment.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
         let values: Vec<String> = runs.iter().map(|run| value(run).unwrap_or_default()).collect();
         let differs = if values.iter().any(|value| *value != values[0]) { "differs" } else { "" };
         table.row().plain(&name.replace('_', " "));
@@ -29,7 +30,7 @@ pub(crate) fn environment(runs: &[Run]) -> String {
 }
 
 /// Returns the table of missing measurements and their reasons.
-pub(crate) fn missing(runs: &[Run]) -> String {
+pub(crate) fn missing(runs: &[RecordedRun]) -> String {
     let mut table = Table::new(["run", "benchmark", "peer", "reason"].map(Column::text).to_vec());
     for run in runs {
         for missing in &run.missing {
@@ -48,7 +49,7 @@ pub(crate) fn missing(runs: &[Run]) -> String {
 }
 
 /// Returns the number of goals that each run meets, and the list of missed goals.
-pub(crate) fn goals(runs: &[Run]) -> String {
+pub(crate) fn goals(runs: &[RecordedRun]) -> String {
     let mut text = String::new();
     for run in runs {
         let bounded = run.values.iter().filter_map(|line| Some((line, line.bound?)));
@@ -100,7 +101,7 @@ pub(crate) fn papers(bench: &str) -> String {
 
 /// Returns the statistics beneath a figure: times and comparisons, then the cost of a call. With
 /// several runs, the run's name is shown.
-pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
+pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
         texts.chain(numbers.iter().copied().map(Column::number)).collect::<Vec<_>>()
@@ -143,7 +144,7 @@ pub(crate) fn results(rows: &[(&Run, &ResultLine)], several: bool) -> String {
 const MOST_COLUMNS: usize = 8;
 
 /// Returns a table of single numbers: one row for each subject, one column for each number.
-pub(crate) fn values(rows: &[(&Run, &ValueLine)], several: bool) -> String {
+pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> String {
     let mut whats: Vec<(&str, &str)> = Vec::new();
     let mut subjects: Vec<(&str, String)> = Vec::new();
     let subject = |line: &ValueLine| {
@@ -162,7 +163,7 @@ pub(crate) fn values(rows: &[(&Run, &ValueLine)], several: bool) -> String {
         }
     }
     let cell = |(name, who): &(&str, String), (what, unit): &(&str, &str)| {
-        let of_cell = |(run, line): &&(&Run, &ValueLine)| {
+        let of_cell = |(run, line): &&(&RecordedRun, &ValueLine)| {
             run.name == *name && line.what == *what && line.unit == *unit && subject(line) == *who
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
@@ -203,7 +204,7 @@ fn number(line: &ValueLine) -> String {
 
 /// Compares lines that several runs have in common. The baseline of a row is the first run that has
 /// the line.
-pub(crate) fn comparison(runs: &[Run]) -> String {
+pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
         let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
         for (index, run) in runs.iter().enumerate() {
@@ -234,7 +235,7 @@ pub(crate) fn comparison(runs: &[Run]) -> String {
 }
 
 /// Returns the reasons why the figures of a run are doubtful.
-fn doubts(run: &Run) -> impl Iterator<Item = &'static str> {
+fn doubts(run: &RecordedRun) -> impl Iterator<Item = &'static str> {
     let doubts = [(run.debug_build, "debug build"), (!run.ended, "broken off")];
     doubts.into_iter().filter(|(holds, _)| *holds).map(|(_, doubt)| doubt)
 }
@@ -250,7 +251,7 @@ fn value_key(line: &ValueLine) -> Key<'_> {
     (named(&line.names), line.place.as_ref(), [&line.what, &line.unit])
 }
 
-fn named(names: &Names) -> [&str; 5] {
+fn named(names: &RecordedFigure) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
@@ -258,8 +259,8 @@ fn named(names: &Names) -> [&str; 5] {
 /// to their baselines.
 fn compared<'r, T: 'r>(
     table: &mut Table,
-    runs: &'r [Run],
-    lines: impl Fn(&'r Run) -> &'r [T],
+    runs: &'r [RecordedRun],
+    lines: impl Fn(&'r RecordedRun) -> &'r [T],
     key: impl Fn(&'r T) -> Key<'r>,
     worth: impl Fn(&T) -> f64,
     normalised: impl Fn(&T, &T) -> Option<(f64, &'static str)>,
@@ -270,7 +271,7 @@ fn compared<'r, T: 'r>(
             // Lines may have the same key, for example for several files or settings. They are
             // compared in their order.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
-            let find = |run: &'r Run| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
+            let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
             let found: Vec<Option<&T>> = after.iter().map(find).collect();
             if before.iter().any(|run| find(run).is_some()) || found.iter().all(Option::is_none) {
@@ -352,7 +353,7 @@ mod tests {
 
     /// Returns three runs. The lines of the second run are in the third too. The first and the
     /// third share another line.
-    fn runs() -> Vec<Run> {
+    fn runs() -> Vec<RecordedRun> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [
             run("a") + &result("a", "reactive", 4.0, 1.0) + &result("a", "alone", 1.0, 1.0) + &end("a"),

@@ -4,21 +4,21 @@
 use crate::Failure;
 use crate::client_threads::client_threads;
 use crate::harness::Progress;
-use crate::options::Options;
-use crate::orb::Architecture;
+use crate::options::BenchOptions;
+use crate::orb::ServerArchitecture;
 use crate::report::Report;
 
 /// Measures paper 4's comparison of thread-pool architectures.
 pub(crate) fn architectures(
-    options: &Options,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let all = [
-        Architecture::PerConnection,
-        Architecture::LeaderFollowers(options.threads),
-        Architecture::HalfSync(options.threads),
-        Architecture::Reactive,
+        ServerArchitecture::PerConnection,
+        ServerArchitecture::LeaderFollowers(options.threads),
+        ServerArchitecture::HalfSync(options.threads),
+        ServerArchitecture::Reactive,
     ];
     for threads in [1, 4, 16] {
         client_threads("architectures", threads, &all, options, report, progress)?;

@@ -13,21 +13,21 @@ use std::time::Duration;
 
 use corelane::Orb;
 use corelane_sys::clock;
-use corelane_sys::thread::{self, Builder, CpuSet, JoinHandle, Scheduling, Tid};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, Tid};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
-use crate::options::{Depth, Options};
+use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::options::{BenchOptions, Depth};
 use crate::orb::client::target;
 use crate::orb::generated::cubit::{CountedTarget, CountedTargetRef};
 use crate::orb::servant::{Echo, compute};
 use crate::orb::server::start;
-use crate::orb::{Architecture, client_orb};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Number of calls between two readings of the clock, used where a call takes less time than a
 /// reading.
@@ -167,7 +167,8 @@ impl Scavenger {
     fn start(core: usize) -> Result<Self, Failure> {
         let (stop, id) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
         let (shared, told) = (stop.clone(), id.clone());
-        let builder = Builder::new().name("bench/scavenger").affinity(CpuSet::one(core)).scheduling(Scheduling::Other);
+        let builder =
+            ThreadBuilder::new().name("bench/scavenger").affinity(CpuSet::one(core)).scheduling(Scheduling::Other);
         let thread = builder.spawn(move || {
             told.get_or_init(thread::current_tid);
             while !shared.load(Ordering::Relaxed) {
@@ -200,14 +201,16 @@ impl Drop for Scavenger {
 }
 
 /// Measures without work, then with work.
-pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
         CoreChoice::One(core) | CoreChoice::Two(core, _) => core,
         CoreChoice::Any => thread::affinity(None).ok().and_then(|set| set.iter().last()).unwrap_or(0),
     };
     let fifo = match options.placement.scheduling {
         Some(class) => Some(class),
-        None => Builder::new().scheduling(Scheduling::Fifo(20)).spawn(|| ()).is_ok().then_some(Scheduling::Fifo(20)),
+        None => {
+            ThreadBuilder::new().scheduling(Scheduling::Fifo(20)).spawn(|| ()).is_ok().then_some(Scheduling::Fifo(20))
+        }
     };
     let placement = Placement { cores: CoreChoice::One(core), scheduling: fifo };
     let scavenger = match fifo {
@@ -241,7 +244,7 @@ pub(crate) fn cpu(options: &Options, report: &mut Report<'_>, progress: &mut Pro
 
 /// Returns the extent. The full form makes the papers' 10,000,000 calls; variants with work make at
 /// most 2,000 a turn.
-fn extent(options: &Options, rounds: u32) -> Extent {
+fn extent(options: &BenchOptions, rounds: u32) -> Extent {
     let asked = options.extent;
     match (options.depth, rounds) {
         (Depth::Full, 0) if options.asked.count.is_none() => Extent { count: 1_000_000, ..asked },
@@ -264,14 +267,14 @@ pub(crate) fn rounds_for(time: Duration) -> u32 {
 
 /// Two servers, a client, and the servant itself.
 struct Orbs {
-    servers: Vec<(Architecture, Orb, String)>,
+    servers: Vec<(ServerArchitecture, Orb, String)>,
     client: Orb,
     servant: Arc<dyn CountedTarget>,
 }
 
 fn orbs() -> Result<Orbs, Failure> {
     let mut servers = Vec::new();
-    for architecture in [Architecture::PerConnection, Architecture::LeaderFollowers(1)] {
+    for architecture in [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1)] {
         let orb = start(architecture, LOOPBACK)?;
         let poa = orb.root_poa();
         let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
@@ -309,7 +312,14 @@ impl Orbs {
             seen.push(counts.clone());
             let batch = if rounds == 0 { batch } else { 1 };
             Variant {
-                label: Label { bench: "cpu", peer: "Corelane", transport, op: work.to_owned(), config, along: None },
+                label: FigureLabel {
+                    bench: "cpu",
+                    peer: "Corelane",
+                    transport,
+                    op: work.to_owned(),
+                    config,
+                    along: None,
+                },
                 subject: Box::new(Sliced { way, rounds, batch, scavenger, seen: counts }),
                 against: Vec::new(),
             }
@@ -323,9 +333,9 @@ impl Orbs {
 /// with POA bypass.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
-fn over_virtual(figures: &[Figure]) -> Vec<Value> {
+fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
     let Some((called, others)) = figures.split_first() else { return Vec::new() };
-    let over = |(figure, goal): (&Figure, f64)| Value {
+    let over = |(figure, goal): (&Figure, f64)| SingleValue {
         label: figure.label.clone(),
         what: "over a virtual function".to_owned(),
         value: (figure.summary.p50_us - called.summary.p50_us) * 1e3,
@@ -343,12 +353,12 @@ fn deviation(values: &[f64]) -> f64 {
 }
 
 /// Compares with the second figure, the collocated call, as the papers do.
-fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<Value> {
+fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };
     for (figure, seen) in figures.iter().zip(seen) {
         let mut add = |what: &str, value: f64, unit: &'static str| {
-            values.push(Value { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: None });
+            values.push(SingleValue { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: None });
         };
         let (ours, theirs) = (figure.summary.mean_us, collocated.summary.mean_us);
         if figure.label.transport != "none" {
@@ -409,7 +419,7 @@ mod tests {
     #[test]
     fn the_full_form_has_the_papers_calls_unless_a_number_was_asked_for() {
         let of = |line: &str| {
-            let options = Options::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
+            let options = BenchOptions::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
             let extent = extent(&options, 0);
             extent.count * extent.repetitions
         };

@@ -13,23 +13,23 @@ use std::time::Duration;
 
 use corelane::SystemExceptionKind;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{self, Builder, Scheduling};
+use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 use corelane_sys::{clock, signal};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::baseline::{BaselineClient, Exchange, Spinning, Transport, address_of};
-use crate::harness::{Compare, Extent, Group, Label, Progress, Subject, Variant};
+use crate::baseline::{BaselineClient, BaselineTransport, Exchange, Spinning, address_of};
+use crate::harness::{Compare, Extent, FigureLabel, Group, Progress, Subject, Variant};
 use crate::idle::{BusyCores, IdleStateLock};
 use crate::launch::{start_echo, start_floor};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::client::{Calls, target};
-use crate::orb::{Architecture, client_orb};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{StubCalls, target};
+use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
-use crate::service::Service;
+use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
 /// Fixed priority of both sides in the settings with fixed priorities.
@@ -48,7 +48,7 @@ const USUAL_SLACK: Duration = Duration::from_micros(50);
 /// a mode switches to it.
 const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
 
-pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     classes(options, report, progress)?;
     idle_states(options, report, progress)?;
     slack(options, report, progress)?;
@@ -63,16 +63,16 @@ pub(crate) fn os(options: &Options, report: &mut Report<'_>, progress: &mut Prog
 }
 
 /// A baseline server and a Corelane server in one setting.
-struct Pair {
-    floor: (Service, String),
-    corelane: (Service, String),
+struct OsServerPair {
+    floor: (RunningProgram, String),
+    corelane: (RunningProgram, String),
 }
 
-impl Pair {
+impl OsServerPair {
     fn start(placement: &Placement) -> Result<Self, Failure> {
-        Ok(Pair {
-            floor: start_floor(Transport::Tcp, Spinning::Blocking, placement)?,
-            corelane: start_echo(Architecture::PerConnection, LOOPBACK, placement)?,
+        Ok(OsServerPair {
+            floor: start_floor(BaselineTransport::Tcp, Spinning::Blocking, placement)?,
+            corelane: start_echo(ServerArchitecture::PerConnection, LOOPBACK, placement)?,
         })
     }
 }
@@ -80,17 +80,17 @@ impl Pair {
 type BoxedSubject = Box<dyn Subject + Send>;
 
 /// The variants of a group: baseline and Corelane alternately.
-struct Settings<'o> {
-    options: &'o Options,
+struct OsVariants<'o> {
+    options: &'o BenchOptions,
     orb: corelane::Orb,
     variants: Vec<Variant>,
     /// The servers, which run as long as their variants are called.
-    pairs: Vec<Pair>,
+    pairs: Vec<OsServerPair>,
 }
 
-impl<'o> Settings<'o> {
-    fn new(options: &'o Options) -> Result<Self, Failure> {
-        Ok(Settings { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
+impl<'o> OsVariants<'o> {
+    fn new(options: &'o BenchOptions) -> Result<Self, Failure> {
+        Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
     /// Adds a baseline and a Corelane variant. Later variants are compared with the first ones, and
@@ -102,12 +102,12 @@ impl<'o> Settings<'o> {
         placement: &Placement,
         set: impl Fn(BoxedSubject) -> BoxedSubject,
     ) -> Result<(), Failure> {
-        let pair = Pair::start(placement)?;
-        let sizes = message_sizes(&self.orb, Operation::Octet, self.options)?;
+        let pair = OsServerPair::start(placement)?;
+        let sizes = message_sizes(&self.orb, MeasuredOperation::Octet, self.options)?;
         let client = BaselineClient::connect(&address_of(&pair.floor.1)?, sizes)?;
         let exchange = Exchange { client, server: Some(pair.floor.0.pid()) };
         let target = target(&self.orb, &pair.corelane.1)?;
-        let calls = Calls { target, operation: Operation::Octet, server: pair.corelane.0.pid() };
+        let calls = StubCalls { target, operation: MeasuredOperation::Octet, server: pair.corelane.0.pid() };
         let at = self.variants.len();
         let (floors, ours) = if at == 0 { (vec![], vec![0]) } else { (vec![0], vec![1, at]) };
         self.variants.push(Variant { label: label("floor", name), subject: set(Box::new(exchange)), against: floors });
@@ -129,12 +129,12 @@ impl<'o> Settings<'o> {
     }
 }
 
-fn label(peer: &'static str, config: &str) -> Label {
-    Label { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
+fn label(peer: &'static str, config: &str) -> FigureLabel {
+    FigureLabel { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
 }
 
 /// Compares scheduling classes and cores.
-fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let last = cores.last().copied().unwrap_or(0);
     let mut places = vec![("one core", CoreChoice::One(last))];
@@ -143,7 +143,7 @@ fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) 
         _ => report.missing("os", "floor", "two cores: the process may use only one")?,
     }
     places.push(("not pinned", CoreChoice::Any));
-    let mut settings = Settings::new(options)?;
+    let mut settings = OsVariants::new(options)?;
     let mut refused = Vec::new();
     for (place, cores) in places {
         for (class, scheduling) in [
@@ -167,8 +167,8 @@ fn classes(options: &Options, report: &mut Report<'_>, progress: &mut Progress) 
 }
 
 /// Compares calls with pauses between them, in which the core becomes idle unless it is kept awake.
-fn idle_states(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let mut settings = Settings::new(options)?;
+fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    let mut settings = OsVariants::new(options)?;
     let placement = options.placement;
     for (name, keep) in [
         ("no rest", None),
@@ -201,7 +201,7 @@ const SLACKS: [(&str, Duration, Scheduling); 3] = [
 ];
 
 /// Measures how late a thread wakes.
-fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut variants = Vec::new();
     for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
@@ -209,7 +209,7 @@ fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) ->
             report.missing("os", "floor", &format!("{config}: {error}"))?;
             continue;
         }
-        let label = Label { transport: "none", op: "sleep".to_owned(), ..label("floor", config) };
+        let label = FigureLabel { transport: "none", op: "sleep".to_owned(), ..label("floor", config) };
         let against = if variants.is_empty() { Vec::new() } else { vec![0] };
         variants.push(Variant { label, subject: Box::new(Sleeper { slack, placement }), against });
     }
@@ -223,7 +223,7 @@ fn slack(options: &Options, report: &mut Report<'_>, progress: &mut Progress) ->
 }
 
 /// Measures how late a call reports that its precise deadline has passed.
-fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let silent = SilentServer::start()?;
     let mut variants = Vec::new();
     for (config, slack, scheduling) in SLACKS {
@@ -232,7 +232,7 @@ fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress
             report.missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;
             continue;
         }
-        let labels = ["floor", "Corelane"].map(|peer| Label { op: "deadline".to_owned(), ..label(peer, config) });
+        let labels = ["floor", "Corelane"].map(|peer| FigureLabel { op: "deadline".to_owned(), ..label(peer, config) });
         let [floor, ours] = labels;
         let at = variants.len();
         let (floors, against) = if at == 0 { (vec![], vec![0]) } else { (vec![0], vec![1, at]) };
@@ -254,7 +254,12 @@ fn deadlines(options: &Options, report: &mut Report<'_>, progress: &mut Progress
 
 /// Compares the modes that the kernel can switch to at run time. Restores the original mode
 /// afterwards.
-fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn preemption(
+    file: &Path,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     let modes = match fs::read_to_string(file) {
         Ok(text) => modes(&text),
         Err(error) => {
@@ -268,8 +273,8 @@ fn preemption(file: &Path, options: &Options, report: &mut Report<'_>, progress:
     let Some(current) = modes.iter().find(|(_, current)| *current).map(|(name, _)| name.clone()) else {
         return report.missing("os", "Corelane", "preemption modes: the kernel does not report the current one");
     };
-    let _restore = Restore::new(file, current)?;
-    let mut settings = Settings::new(options)?;
+    let _restore = PreemptionRestore::new(file, current)?;
+    let mut settings = OsVariants::new(options)?;
     let placement = options.placement;
     for (name, _) in modes {
         let file = file.to_path_buf();
@@ -290,17 +295,17 @@ fn modes(text: &str) -> Vec<(String, bool)> {
 
 /// Restores the mode on drop. Also restores it when the process receives a termination signal,
 /// which then ends the process.
-struct Restore;
+struct PreemptionRestore;
 
 /// The file, and the mode to restore.
-type Switch = Option<(PathBuf, String)>;
+type PreemptionMode = Option<(PathBuf, String)>;
 
-fn switched() -> &'static Mutex<Switch> {
-    static SWITCHED: OnceLock<Mutex<Switch>> = OnceLock::new();
+fn switched() -> &'static Mutex<PreemptionMode> {
+    static SWITCHED: OnceLock<Mutex<PreemptionMode>> = OnceLock::new();
     SWITCHED.get_or_init(|| Mutex::new("kernel preemption", Scope::Orb, None))
 }
 
-impl Restore {
+impl PreemptionRestore {
     fn new(file: &Path, mode: String) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new(format!(
@@ -311,7 +316,7 @@ impl Restore {
         *switched().lock() = Some((file.to_path_buf(), mode));
         // The thread runs until the process ends, because a process that takes over these signals
         // must obey them until its end.
-        Builder::new()
+        ThreadBuilder::new()
             .name("bench/signals")
             .spawn(move || {
                 while !matches!(termination.wait(None), Ok(true)) {}
@@ -319,7 +324,7 @@ impl Restore {
                 std::process::exit(ASKED_TO_END);
             })
             .map_err(failed)?;
-        Ok(Restore)
+        Ok(PreemptionRestore)
     }
 }
 
@@ -333,7 +338,7 @@ fn put_back() {
     }
 }
 
-impl Drop for Restore {
+impl Drop for PreemptionRestore {
     fn drop(&mut self) {
         put_back();
     }
@@ -467,7 +472,7 @@ impl SilentServer {
                 kept.push_front(stream);
             }
         };
-        Builder::new().name("bench/silent").spawn(body).map_err(failed)?;
+        ThreadBuilder::new().name("bench/silent").spawn(body).map_err(failed)?;
         Ok(silent)
     }
 
@@ -556,7 +561,7 @@ mod tests {
     fn switches_and_stays() {
         let Some(file) = std::env::var_os(SWITCHES) else { return };
         let file = PathBuf::from(file);
-        let restore = Restore::new(&file, "full".to_owned()).unwrap();
+        let restore = PreemptionRestore::new(&file, "full".to_owned()).unwrap();
         fs::write(&file, "lazy").unwrap();
         println!("switched");
         // The program's standard input ends with the test that started it.

@@ -4,28 +4,33 @@
 //! whose content neither side inspects.
 
 use crate::Failure;
-use crate::baseline::{Spinning, Transport};
-use crate::harness::{Compare, Group, Label, Progress, Variant};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::client::{Calls, target};
-use crate::orb::{Architecture, client_orb};
-use crate::peer::{Invocation, PeerKind, Threads};
+use crate::baseline::{BaselineTransport, Spinning};
+use crate::harness::{Compare, FigureLabel, Group, Progress, Variant};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{StubCalls, target};
+use crate::orb::{ServerArchitecture, client_orb};
+use crate::peer::{PeerInvocation, PeerKind, Threads};
 use crate::report::Report;
 use crate::testbed::{Baseline, Corelane};
 use crate::workload::message_sizes;
 
 /// Operations that are called by default.
-const USUAL: [Operation; 3] = [Operation::Longs(4), Operation::Longs(1024), Operation::Structs(1024)];
+const USUAL: [MeasuredOperation; 3] =
+    [MeasuredOperation::Longs(4), MeasuredOperation::Longs(1024), MeasuredOperation::Structs(1024)];
 
 /// Measures a group for each operation.
-pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn protocol(
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     let omniorb = options
         .peer(PeerKind::OmniOrb)
-        .and_then(|peer| Ok((peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?, peer)));
+        .and_then(|peer| Ok((peer.serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?, peer)));
     let omniorb = report.found("protocol", PeerKind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
-    let blocking = Baseline::start(Transport::Tcp, Spinning::Blocking, options)?;
+    let blocking = Baseline::start(BaselineTransport::Tcp, Spinning::Blocking, options)?;
     for operation in options.operations_or(&USUAL) {
         let Some(octets) = operation.as_octets() else {
             let reason =
@@ -34,11 +39,11 @@ pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mu
             continue;
         };
         let sizes = message_sizes(&orb, operation, options)?;
-        let server = Corelane::one(Transport::Tcp, Architecture::PerConnection, options)?;
+        let server = Corelane::one(BaselineTransport::Tcp, ServerArchitecture::PerConnection, options)?;
         let mut variants = Vec::new();
         variants.extend(blocking.variant("protocol", operation, sizes)?);
         for (called, how) in [(operation, "with marshalling"), (octets, "as octets")] {
-            let label = |peer, config: &str| Label {
+            let label = |peer, config: &str| FigureLabel {
                 bench: "protocol",
                 peer,
                 transport: "tcp",
@@ -47,11 +52,11 @@ pub(crate) fn protocol(options: &Options, report: &mut Report<'_>, progress: &mu
                 along: None,
             };
             let target = target(&orb, &server.reference)?;
-            let calls = Calls { target, operation: called, server: server.server.pid() };
+            let calls = StubCalls { target, operation: called, server: server.server.pid() };
             let ours = label("Corelane", &server.config());
             variants.push(Variant { label: ours, subject: Box::new(calls), against: vec![0] });
             if let Some(((server, reference), peer)) = &omniorb {
-                let calls = peer.client(reference, called, server.pid(), Invocation::Stubs, &options.placement);
+                let calls = peer.client(reference, called, server.pid(), PeerInvocation::Stubs, &options.placement);
                 let calls = report.found("protocol", "omniORB", calls)?;
                 let label = label("omniORB", "as it comes");
                 variants.extend(calls.map(|calls| Variant { label, subject: Box::new(calls), against: vec![0] }));

@@ -2,22 +2,23 @@
 //! inside the ORB.
 
 use crate::Failure;
-use crate::harness::{Label, Progress};
-use crate::operation::Operation;
-use crate::options::Options;
+use crate::harness::{FigureLabel, Progress};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
 use crate::probed::{Probed, SERVER_BEGINS, SERVER_ENDS, stages as of_points};
 use crate::report::Report;
 use crate::sample::Summary;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Operations that are measured by default.
-const USUAL: [Operation; 3] = [Operation::Octet, Operation::Longs(1024), Operation::Structs(1024)];
+const USUAL: [MeasuredOperation; 3] =
+    [MeasuredOperation::Octet, MeasuredOperation::Longs(1024), MeasuredOperation::Structs(1024)];
 
 /// Number of calls between two collections; fewer than the capacity of a thread's ring.
 const ROUND: usize = 300;
 
 /// Reports the stages in the order in which a request passes them.
-pub(crate) fn stages(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn stages(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     for operation in options.operations_or(&USUAL) {
         if operation.is_oneway() {
             report.missing("stages", "Corelane", "oneway: the time of a call ends before its stages do")?;
@@ -47,7 +48,13 @@ pub(crate) fn stages(options: &Options, report: &mut Report<'_>, progress: &mut 
         }
         for (config, value) in [("a probe, on", on), ("a probe, off", off)] {
             let bound = (config == "a probe, on").then_some(25.0);
-            values.push(Value { label: label(operation, config), what: "median".into(), value, unit: "ns", bound });
+            values.push(SingleValue {
+                label: label(operation, config),
+                what: "median".into(),
+                value,
+                unit: "ns",
+                bound,
+            });
         }
         let title = format!("stages of {operation}; each includes one probe, which is not subtracted");
         report.values(&title, &values)?;
@@ -64,9 +71,9 @@ fn add(all: &mut Vec<(String, Vec<u64>)>, more: Vec<(String, Vec<u64>)>) {
     }
 }
 
-fn told(operation: Operation, side: &str, name: &str, times: &[u64]) -> Vec<Value> {
+fn told(operation: MeasuredOperation, side: &str, name: &str, times: &[u64]) -> Vec<SingleValue> {
     let Some(summary) = Summary::of(times, std::time::Duration::ZERO) else { return Vec::new() };
-    let value = |what: &str, microseconds: f64| Value {
+    let value = |what: &str, microseconds: f64| SingleValue {
         label: label(operation, &format!("{side}: {name}")),
         what: what.to_owned(),
         value: microseconds * 1e3,
@@ -76,8 +83,8 @@ fn told(operation: Operation, side: &str, name: &str, times: &[u64]) -> Vec<Valu
     vec![value("median", summary.p50_us), value("p99", summary.p99_us)]
 }
 
-fn label(operation: Operation, config: &str) -> Label {
-    Label {
+fn label(operation: MeasuredOperation, config: &str) -> FigureLabel {
+    FigureLabel {
         bench: "stages",
         peer: "Corelane",
         transport: "tcp",

@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Failure;
-use crate::baseline::Transport;
+use crate::baseline::BaselineTransport;
 use crate::harness::Subject;
-use crate::operation::Operation;
+use crate::operation::MeasuredOperation;
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
-use crate::service::Service;
+use crate::service::RunningProgram;
 
 /// Maximum time of one turn.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -44,8 +44,8 @@ impl PeerKind {
 
     /// Returns true if the ORB's server supports a transport.
     #[must_use]
-    pub(crate) fn carries(self, carrier: Transport) -> bool {
-        carrier == Transport::Tcp || (self == PeerKind::OmniOrb && carrier == Transport::Unix)
+    pub(crate) fn carries(self, carrier: BaselineTransport) -> bool {
+        carrier == BaselineTransport::Tcp || (self == PeerKind::OmniOrb && carrier == BaselineTransport::Unix)
     }
 
     /// Returns the folder below interop/peers.
@@ -90,7 +90,7 @@ impl fmt::Display for PeerKind {
 
 /// A peer whose program is built.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct BuiltPeer {
     kind: PeerKind,
     /// Folder of the build output.
     out: PathBuf,
@@ -115,14 +115,14 @@ pub(crate) enum Threads {
 
 /// The way in which a client calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Invocation {
+pub(crate) enum PeerInvocation {
     /// Calls by code that is generated from the IDL.
     Stubs,
     /// Calls by requests that are built at run time; omniORB only.
     Dynamic,
 }
 
-impl Peer {
+impl BuiltPeer {
     /// Builds the program from `peers`, the folder with the peers' sources, if it is not up to
     /// date.
     ///
@@ -143,7 +143,7 @@ impl Peer {
         let hint = format!("install {}, or leave the peers out with --without-peers", kind.packages());
         match make.output() {
             Err(error) => Err(Failure::new(format!("`make` cannot be run: {error}; {hint}"))),
-            Ok(output) if output.status.success() => Ok(Peer { kind, out, counting: None }),
+            Ok(output) if output.status.success() => Ok(BuiltPeer { kind, out, counting: None }),
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
@@ -155,7 +155,7 @@ impl Peer {
     /// Returns a peer without building it.
     #[cfg(test)]
     pub(crate) fn built(kind: PeerKind, out: impl Into<PathBuf>) -> Self {
-        Peer { kind, out: out.into(), counting: None }
+        BuiltPeer { kind, out: out.into(), counting: None }
     }
 
     #[must_use]
@@ -171,7 +171,7 @@ impl Peer {
 
     /// Returns the same peer with programs that count.
     pub(crate) fn counting(self, counting: Counting) -> Self {
-        Peer { counting: Some(counting), ..self }
+        BuiltPeer { counting: Some(counting), ..self }
     }
 
     fn command(&self) -> Command {
@@ -196,10 +196,10 @@ impl Peer {
     /// The server does not start, or does not support the transport.
     pub(crate) fn serve(
         &self,
-        carrier: Transport,
+        carrier: BaselineTransport,
         threads: Threads,
         placement: &Placement,
-    ) -> Result<(Service, String), Failure> {
+    ) -> Result<(RunningProgram, String), Failure> {
         if !self.kind.carries(carrier) {
             return Err(Failure::new(format!("{} cannot be reached over {}", self.kind, carrier.name())));
         }
@@ -208,15 +208,15 @@ impl Peer {
         if self.kind == PeerKind::OmniOrb {
             let endpoint = match carrier {
                 // Without a path, omniORB makes one below /tmp/omni-USER and removes it at its end.
-                Transport::Unix => "giop:unix:",
-                Transport::Tcp | Transport::SharedMemory => "giop:tcp:127.0.0.1:",
+                BaselineTransport::Unix => "giop:unix:",
+                BaselineTransport::Tcp | BaselineTransport::SharedMemory => "giop:tcp:127.0.0.1:",
             };
             command.args(["-ORBendPoint", endpoint]).args(LARGE_MESSAGES);
             if threads == Threads::Pool {
                 command.args(["-ORBthreadPerConnectionPolicy", "0"]);
             }
         }
-        Service::start(&format!("{}'s server", self.kind), command, placement, Side::Server)
+        RunningProgram::start(&format!("{}'s server", self.kind), command, placement, Side::Server)
     }
 
     /// Starts a client that calls `operation` on the object of a reference.
@@ -226,30 +226,30 @@ impl Peer {
     pub(crate) fn client(
         &self,
         reference: &str,
-        operation: Operation,
+        operation: MeasuredOperation,
         server: u32,
-        how: Invocation,
+        how: PeerInvocation,
         placement: &Placement,
-    ) -> Result<Calls, Failure> {
-        if how == Invocation::Dynamic && self.kind != PeerKind::OmniOrb {
+    ) -> Result<PeerCalls, Failure> {
+        if how == PeerInvocation::Dynamic && self.kind != PeerKind::OmniOrb {
             return Err(Failure::new(format!("{}'s program has no dynamic invocation", self.kind)));
         }
         let name = format!("{}'s client", self.kind);
         let client = self.caller(reference, placement)?;
-        Ok(Calls { name, client, operation, how, server })
+        Ok(PeerCalls { name, client, operation, how, server })
     }
 
     /// Starts a client of a reference, which calls on request.
     ///
     /// # Errors
     /// The client does not start, or the server does not answer.
-    pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<Service, Failure> {
+    pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
         let mut command = self.command();
         command.arg(reference);
         if self.kind == PeerKind::OmniOrb {
             command.args(LARGE_MESSAGES);
         }
-        Ok(Service::start(&format!("{}'s client", self.kind), command, placement, Side::Client)?.0)
+        Ok(RunningProgram::start(&format!("{}'s client", self.kind), command, placement, Side::Client)?.0)
     }
 }
 
@@ -268,19 +268,19 @@ pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
 
 /// Calls of one operation by a peer's client.
 #[derive(Debug)]
-pub(crate) struct Calls {
+pub(crate) struct PeerCalls {
     name: String,
-    client: Service,
-    operation: Operation,
-    how: Invocation,
+    client: RunningProgram,
+    operation: MeasuredOperation,
+    how: PeerInvocation,
     server: u32,
 }
 
-impl Subject for Calls {
+impl Subject for PeerCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let how = match self.how {
-            Invocation::Stubs => "",
-            Invocation::Dynamic => " dynamic",
+            PeerInvocation::Stubs => "",
+            PeerInvocation::Dynamic => " dynamic",
         };
         let answer = self.client.ask(&format!("run {} {warm_up} {count}{how}", self.operation), PATIENCE)?;
         let broken = || Failure::new(format!("{} sent an answer that is not a list of times", self.name));

@@ -9,40 +9,40 @@ use corelane_sched::task_file::rt_app::{self, Placed};
 use corelane_sched::task_file::{NamedTask, toml};
 use serde_json::{Value as Json, json};
 
-use super::{Arguments, System, milliseconds, picture, write_file, write_table};
+use super::{AllocatedSystem, CoresArguments, milliseconds, picture, write_file, write_table};
 use crate::text::{json_text, printable};
 
 /// Seconds that rt-app runs the tasks of a file that `--rt-app` writes.
 const RT_APP_SECONDS: u64 = 10;
 
 /// One task with its place in the schedule.
-struct Row<'s> {
+struct TaskRow<'s> {
     named: &'s NamedTask,
     /// The place; of a rejected task the one that it would have. `None` where no core may run it.
     promise: Option<Promise>,
     rejection: Option<&'s Rejection>,
 }
 
-impl Row<'_> {
+impl TaskRow<'_> {
     fn fits(&self) -> bool {
         self.rejection.is_none() && self.promise.is_some_and(|promise| promise.is_kept)
     }
 }
 
 /// Analyses the file. Returns true if every deadline is kept.
-pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, String> {
-    let system = System::read(arguments)?;
+pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
+    let system = AllocatedSystem::read(arguments)?;
     let mut places: HashMap<TaskId, Promise> =
         promises(&system.set, &system.machine).into_iter().map(|promise| (promise.task, promise)).collect();
     let row = |named| {
         let id = NamedTask::clone(named).task.id;
         let rejection = system.rejections.iter().find(|rejection| rejection.task == id);
-        Row { named, promise: places.remove(&id), rejection }
+        TaskRow { named, promise: places.remove(&id), rejection }
     };
-    let rows: Vec<Row<'_>> = system.file.tasks.iter().map(row).collect();
-    let all_fit = rows.iter().all(Row::fits);
+    let rows: Vec<TaskRow<'_>> = system.file.tasks.iter().map(row).collect();
+    let all_fit = rows.iter().all(TaskRow::fits);
     if let Some(file) = &arguments.svg {
-        let bars: Vec<picture::Bar<'_>> = rows.iter().map(bar).collect();
+        let bars: Vec<picture::ResponseBar<'_>> = rows.iter().map(bar).collect();
         write_file(file, &picture::responses(&bars))?;
     }
     if let Some(file) = &arguments.rt_app {
@@ -58,8 +58,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, St
     Ok(all_fit)
 }
 
-fn bar<'r>(row: &Row<'r>) -> picture::Bar<'r> {
-    picture::Bar {
+fn bar<'r>(row: &TaskRow<'r>) -> picture::ResponseBar<'r> {
+    picture::ResponseBar {
         name: &row.named.name,
         core: row.promise.map(|promise| promise.core.core),
         response: row.promise.and_then(|promise| promise.response),
@@ -68,13 +68,13 @@ fn bar<'r>(row: &Row<'r>) -> picture::Bar<'r> {
     }
 }
 
-fn placed(row: &Row<'_>) -> Option<Placed> {
+fn placed(row: &TaskRow<'_>) -> Option<Placed> {
     let promise = row.promise?;
     Some(Placed { task: row.named.clone(), core: Some(promise.core.core), level: promise.level })
 }
 
 /// Returns the utilization of each core, in the order of the machine's cores.
-fn utilizations(system: &System) -> Vec<(u32, Utilization)> {
+fn utilizations(system: &AllocatedSystem) -> Vec<(u32, Utilization)> {
     let of_core = |core: &corelane_sched::allocation::Core| {
         let timings: Vec<Timing> =
             system.set.iter().filter(|(_, place)| *place == core.id).map(|(task, _)| task.timing).collect();
@@ -83,7 +83,7 @@ fn utilizations(system: &System) -> Vec<(u32, Utilization)> {
     system.machine.cores.iter().map(of_core).collect()
 }
 
-fn write_text(out: &mut dyn Write, system: &System, rows: &[Row<'_>]) -> io::Result<()> {
+fn write_text(out: &mut dyn Write, system: &AllocatedSystem, rows: &[TaskRow<'_>]) -> io::Result<()> {
     let header = ["task", "core", "priority", "execution ms", "period ms", "deadline ms", "response ms", "verdict"];
     let mut table = vec![header.map(str::to_owned).to_vec()];
     for row in rows {
@@ -121,8 +121,8 @@ fn write_text(out: &mut dyn Write, system: &System, rows: &[Row<'_>]) -> io::Res
     }
 }
 
-fn as_json(system: &System, rows: &[Row<'_>], all_fit: bool) -> Json {
-    let task = |row: &Row<'_>| {
+fn as_json(system: &AllocatedSystem, rows: &[TaskRow<'_>], all_fit: bool) -> Json {
+    let task = |row: &TaskRow<'_>| {
         let timing = &row.named.task.timing;
         json!({
             "name": row.named.name,

@@ -6,7 +6,7 @@ use corelane_sched::generate::Workload;
 use corelane_sched::task::{Task, Utilization};
 use corelane_sched::task_file::{MachineTable, NamedTask, TaskFile, toml};
 
-use super::Arguments;
+use super::CoresArguments;
 
 /// The cores of the MC-ORB paper's machine.
 const CORES: u32 = 2;
@@ -15,7 +15,7 @@ const CORES: u32 = 2;
 const BALANCE: Utilization = Utilization(500_000_000);
 
 /// Prints a task file.
-pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, String> {
+pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let utilization = arguments.utilization.unwrap_or_default();
     let workload = match arguments.tasks {
         Some(tasks) => Workload::one_group(utilization, tasks),

@@ -15,7 +15,7 @@ use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, Utilization};
 use corelane_sched::task_file::{self, MAX_BYTES, MAX_CORES, TaskFile};
 
-use crate::arguments::{self, Refusal, flag, option};
+use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -56,7 +56,7 @@ const MAX_GENERATED: usize = 1_000;
 
 /// The subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum CoresCommand {
     Analyse,
     Simulate,
     Generate,
@@ -64,7 +64,7 @@ enum Action {
 
 /// The options and the file.
 #[derive(Debug, Default)]
-struct Arguments {
+struct CoresArguments {
     file: Option<String>,
     cores: Option<u32>,
     discipline: Option<Discipline>,
@@ -100,9 +100,9 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
         Err(reason) => return arguments::refused(reason, USAGE, out),
     };
     let outcome = match action {
-        Action::Analyse => analyse::run(&arguments, out),
-        Action::Simulate => simulate::run(&arguments, out),
-        Action::Generate => generate::run(&arguments, out),
+        CoresCommand::Analyse => analyse::run(&arguments, out),
+        CoresCommand::Simulate => simulate::run(&arguments, out),
+        CoresCommand::Generate => generate::run(&arguments, out),
     };
     match outcome {
         Ok(true) => DONE,
@@ -115,23 +115,23 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
 }
 
 /// Takes the words apart. The error is the reason, or `None` if help is requested.
-fn parse(words: impl Iterator<Item = OsString>) -> Result<(Action, Arguments), Option<String>> {
+fn parse(words: impl Iterator<Item = OsString>) -> Result<(CoresCommand, CoresArguments), Option<String>> {
     let parsed = arguments::parse_subcommand("cores", command(), words).map_err(|refusal| match refusal {
-        Refusal::Unknown(word) if word.starts_with('-') => {
+        ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
             Some(format!("there is no option `{}` here", excerpt(&word)))
         }
-        Refusal::Unknown(word) => Some(format!("`{}` is one argument too many", excerpt(&word))),
+        ArgumentRefusal::Unknown(word) => Some(format!("`{}` is one argument too many", excerpt(&word))),
         other => other.reason(),
     })?;
     refine(&parsed.0, &parsed.1).map_err(Some)
 }
 
 /// Converts the values of options, and checks which there are.
-fn refine(command: &str, parsed: &ArgMatches) -> Result<(Action, Arguments), String> {
+fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArguments), String> {
     let action = match command {
-        "analyse" => Action::Analyse,
-        "simulate" => Action::Simulate,
-        _ => Action::Generate,
+        "analyse" => CoresCommand::Analyse,
+        "simulate" => CoresCommand::Simulate,
+        _ => CoresCommand::Generate,
     };
     // An option that the subcommand does not have has no value.
     let text = |id: &str| parsed.try_get_one::<OsString>(id).ok()?.map(|word| word.to_string_lossy().into_owned());
@@ -143,7 +143,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(Action, Arguments), Str
     let number_of =
         |id: &str, least, most| text(id).map(|text| number::<u64>(&format!("--{id}"), &text, least, most)).transpose();
     let fraction_of = |id: &str| text(id).map(|text| fraction(&format!("--{id}"), &text)).transpose();
-    let arguments = Arguments {
+    let arguments = CoresArguments {
         file: text("FILE"),
         cores: number_of("cores", 1, MAX_CORES.into())?.and_then(|cores| cores.try_into().ok()),
         discipline: text("discipline").map(discipline).transpose()?,
@@ -159,11 +159,13 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(Action, Arguments), Str
         tasks: number_of("tasks", 1, MAX_GENERATED as u64)?.and_then(|tasks| tasks.try_into().ok()),
     };
     match action {
-        Action::Generate if arguments.utilization.is_none() => Err("`--util` is missing".to_owned()),
-        Action::Generate if arguments.balance.is_some() && arguments.tasks.is_some() => {
+        CoresCommand::Generate if arguments.utilization.is_none() => Err("`--util` is missing".to_owned()),
+        CoresCommand::Generate if arguments.balance.is_some() && arguments.tasks.is_some() => {
             Err("`--balance` and `--tasks` exclude each other".to_owned())
         }
-        Action::Analyse | Action::Simulate if arguments.file.is_none() => Err("no task file is given".to_owned()),
+        CoresCommand::Analyse | CoresCommand::Simulate if arguments.file.is_none() => {
+            Err("no task file is given".to_owned())
+        }
         _ => Ok((action, arguments)),
     }
 }
@@ -189,7 +191,7 @@ fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
 }
 
 /// A task file with the machine that the options make of it, and its tasks on cores.
-struct System {
+struct AllocatedSystem {
     file: TaskFile,
     machine: Machine,
     /// The tasks that were admitted, and the rejected ones on the core with the most room.
@@ -197,9 +199,9 @@ struct System {
     rejections: Vec<Rejection>,
 }
 
-impl System {
+impl AllocatedSystem {
     /// Reads the task file and gives each task a core.
-    fn read(arguments: &Arguments) -> Result<System, String> {
+    fn read(arguments: &CoresArguments) -> Result<AllocatedSystem, String> {
         let name = arguments.file.as_deref().unwrap_or("-");
         let text = read_text(name).map_err(|error| format!("{}: {error}", excerpt(name)))?;
         let is_json = text.trim_start().starts_with('{');
@@ -218,7 +220,7 @@ impl System {
                 set.insert(named.task, core);
             }
         }
-        Ok(System { file, machine, set, rejections })
+        Ok(AllocatedSystem { file, machine, set, rejections })
     }
 }
 
@@ -262,7 +264,7 @@ fn write_table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn parsed(words: &str) -> Result<Arguments, Option<String>> {
+    fn parsed(words: &str) -> Result<CoresArguments, Option<String>> {
         parse(words.split_whitespace().map(OsString::from)).map(|parsed| parsed.1)
     }
 

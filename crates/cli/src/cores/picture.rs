@@ -22,7 +22,7 @@ const MAX_RECTANGLES: usize = 20_000;
 const MAX_ROWS: usize = 500;
 
 /// The response time of one task beside its deadline.
-pub(super) struct Bar<'n> {
+pub(super) struct ResponseBar<'n> {
     pub(super) name: &'n str,
     pub(super) core: Option<u32>,
     pub(super) response: Option<Nanos>,
@@ -31,7 +31,7 @@ pub(super) struct Bar<'n> {
 }
 
 /// Draws response times as parts of the deadlines. The deadline is a line at two thirds of the width.
-pub(super) fn responses(bars: &[Bar<'_>]) -> String {
+pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
     let shown = &bars[..bars.len().min(MAX_ROWS)];
     let deadline = BARS * 2 / 3;
     let mut svg = open(shown.len(), "Worst-case response times");
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_cut() {
-        let bar = |name| Bar { name, core: Some(1), response: Some(50), deadline: 100, fits: true };
+        let bar = |name| ResponseBar { name, core: Some(1), response: Some(50), deadline: 100, fits: true };
         let svg = responses(&[bar("<a&b>"), bar("a name of more than eighteen letters")]);
         assert!(svg.contains("&lt;a&amp;b&gt; (core 1)"), "{svg}");
         assert!(svg.contains("a name of more tha... (core 1)"), "{svg}");
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn bars_are_parts_of_the_deadline() {
-        let bar = |response| Bar { name: "t", core: None, response, deadline: 1_000, fits: false };
+        let bar = |response| ResponseBar { name: "t", core: None, response, deadline: 1_000, fits: false };
         let width = |response| format!("width=\"{response}\" height=\"{BAR}\"");
         assert!(responses(&[bar(Some(500))]).contains(&width(BARS / 3)));
         assert!(responses(&[bar(Some(u64::MAX))]).contains(&width(BARS)));

@@ -8,15 +8,15 @@ use corelane_sched::simulation::{self, Arrivals, Cores, Observed, Rule, Simulati
 use corelane_sched::task::{Nanos, Timing};
 use serde_json::{Value as Json, json};
 
-use super::{Arguments, System, milliseconds, picture, write_file, write_table};
+use super::{AllocatedSystem, CoresArguments, milliseconds, picture, write_file, write_table};
 use crate::text::{json_text, printable};
 
 /// Longest periods that a simulation lasts without `--for`.
 const PERIODS: u64 = 10;
 
 /// Simulates the file. Returns true if no deadline was missed.
-pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, String> {
-    let system = System::read(arguments)?;
+pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
+    let system = AllocatedSystem::read(arguments)?;
     let timings: Vec<Timing> = system.file.tasks.iter().map(|named| named.task.timing).collect();
     let cores = system.machine.cores.len();
     if let Some((core, _)) = arguments.lost_core
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<bool, St
 }
 
 /// Returns the place among the machine's cores of each task.
-fn places(system: &System) -> Result<Vec<usize>, String> {
+fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
     let place = |named: &corelane_sched::task_file::NamedTask| {
         let core = system.set.core_of(named.task.id);
         let place = core.and_then(|core| system.machine.cores.iter().position(|other| other.id == core));
@@ -64,7 +64,7 @@ fn places(system: &System) -> Result<Vec<usize>, String> {
 }
 
 /// Returns the priority level of each task: on its core, or over all cores by deadline.
-fn levels(system: &System, timings: &[Timing], is_global: bool) -> Vec<u32> {
+fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<u32> {
     let mut levels = vec![0; timings.len()];
     if is_global {
         for (level, place) in (0..).zip(deadline_monotonic(timings)) {
@@ -87,7 +87,12 @@ fn arrivals(timings: &[Timing], seed: Option<u64>) -> Vec<Arrivals> {
     (0..).map(of_task).take(timings.len()).collect()
 }
 
-fn write_text(out: &mut dyn Write, system: &System, duration: Nanos, outcome: &SimulationOutcome) -> io::Result<()> {
+fn write_text(
+    out: &mut dyn Write,
+    system: &AllocatedSystem,
+    duration: Nanos,
+    outcome: &SimulationOutcome,
+) -> io::Result<()> {
     let header = ["task", "jobs", "missed", "preempted", "longest response ms", "deadline ms"];
     let mut table = vec![header.map(str::to_owned).to_vec()];
     for (named, observed) in system.file.tasks.iter().zip(&outcome.tasks) {
@@ -115,7 +120,7 @@ fn write_text(out: &mut dyn Write, system: &System, duration: Nanos, outcome: &S
     writeln!(out, "{} ms, {jobs} jobs: {missed} deadlines missed", milliseconds(duration))
 }
 
-fn as_json(system: &System, duration: Nanos, outcome: &SimulationOutcome) -> Json {
+fn as_json(system: &AllocatedSystem, duration: Nanos, outcome: &SimulationOutcome) -> Json {
     let task = |(named, observed): (&corelane_sched::task_file::NamedTask, &Observed)| {
         json!({
             "name": named.name,

@@ -13,7 +13,7 @@ use corelane_sys::guarantees::{self, GuaranteeReport, Holds};
 use serde_json::{Value as Json, json};
 
 use self::finding::Finding;
-use crate::arguments::{self, Refusal, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, flag, option, positional};
 use crate::text::{excerpt, json_text};
 use crate::{DONE, NOT_DONE, input};
 
@@ -117,8 +117,8 @@ fn parse(
     report: &[GuaranteeReport],
 ) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
-        Refusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
-        Refusal::Other(reason) if reason.starts_with("`--require` needs") => {
+        ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
+        ArgumentRefusal::Other(reason) if reason.starts_with("`--require` needs") => {
             Some("`--require` needs the name of a guarantee".to_owned())
         }
         other => other.reason(),

@@ -13,7 +13,7 @@ use corelane_wire::ior::{
 };
 use corelane_wire::rt::{PriorityModelValue, encode_bands, policy_type};
 
-use crate::arguments::{self, Refusal, flag, option};
+use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::json::octets_of;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
@@ -76,7 +76,7 @@ pub(super) fn command() -> Command {
 
 /// Runs the command with the arguments after `corelane ior make`.
 pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
-    let parts = match arguments::parse(command(), words).map_err(Refusal::reason) {
+    let parts = match arguments::parse(command(), words).map_err(ArgumentRefusal::reason) {
         Ok(parsed) => ReferenceParts::of(&parsed).map_err(Some),
         Err(reason) => Err(reason),
     };

@@ -12,7 +12,7 @@ use corelane_services::naming::name;
 use corelane_wire::Limits;
 use corelane_wire::ior::Corbaname;
 
-use super::{Action, Arguments, import, prune, walk, watch};
+use super::{NamingArguments, NamingCommand, import, prune, walk, watch};
 use crate::input;
 use crate::text::{excerpt, printable};
 
@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Default time-out of each call to an object that `prune` checks.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut dyn Write) -> Result<(), String> {
     let builder = Orb::builder().call_timeout(arguments.timeout.unwrap_or(TIMEOUT));
     let builder = builder.max_connections_per_server(arguments.jobs);
     let orb = builder.build().map_err(|error| error.to_string())?;
@@ -41,19 +41,19 @@ pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) ->
         Ok::<_, String>(NamingContextRef::unchecked_narrow(&context))
     };
     match action {
-        Action::List => walk::list(&subcontext(&root, &name)?, out),
-        Action::Tree => walk::tree(&subcontext(&root, &name)?, text.map_or("", String::as_str), out),
-        Action::Watch => {
+        NamingCommand::List => walk::list(&subcontext(&root, &name)?, out),
+        NamingCommand::Tree => walk::tree(&subcontext(&root, &name)?, text.map_or("", String::as_str), out),
+        NamingCommand::Watch => {
             let watch = watch::Watch { interval: arguments.interval.unwrap_or(INTERVAL), count: arguments.count };
             let context = subcontext(&root, &name)?;
             watch::watch(&context, text.map_or("", String::as_str), watch, out, &mut io::stderr())
         }
-        Action::Prune => {
+        NamingCommand::Prune => {
             let timeout = arguments.timeout.unwrap_or(PRUNE_TIMEOUT);
             let prune = prune::Prune { timeout, dry_run: arguments.dry_run, follow: arguments.follow };
             prune::prune(&subcontext(&root, &name)?, text.map_or("", String::as_str), prune, out)
         }
-        Action::Import => {
+        NamingCommand::Import => {
             let from = named(&orb, arguments.from.as_deref().unwrap_or_default())?;
             let from = NamingContextRef::unchecked_narrow(&from.ok_or("the reference of --from is nil")?);
             let to = subcontext(&root, &name)?;
@@ -61,16 +61,16 @@ pub(super) fn run(action: Action, arguments: &Arguments, out: &mut dyn Write) ->
             let import = import::Import { jobs: arguments.jobs, replace: arguments.replace, control, root: &root };
             import::import(&orb, &from, &to, &name, import, out, &mut io::stderr())
         }
-        Action::Bind => root.bind(&name, bound()?.as_ref()).map_err(of_bind),
-        Action::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(of_rebind),
-        Action::BindContext => root.bind_context(&name, Some(&context()?)).map_err(of_bind),
-        Action::RebindContext => root.rebind_context(&name, Some(&context()?)).map_err(of_rebind),
-        Action::Unbind => root.unbind(&name).map_err(of_rebind),
-        Action::New => {
+        NamingCommand::Bind => root.bind(&name, bound()?.as_ref()).map_err(of_bind),
+        NamingCommand::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(of_rebind),
+        NamingCommand::BindContext => root.bind_context(&name, Some(&context()?)).map_err(of_bind),
+        NamingCommand::RebindContext => root.rebind_context(&name, Some(&context()?)).map_err(of_rebind),
+        NamingCommand::Unbind => root.unbind(&name).map_err(of_rebind),
+        NamingCommand::New => {
             let made = root.bind_new_context(&name).map_err(of_bind_new_context)?;
             print_reference(made.as_ref().map(Reference::as_object), out)
         }
-        Action::Resolve => {
+        NamingCommand::Resolve => {
             let found = root.resolve(&name).map_err(of_rebind)?;
             print_reference(found.as_ref(), out)
         }

@@ -27,11 +27,11 @@ use crate::text::printable;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Says on the standard error that a client was refused.
-struct Log(Mutex<Option<Monotonic>>);
+struct RefusalLog(Mutex<Option<Monotonic>>);
 
-impl Log {
+impl RefusalLog {
     const fn new() -> Self {
-        Log(Mutex::new("refused control", Scope::Orb, None))
+        RefusalLog(Mutex::new("refused control", Scope::Orb, None))
     }
 
     fn say(&self, what: &str) {
@@ -46,7 +46,7 @@ impl Log {
     }
 }
 
-static REFUSED: Log = Log::new();
+static REFUSED: RefusalLog = RefusalLog::new();
 
 /// Unix sockets for the processes of some users.
 #[derive(Debug)]

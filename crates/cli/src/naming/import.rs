@@ -35,7 +35,7 @@ pub(super) struct Import<'a> {
 }
 
 /// A context to copy.
-struct Work {
+struct ContextCopy {
     from: NamingContextRef,
     to: NamingContextRef,
     /// Name of `to` in the server that gets the names.
@@ -43,7 +43,7 @@ struct Work {
 }
 
 /// The result for one object.
-enum Outcome {
+enum ImportOutcome {
     Bound,
     /// The name is bound to the same object already.
     Same,
@@ -51,7 +51,7 @@ enum Outcome {
 }
 
 #[derive(Default)]
-struct Counts {
+struct ImportCounts {
     objects: usize,
     contexts: usize,
     same: usize,
@@ -85,8 +85,8 @@ pub(super) fn import(
         server: OwnServer::new(from.as_object()),
         copied,
         made,
-        work: vec![Work { from: from.clone(), to: to.clone(), name: name.to_vec() }],
-        counts: Counts::default(),
+        work: vec![ContextCopy { from: from.clone(), to: to.clone(), name: name.to_vec() }],
+        counts: ImportCounts::default(),
         out,
         said,
     };
@@ -102,8 +102,8 @@ struct Importer<'a> {
     copied: ObjectMap<ObjectRef>,
     /// The copies. A server that is copied into itself has them below the contexts to copy.
     made: ObjectMap<()>,
-    work: Vec<Work>,
-    counts: Counts,
+    work: Vec<ContextCopy>,
+    counts: ImportCounts,
     out: &'a mut dyn Write,
     said: &'a mut dyn Write,
 }
@@ -119,7 +119,7 @@ impl Importer<'_> {
                 ended_early = Some(reason);
             }
         }
-        let Counts { objects, contexts, same, not_bound } = self.counts;
+        let ImportCounts { objects, contexts, same, not_bound } = self.counts;
         write_line(self.out, &format!("{objects} objects and {contexts} contexts are bound, {same} were already"))?;
         match (not_bound, ended_early) {
             (0, None) => Ok(()),
@@ -128,7 +128,7 @@ impl Importer<'_> {
         }
     }
 
-    fn copy(&mut self, work: &Work, bindings: Vec<Binding>) -> Result<(), String> {
+    fn copy(&mut self, work: &ContextCopy, bindings: Vec<Binding>) -> Result<(), String> {
         let before = self.counts.objects + self.counts.same;
         let (contexts, objects): (Vec<Binding>, Vec<Binding>) =
             bindings.into_iter().partition(|binding| binding.binding_type == BindingType::Ncontext);
@@ -149,9 +149,9 @@ impl Importer<'_> {
         };
         for (name, outcome) in names.iter().zip(outcomes) {
             match outcome {
-                Outcome::Bound => self.counts.objects += 1,
-                Outcome::Same => self.counts.same += 1,
-                Outcome::NotBound(reason) => self.refuse(&joined(&name_text(&work.name), name), &reason)?,
+                ImportOutcome::Bound => self.counts.objects += 1,
+                ImportOutcome::Same => self.counts.same += 1,
+                ImportOutcome::NotBound(reason) => self.refuse(&joined(&name_text(&work.name), name), &reason)?,
             }
         }
         let done = self.counts.objects + self.counts.same;
@@ -169,7 +169,7 @@ impl Importer<'_> {
 
     /// Copies a context of the source's server, and binds a context of another server or one that
     /// has been copied.
-    fn copy_context(&mut self, work: &Work, name: &[NameComponent]) -> Result<(), String> {
+    fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
             return Err("it is a copy itself".to_owned());
@@ -211,7 +211,7 @@ impl Importer<'_> {
         self.copied.insert(object.clone(), to.as_object().clone());
         self.made.insert(to.as_object().clone(), ());
         let from = NamingContextRef::unchecked_narrow(&object);
-        self.work.push(Work { from, to, name: [&work.name[..], name].concat() });
+        self.work.push(ContextCopy { from, to, name: [&work.name[..], name].concat() });
         Ok(())
     }
 }
@@ -264,26 +264,31 @@ fn in_parallel<T: Send>(
 }
 
 /// Binds names by the operations of the Naming Service.
-fn bind_each(work: &Work, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<Outcome> {
+fn bind_each(work: &ContextCopy, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<ImportOutcome> {
     in_parallel(import.jobs, names, |name| {
         let object = match work.from.resolve(name) {
             Ok(object) => object,
-            Err(error) => return Outcome::NotBound(of_rebind(error)),
+            Err(error) => return ImportOutcome::NotBound(of_rebind(error)),
         };
         match work.to.bind(name, object.as_ref()) {
-            Ok(()) => Outcome::Bound,
-            Err(BindError::AlreadyBound(_)) if is_bound_to(&work.to, name, object.as_ref()) => Outcome::Same,
+            Ok(()) => ImportOutcome::Bound,
+            Err(BindError::AlreadyBound(_)) if is_bound_to(&work.to, name, object.as_ref()) => ImportOutcome::Same,
             Err(BindError::AlreadyBound(_)) if import.replace => match work.to.rebind(name, object.as_ref()) {
-                Ok(()) => Outcome::Bound,
-                Err(error) => Outcome::NotBound(of_rebind(error)),
+                Ok(()) => ImportOutcome::Bound,
+                Err(error) => ImportOutcome::NotBound(of_rebind(error)),
             },
-            Err(error) => Outcome::NotBound(of_bind(error)),
+            Err(error) => ImportOutcome::NotBound(of_bind(error)),
         }
     })
 }
 
 /// Binds names in one step, over the control socket.
-fn bind_at_once(control: &ControlRef, work: &Work, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<Outcome> {
+fn bind_at_once(
+    control: &ControlRef,
+    work: &ContextCopy,
+    names: &[Vec<NameComponent>],
+    import: Import<'_>,
+) -> Vec<ImportOutcome> {
     let found = in_parallel(import.jobs, names, |name| work.from.resolve(name).map_err(of_rebind));
     let bindings: Vec<NewBinding> = names
         .iter()
@@ -302,14 +307,16 @@ fn bind_at_once(control: &ControlRef, work: &Work, names: &[Vec<NameComponent>],
         .iter()
         .zip(found)
         .map(|(name, found)| match (found, &bound) {
-            (Err(reason), _) => Outcome::NotBound(reason),
-            (Ok(_), Err(reason)) => Outcome::NotBound(reason.clone()),
+            (Err(reason), _) => ImportOutcome::NotBound(reason),
+            (Ok(_), Err(reason)) => ImportOutcome::NotBound(reason.clone()),
             (Ok(object), Ok(_)) => match outcomes.next() {
-                Some(BindOutcome::BoundNow) => Outcome::Bound,
-                Some(BindOutcome::BoundBefore) if is_bound_to(&work.to, name, object.as_ref()) => Outcome::Same,
-                Some(BindOutcome::BoundBefore) => Outcome::NotBound("the name is bound already".to_owned()),
-                Some(BindOutcome::BoundToContext) => Outcome::NotBound("the name is bound to a context".to_owned()),
-                None => Outcome::NotBound("the server answers for too few names".to_owned()),
+                Some(BindOutcome::BoundNow) => ImportOutcome::Bound,
+                Some(BindOutcome::BoundBefore) if is_bound_to(&work.to, name, object.as_ref()) => ImportOutcome::Same,
+                Some(BindOutcome::BoundBefore) => ImportOutcome::NotBound("the name is bound already".to_owned()),
+                Some(BindOutcome::BoundToContext) => {
+                    ImportOutcome::NotBound("the name is bound to a context".to_owned())
+                }
+                None => ImportOutcome::NotBound("the server answers for too few names".to_owned()),
             },
         })
         .collect()

@@ -17,7 +17,7 @@ use clap::{ArgAction, ArgMatches, Command};
 use corelane_services::store::Durability;
 
 pub(crate) use self::client::{named, object};
-use crate::arguments::{self, Refusal, flag, option};
+use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -87,7 +87,7 @@ const DEFAULT_JOBS: usize = 16;
 
 /// A command that works on a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum NamingCommand {
     List,
     Tree,
     Bind,
@@ -103,7 +103,7 @@ enum Action {
 }
 
 #[derive(Debug)]
-struct Arguments {
+struct NamingArguments {
     at: Option<String>,
     timeout: Option<Duration>,
     dry_run: bool,
@@ -181,26 +181,26 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
 }
 
-fn action(command: &str) -> Option<Action> {
+fn action(command: &str) -> Option<NamingCommand> {
     Some(match command {
-        "list" => Action::List,
-        "tree" => Action::Tree,
-        "bind" => Action::Bind,
-        "rebind" => Action::Rebind,
-        "bind-context" => Action::BindContext,
-        "rebind-context" => Action::RebindContext,
-        "unbind" => Action::Unbind,
-        "new" => Action::New,
-        "resolve" => Action::Resolve,
-        "watch" => Action::Watch,
-        "prune" => Action::Prune,
-        "import" => Action::Import,
+        "list" => NamingCommand::List,
+        "tree" => NamingCommand::Tree,
+        "bind" => NamingCommand::Bind,
+        "rebind" => NamingCommand::Rebind,
+        "bind-context" => NamingCommand::BindContext,
+        "rebind-context" => NamingCommand::RebindContext,
+        "unbind" => NamingCommand::Unbind,
+        "new" => NamingCommand::New,
+        "resolve" => NamingCommand::Resolve,
+        "watch" => NamingCommand::Watch,
+        "prune" => NamingCommand::Prune,
+        "import" => NamingCommand::Import,
         _ => return None,
     })
 }
 
 /// Takes the words apart. The error is the reason, or `None` if help is requested.
-fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, Arguments), Option<String>> {
+fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArguments), Option<String>> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
     let naming = command();
@@ -211,7 +211,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, Arguments), O
         words.extend(placed);
     }
     let (name, parsed) = arguments::parse_subcommand("naming", naming, words).map_err(|refusal| match refusal {
-        Refusal::Unknown(word) => Some(format!("`naming {name}` has no option `{}`", excerpt(&word))),
+        ArgumentRefusal::Unknown(word) => Some(format!("`naming {name}` has no option `{}`", excerpt(&word))),
         other => other.reason(),
     })?;
     let arguments = refine(&name, &parsed).map_err(Some)?;
@@ -219,7 +219,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, Arguments), O
 }
 
 /// Converts the values of options, and checks the number of words.
-fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
+fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
     // An option that the subcommand does not have has no values.
@@ -227,7 +227,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
     let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let one = |id: &str| texts(id).pop();
-    let arguments = Arguments {
+    let arguments = NamingArguments {
         at: texts("at").pop(),
         timeout: one("timeout").map(|text| seconds(&text, "a time-out")).transpose()?,
         dry_run: flag("dry-run"),
@@ -252,8 +252,14 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
         words: texts(if is_backup { "COPY" } else { "NAME" }),
     };
     let expected = match action {
-        Some(Action::List | Action::Tree | Action::Watch | Action::Prune | Action::Import) => 0..=1,
-        Some(Action::Unbind | Action::New | Action::Resolve) => 1..=1,
+        Some(
+            NamingCommand::List
+            | NamingCommand::Tree
+            | NamingCommand::Watch
+            | NamingCommand::Prune
+            | NamingCommand::Import,
+        ) => 0..=1,
+        Some(NamingCommand::Unbind | NamingCommand::New | NamingCommand::Resolve) => 1..=1,
         Some(_) => 2..=2,
         None if is_serve || is_shutdown => 0..=0,
         None => 1..=1,
@@ -268,7 +274,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<Arguments, String> {
 }
 
 /// Checks options that need each other.
-fn check(command: &str, parsed: &Arguments) -> Result<(), String> {
+fn check(command: &str, parsed: &NamingArguments) -> Result<(), String> {
     let has_path = parsed.store.is_some() || parsed.control.is_some();
     let complaint = match command {
         "backup" if !has_path => "`naming backup` needs --store",

@@ -14,7 +14,7 @@ use corelane_services::store::{Durability, FileStore, Store, StoreError};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::{poll, signal};
 
-use super::{Arguments, control};
+use super::{NamingArguments, control};
 
 /// Threads that serve requests.
 const THREADS: usize = 40;
@@ -25,7 +25,7 @@ const MAX_WAITING_CHANGES: usize = 32;
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
 
 /// Serves names until the process receives a termination signal.
-pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn run(arguments: &NamingArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(|error| error.to_string())?;
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
     let mut builder = Orb::builder().pool(pool);
@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Stri
 }
 
 /// Returns the path of the control socket, if there is to be one.
-fn control_path(arguments: &Arguments) -> Option<PathBuf> {
+fn control_path(arguments: &NamingArguments) -> Option<PathBuf> {
     if arguments.allow_control.is_empty() {
         return None;
     }
@@ -95,7 +95,7 @@ fn control_path(arguments: &Arguments) -> Option<PathBuf> {
 
 /// Explains defaults that users may not expect. Goes to the standard error, apart from the
 /// reference.
-fn explain(arguments: &Arguments) {
+fn explain(arguments: &NamingArguments) {
     let mut text = String::new();
     if arguments.listen.is_empty() {
         text += "only programs on this machine can reach this server; for others: --listen tcp::2809 --publish tcp:HOST:2809\n";
@@ -125,7 +125,7 @@ fn notify(state: &str) -> io::Result<()> {
 }
 
 /// Ends a server that runs.
-pub(super) fn shutdown(arguments: &Arguments) -> Result<(), String> {
+pub(super) fn shutdown(arguments: &NamingArguments) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let path = arguments.control.as_deref().ok_or("a control socket is needed")?;
     control::object(&orb, path)?.shutdown().map_err(|exception| control::explain(&exception))
@@ -143,7 +143,7 @@ fn running_backup(path: &Path, copy: &str, out: &mut dyn Write) -> Result<(), St
 }
 
 /// Copies the store of a server.
-pub(super) fn backup(arguments: &Arguments, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn backup(arguments: &NamingArguments, out: &mut dyn Write) -> Result<(), String> {
     if let (Some(path), Some(copy)) = (&arguments.control, arguments.words.first()) {
         return running_backup(path, copy, out);
     }

@@ -121,13 +121,13 @@ impl<V> ObjectMap<V> {
 
 /// Tells the contexts of one server from those of others, by their addresses.
 pub(super) struct OwnServer {
-    addresses: Vec<Place>,
+    addresses: Vec<ServerLocation>,
     /// Results of earlier look-ups.
-    known: HashMap<(String, u16), Vec<Place>>,
+    known: HashMap<(String, u16), Vec<ServerLocation>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum ServerLocation {
     Address(SocketAddr),
     /// A host name that cannot be looked up.
     Name(String, u16),
@@ -147,7 +147,7 @@ impl OwnServer {
         places.iter().any(|place| self.addresses.iter().any(|own| is_same(own, place)))
     }
 
-    fn places(&mut self, object: &ObjectRef) -> Vec<Place> {
+    fn places(&mut self, object: &ObjectRef) -> Vec<ServerLocation> {
         let mut places = Vec::new();
         for endpoint in object.ior().known_profiles().flat_map(|profile| profile.endpoints()) {
             match endpoint {
@@ -156,7 +156,7 @@ impl OwnServer {
                     places.extend(known.or_insert_with_key(|(host, port)| look_up(host, *port)).iter().cloned());
                 }
                 ProfileEndpoint::Unix { path, .. } | ProfileEndpoint::SharedMemory { path, .. } => {
-                    places.push(Place::Path(path))
+                    places.push(ServerLocation::Path(path))
                 }
             }
         }
@@ -164,18 +164,18 @@ impl OwnServer {
     }
 }
 
-fn look_up(host: &str, port: u16) -> Vec<Place> {
+fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
     match (host, port).to_socket_addrs() {
-        Ok(addresses) => addresses.map(Place::Address).collect(),
-        Err(_) => vec![Place::Name(host.to_owned(), port)],
+        Ok(addresses) => addresses.map(ServerLocation::Address).collect(),
+        Err(_) => vec![ServerLocation::Name(host.to_owned(), port)],
     }
 }
 
 /// Returns true if two places are one. A server that listens at all addresses of this machine may
 /// be called at one of them and publish another.
-fn is_same(first: &Place, second: &Place) -> bool {
+fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
-        (Place::Address(first), Place::Address(second)) => {
+        (ServerLocation::Address(first), ServerLocation::Address(second)) => {
             first == second || (first.port() == second.port() && is_local(first.ip()) && is_local(second.ip()))
         }
         _ => first == second,

@@ -69,9 +69,9 @@ impl Printer<'_> {
 }
 
 /// A thing that a name is bound to: true for a context, and a hash of the reference.
-type Entry = (bool, u64);
+type WatchedBinding = (bool, u64);
 
-fn entry(is_context: bool, object: Option<&ObjectRef>) -> Entry {
+fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
     let mut hasher = DefaultHasher::new();
     object.map(ObjectRef::ior).hash(&mut hasher);
     (is_context, hasher.finish())
@@ -84,7 +84,7 @@ struct Reader<'r> {
     /// The contexts that were found, with their names.
     contexts: ObjectMap<String>,
     /// Receives each name below the context.
-    visit: &'r mut dyn FnMut(String, Entry),
+    visit: &'r mut dyn FnMut(String, WatchedBinding),
     /// True to resolve the names of objects, for their references.
     resolves: bool,
 }
@@ -131,7 +131,7 @@ fn read(
     prefix: &str,
     server: &mut OwnServer,
     resolves: bool,
-    visit: &mut dyn FnMut(String, Entry),
+    visit: &mut dyn FnMut(String, WatchedBinding),
 ) -> Result<ObjectMap<String>, String> {
     let mut reader = Reader { server, contexts: ObjectMap::default(), visit, resolves };
     reader.read(context, prefix, &mut vec![context.as_object().clone()])?;

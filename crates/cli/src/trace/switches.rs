@@ -52,7 +52,7 @@ impl Drop for Capture {
 }
 
 /// One line of the tracepoint.
-struct Switch<'l> {
+struct ContextSwitch<'l> {
     at: u64,
     from: u32,
     /// True if the thread that was switched out could have continued.
@@ -62,7 +62,7 @@ struct Switch<'l> {
 }
 
 fn preemptions(trace: &str) -> Vec<Preemption> {
-    let switches: Vec<Switch<'_>> = trace.lines().filter_map(switch).collect();
+    let switches: Vec<ContextSwitch<'_>> = trace.lines().filter_map(switch).collect();
     let mut found = Vec::new();
     for (index, off) in switches.iter().enumerate().filter(|(_, off)| off.ready && off.from != 0) {
         let back = switches[index + 1..].iter().find(|on| on.to == off.from);
@@ -79,12 +79,12 @@ fn preemptions(trace: &str) -> Vec<Preemption> {
 /// Parses a line of the form
 /// `NAME-TID [CORE] FLAGS SECONDS: sched_switch: prev_comm=... prev_pid=... prev_prio=...
 /// prev_state=... ==> next_comm=... next_pid=... next_prio=...`.
-fn switch(line: &str) -> Option<Switch<'_>> {
+fn switch(line: &str) -> Option<ContextSwitch<'_>> {
     let (head, event) = line.split_once(": sched_switch: ")?;
     let (before, after) = event.split_once(" ==> ")?;
     let number = |text: &str, name: &str| -> Option<u32> { text.rsplit_once(name)?.1.split(' ').next()?.parse().ok() };
     let to_name = after.strip_prefix("next_comm=")?.rsplit_once(" next_pid=")?.0;
-    Some(Switch {
+    Some(ContextSwitch {
         at: nanoseconds(head.rsplit(' ').next()?)?,
         from: number(before, "prev_pid=")?,
         ready: before.rsplit_once("prev_state=")?.1.starts_with('R'),

@@ -20,7 +20,7 @@ pub(crate) struct ConditionError {
 
 /// Evaluates a condition. `defined` and macros are already replaced; remaining names are 0.
 pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, ConditionError> {
-    let mut parser = Parser { tokens, at: 0, end, symbols, depth: 0 };
+    let mut parser = ConditionParser { tokens, at: 0, end, symbols, depth: 0 };
     let value = parser.conditional(true)?;
     match tokens.get(parser.at) {
         None => Ok(value.bits != 0),
@@ -28,7 +28,7 @@ pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bo
     }
 }
 
-struct Parser<'t> {
+struct ConditionParser<'t> {
     tokens: &'t [Token],
     at: usize,
     end: Span,
@@ -36,7 +36,7 @@ struct Parser<'t> {
     depth: usize,
 }
 
-impl Parser<'_> {
+impl ConditionParser<'_> {
     const DEPTH: usize = 100;
 
     fn fault(&self, message: &'static str) -> ConditionError {
@@ -223,14 +223,14 @@ fn integer(text: &str) -> Option<Number> {
 #[cfg(test)]
 mod tests {
     use super::holds;
-    use crate::lex::scanner::{Findings, Position, Scanner};
+    use crate::lex::scanner::{ScanFindings, ScanPosition, Scanner};
     use crate::lex::token::TokenKind;
     use crate::source::Span;
     use crate::symbol::Symbols;
 
     fn check(text: &str) -> Result<bool, &'static str> {
-        let (mut symbols, mut found) = (Symbols::default(), Findings::default());
-        let mut scanner = Scanner::new(text, 0, Position::START);
+        let (mut symbols, mut found) = (Symbols::default(), ScanFindings::default());
+        let mut scanner = Scanner::new(text, 0, ScanPosition::START);
         let mut tokens = Vec::new();
         loop {
             let token = scanner.next(&mut symbols, &mut found);

@@ -168,7 +168,7 @@ fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Option<Vec<Token>>
     if text.len() > LONGEST {
         return None;
     }
-    let (mut found, start) = (super::scanner::Findings::default(), super::scanner::Position::START);
+    let (mut found, start) = (super::scanner::ScanFindings::default(), super::scanner::ScanPosition::START);
     found.skipping = true;
     let mut scanner = super::scanner::Scanner::new(&text, 0, start);
     let token = scanner.next(symbols, &mut found);

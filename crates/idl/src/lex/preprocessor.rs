@@ -5,7 +5,7 @@
 
 use super::condition;
 use super::macros::{Macro, spelling};
-use super::scanner::{Comment, Findings, Position, Scanner};
+use super::scanner::{Comment, ScanFindings, ScanPosition, Scanner};
 use super::token::{Punctuation, Token, TokenKind};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::limits::CompilerLimits;
@@ -55,14 +55,14 @@ pub(crate) struct Preprocessed {
     /// All tokens; the last one is [`TokenKind::End`].
     pub(crate) tokens: Vec<Token>,
     /// Events between tokens, each with the index of the following token.
-    pub(crate) events: Vec<(usize, Event)>,
+    pub(crate) events: Vec<(usize, PreprocessorEvent)>,
     /// Comments, each with the index of the following token.
     pub(crate) comments: Vec<(usize, Comment)>,
 }
 
 /// An event between tokens.
 #[derive(Clone, Debug)]
-pub(crate) enum Event {
+pub(crate) enum PreprocessorEvent {
     Enter,
     Leave,
     /// `#pragma` with the tokens of its line.
@@ -70,7 +70,7 @@ pub(crate) enum Event {
 }
 
 /// The inputs of the preprocessor.
-pub(crate) struct Environment<'e> {
+pub(crate) struct PreprocessorInputs<'e> {
     pub(crate) include: &'e [PathBuf],
     /// `NAME` or `NAME=VALUE`.
     pub(crate) defines: &'e [String],
@@ -82,8 +82,8 @@ pub(crate) struct Environment<'e> {
 }
 
 /// Preprocesses a text, which becomes the first file of the source map.
-pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8>) -> Preprocessed {
-    let names = Names::new(environment.symbols);
+pub(crate) fn preprocess(environment: PreprocessorInputs<'_>, path: &Path, text: Vec<u8>) -> Preprocessed {
+    let names = SpecialNames::new(environment.symbols);
     let mut preprocessor = Preprocessor {
         environment,
         names,
@@ -94,7 +94,7 @@ pub(crate) fn preprocess(environment: Environment<'_>, path: &Path, text: Vec<u8
         frames: Vec::new(),
         expansions: Vec::new(),
         active: HashSet::new(),
-        found: Findings::default(),
+        found: ScanFindings::default(),
         output: Preprocessed::default(),
         inclusions: 0,
         expanded: 0,
@@ -118,7 +118,7 @@ const OWN: [(&str, TokenKind, &str); 5] = [
 ];
 
 /// Symbols of the names that the preprocessor treats specially.
-struct Names {
+struct SpecialNames {
     defined: Symbol,
     variadic: Symbol,
     file: Symbol,
@@ -129,7 +129,7 @@ struct Names {
     zero: Symbol,
 }
 
-impl Names {
+impl SpecialNames {
     fn new(symbols: &mut Symbols) -> Self {
         Self {
             defined: symbols.intern("defined"),
@@ -150,13 +150,13 @@ struct Frame {
     identity: PathBuf,
     text: Arc<str>,
     base: u32,
-    position: Position,
-    conditions: Vec<Condition>,
+    position: ScanPosition,
+    conditions: Vec<IfSection>,
     guard: Guard,
 }
 
 /// One `#if` ... `#endif`.
-struct Condition {
+struct IfSection {
     span: Span,
     /// True if the enclosing text is used.
     outer: bool,
@@ -187,8 +187,8 @@ struct Expansion {
 }
 
 struct Preprocessor<'e> {
-    environment: Environment<'e>,
-    names: Names,
+    environment: PreprocessorInputs<'e>,
+    names: SpecialNames,
     macros: SymbolMap<Macro>,
     /// A cache of the identities of included paths.
     identities: HashMap<PathBuf, PathBuf>,
@@ -200,7 +200,7 @@ struct Preprocessor<'e> {
     expansions: Vec<Expansion>,
     /// The macros that produced `expansions`.
     active: HashSet<Symbol>,
-    found: Findings,
+    found: ScanFindings,
     output: Preprocessed,
     inclusions: usize,
     expanded: usize,
@@ -430,7 +430,7 @@ impl Preprocessor<'_> {
     fn enter(&mut self, path: PathBuf, identity: PathBuf, file: FileId) {
         let source = self.environment.sources.file(file);
         let (text, base) = (Arc::clone(&source.text), source.start());
-        let (position, conditions, guard) = (Position::START, Vec::new(), Guard::Start);
+        let (position, conditions, guard) = (ScanPosition::START, Vec::new(), Guard::Start);
         self.frames.push(Frame { path, identity, text, base, position, conditions, guard });
     }
 
@@ -444,7 +444,7 @@ impl Preprocessor<'_> {
             self.guards.insert(frame.identity, name);
         }
         if !self.frames.is_empty() {
-            self.output.events.push((self.output.tokens.len(), Event::Leave));
+            self.output.events.push((self.output.tokens.len(), PreprocessorEvent::Leave));
         }
         self.frames.is_empty()
     }
@@ -532,7 +532,7 @@ impl Preprocessor<'_> {
 
     fn pragma(&mut self, span: Span, tokens: Vec<Token>) {
         let once = tokens.first().is_some_and(|first| self.environment.symbols.text(first.text) == "once");
-        self.output.events.push((self.output.tokens.len(), Event::Pragma(span, tokens)));
+        self.output.events.push((self.output.tokens.len(), PreprocessorEvent::Pragma(span, tokens)));
         if once {
             self.guard_once();
         }
@@ -575,7 +575,7 @@ impl Preprocessor<'_> {
                 }
             };
         let Some(frame) = self.frames.last_mut() else { return };
-        frame.conditions.push(Condition { span, outer, taken: live, live, seen_else: false });
+        frame.conditions.push(IfSection { span, outer, taken: live, live, seen_else: false });
         if starts && let ("ifndef", Some(name)) = (kind, rest.first()) {
             frame.guard = Guard::Inside(name.text);
         }
@@ -656,13 +656,13 @@ impl Preprocessor<'_> {
     // ---- inclusion ---------------------------------------------------------------------------------
 
     /// Returns the file name of an `#include`, its location, and true for angle brackets.
-    fn include_name(&mut self, rest: &[Token], before: Option<Position>) -> Option<(String, Span, bool)> {
+    fn include_name(&mut self, rest: &[Token], before: Option<ScanPosition>) -> Option<(String, Span, bool)> {
         let first = rest.first()?;
         if first.is(Punctuation::Less) {
             // The name is text, not tokens: read the line again.
             let frame = self.frames.last()?;
             let mut scanner = Scanner::new(&frame.text, frame.base, before?);
-            let mut found = Findings::default();
+            let mut found = ScanFindings::default();
             scanner.next(self.environment.symbols, &mut found);
             let (text, span) = scanner.rest_of_line();
             let text = text.trim_start().strip_prefix('<')?;
@@ -710,7 +710,7 @@ impl Preprocessor<'_> {
                     }
                 }
             };
-            self.output.events.push((self.output.tokens.len(), Event::Enter));
+            self.output.events.push((self.output.tokens.len(), PreprocessorEvent::Enter));
             return self.enter(path, identity, file);
         }
         if let Some(text) = super::built_in(name) {
@@ -720,7 +720,7 @@ impl Preprocessor<'_> {
             }
             let known = self.known.get(&path).copied();
             let Some(file) = known.or_else(|| self.add_file(&path, &path, text.into(), span)) else { return };
-            self.output.events.push((self.output.tokens.len(), Event::Enter));
+            self.output.events.push((self.output.tokens.len(), PreprocessorEvent::Enter));
             return self.enter(path.clone(), path, file);
         }
         let diagnostic = Diagnostic::error(span, format!("there is no file `{name}`"));

@@ -43,12 +43,12 @@ pub(crate) struct Scanner<'t> {
 
 /// A position at which scanning can be resumed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Position {
+pub(crate) struct ScanPosition {
     at: usize,
     starts_line: bool,
 }
 
-impl Position {
+impl ScanPosition {
     pub(crate) const START: Self = Self { at: 0, starts_line: true };
 
     pub(crate) fn starts_line(self) -> bool {
@@ -58,7 +58,7 @@ impl Position {
 
 /// Comments and diagnostics found while scanning.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct ScanFindings {
     pub(crate) comments: Vec<Comment>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// True in a group excluded by a condition: comments and errors there are ignored.
@@ -66,7 +66,7 @@ pub(crate) struct Findings {
 }
 
 impl<'t> Scanner<'t> {
-    pub(crate) fn new(text: &'t str, base: u32, position: Position) -> Self {
+    pub(crate) fn new(text: &'t str, base: u32, position: ScanPosition) -> Self {
         Self {
             text,
             at: position.at,
@@ -77,13 +77,13 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    pub(crate) fn position(&self) -> Position {
-        Position { at: self.at, starts_line: self.starts_line }
+    pub(crate) fn position(&self) -> ScanPosition {
+        ScanPosition { at: self.at, starts_line: self.starts_line }
     }
 
     /// Returns the next token. At the end of the text, always returns [`TokenKind::End`] as the
     /// first token on its line.
-    pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut Findings) -> Token {
+    pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut ScanFindings) -> Token {
         self.skip_space(found);
         let start = self.at;
         let Some(first) = self.peek(0) else {
@@ -157,7 +157,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    fn skip_space(&mut self, found: &mut Findings) {
+    fn skip_space(&mut self, found: &mut ScanFindings) {
         while let Some(octet) = self.peek(0) {
             match octet {
                 b'\n' => {
@@ -179,7 +179,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    fn line_comment(&mut self, found: &mut Findings) {
+    fn line_comment(&mut self, found: &mut ScanFindings) {
         let start = self.at;
         loop {
             self.at += self.text[self.at..].find('\n').unwrap_or(self.text.len() - self.at);
@@ -192,7 +192,7 @@ impl<'t> Scanner<'t> {
         self.comment(found, start);
     }
 
-    fn block_comment(&mut self, found: &mut Findings) {
+    fn block_comment(&mut self, found: &mut ScanFindings) {
         let start = self.at;
         match self.text[start + 2..].find("*/") {
             Some(length) => self.at = start + 2 + length + 2,
@@ -207,7 +207,7 @@ impl<'t> Scanner<'t> {
         self.comment(found, start);
     }
 
-    fn comment(&self, found: &mut Findings, start: usize) {
+    fn comment(&self, found: &mut ScanFindings, start: usize) {
         if !found.skipping {
             found.comments.push(Comment { span: self.span(start, self.at), trailing: self.line_has_token });
         }
@@ -251,7 +251,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Scans a literal from its opening quote, at most to the end of the line.
-    fn literal(&mut self, symbols: &mut Symbols, found: &mut Findings, start: usize) -> Token {
+    fn literal(&mut self, symbols: &mut Symbols, found: &mut ScanFindings, start: usize) -> Token {
         let quote = self.peek(0).unwrap_or(b'"');
         self.at += 1;
         let mut spliced = false;
@@ -359,7 +359,7 @@ impl<'t> Scanner<'t> {
     }
 }
 
-impl Findings {
+impl ScanFindings {
     fn report(&mut self, diagnostic: Diagnostic) {
         if !self.skipping && self.diagnostics.len() < crate::diagnostic::Diagnostics::LIMIT {
             self.diagnostics.push(diagnostic);
@@ -369,13 +369,13 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
-    use super::{Findings, Position, Scanner};
+    use super::{ScanFindings, ScanPosition, Scanner};
     use crate::lex::token::TokenKind;
     use crate::symbol::Symbols;
 
     fn texts(text: &str) -> (Vec<String>, usize) {
-        let (mut symbols, mut found) = (Symbols::default(), Findings::default());
-        let mut scanner = Scanner::new(text, 0, Position::START);
+        let (mut symbols, mut found) = (Symbols::default(), ScanFindings::default());
+        let mut scanner = Scanner::new(text, 0, ScanPosition::START);
         let mut tokens = Vec::new();
         loop {
             let token = scanner.next(&mut symbols, &mut found);

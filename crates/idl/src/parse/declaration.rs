@@ -1,10 +1,10 @@
 //! Declarations: modules, types, constants, exceptions, ids.
 
-use super::types::Position;
-use super::{Failed, Parsed, Parser};
+use super::types::TypePosition;
+use super::{ParseResult, Parser, ReportedError};
 use crate::ast::{
-    AnnotationMember, AnnotationType, Arm, BitField, Bitset, Declaration, DeclarationKind as Kind, Enum, Flag, Flavor,
-    ForwardKind, Label, Member, Struct, Union, ValueFlavor,
+    AnnotationMember, AnnotationType, Arm, BitmaskFlag, Bitset, BitsetField, CaseLabel, Declaration,
+    DeclarationKind as Kind, Enum, Flavor, ForwardKind, Member, Struct, Union, ValueFlavor,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
@@ -13,7 +13,7 @@ use crate::symbol::Keyword as K;
 
 /// The kind of body that encloses a list of declarations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum EnclosingBody {
     /// The file, or a module.
     Module,
     Interface,
@@ -22,7 +22,7 @@ pub(super) enum Place {
 
 impl Parser<'_> {
     /// Parses declarations up to the closing brace, which is not consumed, or the end.
-    pub(super) fn declarations(&mut self, place: Place, declarations: &mut Vec<Declaration>) {
+    pub(super) fn declarations(&mut self, place: EnclosingBody, declarations: &mut Vec<Declaration>) {
         loop {
             self.events(declarations);
             if self.is_at_end() || self.is(P::CloseBrace) {
@@ -36,7 +36,7 @@ impl Parser<'_> {
             match self.nested(|parser| parser.declaration(place)) {
                 Ok(Some(declaration)) => declarations.push(declaration),
                 Ok(None) => {}
-                Err(Failed) => {
+                Err(ReportedError) => {
                     self.recover();
                     if self.at == start && !self.is(P::CloseBrace) {
                         self.bump();
@@ -47,7 +47,7 @@ impl Parser<'_> {
     }
 
     /// Parses one declaration. Returns `None` if it was understood and refused.
-    fn declaration(&mut self, place: Place) -> Parsed<Option<Declaration>> {
+    fn declaration(&mut self, place: EnclosingBody) -> ParseResult<Option<Declaration>> {
         let first_token = self.at;
         let annotations = self.annotations()?;
         if self.is_annotation_type() {
@@ -57,7 +57,7 @@ impl Parser<'_> {
         let kind = match (word, place) {
             (Some(K::Typedef), _) => {
                 self.bump();
-                let ty = self.type_spec(Position::Member)?;
+                let ty = self.type_spec(TypePosition::Member)?;
                 Kind::Typedef(ty, self.declarators("the name of the new type")?)
             }
             (Some(K::Struct), _) => self.struct_declaration()?,
@@ -81,7 +81,7 @@ impl Parser<'_> {
                 let name = self.typeprefix_scope()?;
                 Kind::TypePrefix(name, self.string("a prefix in quotes")?)
             }
-            (Some(K::Import), Place::Module) => {
+            (Some(K::Import), EnclosingBody::Module) => {
                 let start = self.bump().span;
                 if self.token().kind == TokenKind::String {
                     self.string("a name")?;
@@ -90,48 +90,48 @@ impl Parser<'_> {
                 }
                 Kind::Import(start.to(self.before()))
             }
-            (Some(K::Module), Place::Module) => {
+            (Some(K::Module), EnclosingBody::Module) => {
                 return self
                     .module(first_token)
                     .map(|kind| kind.map(|kind| Declaration { kind, annotations, first_token }));
             }
-            (Some(K::Interface), Place::Module) => self.interface(Flavor::Remote)?,
-            (Some(K::Local), Place::Module) => {
+            (Some(K::Interface), EnclosingBody::Module) => self.interface(Flavor::Remote)?,
+            (Some(K::Local), EnclosingBody::Module) => {
                 self.bump();
                 self.interface(Flavor::Local)?
             }
-            (Some(K::Abstract | K::Custom), Place::Module)
+            (Some(K::Abstract | K::Custom), EnclosingBody::Module)
                 if self.ahead(1).is_some_and(|next| next.text.keyword() == Some(K::Eventtype)) =>
             {
                 self.bump();
                 return self.of_components(K::Eventtype);
             }
-            (Some(K::Abstract), Place::Module)
+            (Some(K::Abstract), EnclosingBody::Module)
                 if self.ahead(1).is_some_and(|next| next.text.keyword() == Some(K::Valuetype)) =>
             {
                 self.bump();
                 self.value(ValueFlavor::Abstract)?
             }
-            (Some(K::Abstract), Place::Module) => {
+            (Some(K::Abstract), EnclosingBody::Module) => {
                 self.bump();
                 self.interface(Flavor::Abstract)?
             }
-            (Some(K::Custom), Place::Module) => {
+            (Some(K::Custom), EnclosingBody::Module) => {
                 self.bump();
                 self.value(ValueFlavor::Custom)?
             }
-            (Some(K::Valuetype), Place::Module) => self.value(ValueFlavor::Plain)?,
+            (Some(K::Valuetype), EnclosingBody::Module) => self.value(ValueFlavor::Plain)?,
             (Some(word @ (K::Component | K::Home | K::Eventtype | K::Porttype | K::Connector)), _) => {
                 return self.of_components(word);
             }
-            (_, Place::Module) => return self.not_a_declaration(),
-            (word, Place::Interface | Place::Value(_)) => self.member(place, word)?,
+            (_, EnclosingBody::Module) => return self.not_a_declaration(),
+            (word, EnclosingBody::Interface | EnclosingBody::Value(_)) => self.member(place, word)?,
         };
         self.end_or_skip(&what_is(&kind));
         Ok(Some(Declaration { kind, annotations, first_token }))
     }
 
-    fn of_components<T>(&mut self, word: K) -> Parsed<T> {
+    fn of_components<T>(&mut self, word: K) -> ParseResult<T> {
         let message =
             format!("`{}` belongs to the CORBA Component Model, which this compiler does not support", word.text());
         self.fail(Diagnostic::error(self.token().span, message))
@@ -159,7 +159,7 @@ impl Parser<'_> {
         }
     }
 
-    fn not_a_declaration<T>(&mut self) -> Parsed<T> {
+    fn not_a_declaration<T>(&mut self) -> ParseResult<T> {
         let token = self.token();
         if token.kind == TokenKind::Identifier && self.ahead(1).is_some_and(|next| next.kind == TokenKind::Identifier) {
             let near = self.similar_keyword();
@@ -192,7 +192,7 @@ impl Parser<'_> {
         words.into_iter().find(|word| distance(&text, word) <= 2)
     }
 
-    fn module(&mut self, _first: usize) -> Parsed<Option<Kind>> {
+    fn module(&mut self, _first: usize) -> ParseResult<Option<Kind>> {
         self.bump();
         let name = self.name("the name of the module")?;
         if self.is(P::Less) {
@@ -201,7 +201,7 @@ impl Parser<'_> {
         }
         let open = self.open_body()?;
         let mut body = Vec::new();
-        self.declarations(Place::Module, &mut body);
+        self.declarations(EnclosingBody::Module, &mut body);
         let end = self.close_body(open)?;
         let events = |declaration: &Declaration| {
             matches!(declaration.kind, Kind::EnterFile | Kind::LeaveFile | Kind::Pragma(..))
@@ -214,23 +214,23 @@ impl Parser<'_> {
     }
 
     /// Parses the closing brace of a body.
-    pub(super) fn close_body(&mut self, open: Span) -> Parsed<Span> {
+    pub(super) fn close_body(&mut self, open: Span) -> ParseResult<Span> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
         // Unknown characters were reported before.
         if self.token().kind == TokenKind::Unknown {
-            return Err(Failed);
+            return Err(ReportedError);
         }
         // Only the innermost unclosed brace is reported.
         if self.diagnostics.is_full() || std::mem::replace(&mut self.unclosed, true) {
-            return Err(Failed);
+            return Err(ReportedError);
         }
         let message = format!("`}}` was expected, {} was found", self.found());
         self.fail(Diagnostic::error(self.token().span, message).related(open, "this brace is not closed"))
     }
 
-    fn typeprefix_scope(&mut self) -> Parsed<crate::ast::ScopedName> {
+    fn typeprefix_scope(&mut self) -> ParseResult<crate::ast::ScopedName> {
         let start = self.token();
         if start.is(P::ColonColon) && self.ahead(1).is_some_and(|next| next.kind == TokenKind::String) {
             self.bump();
@@ -239,7 +239,7 @@ impl Parser<'_> {
         self.scoped_name("the name of a module, interface or value type")
     }
 
-    pub(super) fn struct_declaration(&mut self) -> Parsed<Kind> {
+    pub(super) fn struct_declaration(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the structure")?;
         if self.is(P::Semicolon) {
@@ -250,7 +250,7 @@ impl Parser<'_> {
         Ok(Kind::Struct(Struct { name, base, members, faulty, end }))
     }
 
-    fn exception(&mut self) -> Parsed<Kind> {
+    fn exception(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the exception")?;
         let (members, _, end) = self.members()?;
@@ -258,13 +258,13 @@ impl Parser<'_> {
     }
 
     /// Parses members up to the closing brace. The flag is true if one of them is faulty.
-    fn members(&mut self) -> Parsed<(Vec<Member>, bool, Span)> {
+    fn members(&mut self) -> ParseResult<(Vec<Member>, bool, Span)> {
         let (mut members, mut faulty, before) = (Vec::new(), false, self.diagnostics.errors());
         let open = self.open_body()?;
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             match self.struct_member() {
                 Ok(member) => members.push(member),
-                Err(Failed) => {
+                Err(ReportedError) => {
                     faulty = true;
                     self.recover();
                 }
@@ -274,7 +274,7 @@ impl Parser<'_> {
         Ok((members, faulty || self.diagnostics.errors() > before, end))
     }
 
-    fn struct_member(&mut self) -> Parsed<Member> {
+    fn struct_member(&mut self) -> ParseResult<Member> {
         let first_token = self.at;
         let annotations = self.annotations()?;
         if let Some(word @ (K::Public | K::Private)) = self.keyword() {
@@ -282,13 +282,13 @@ impl Parser<'_> {
             let span = self.bump().span;
             self.report(Diagnostic::error(span, message).help("leave it out: all members of a structure are public"));
         }
-        let ty = self.type_spec(Position::Member)?;
+        let ty = self.type_spec(TypePosition::Member)?;
         let declarators = self.declarators("the name of the member")?;
         self.end_or_skip("a member");
         Ok(Member { ty, declarators, annotations, first_token })
     }
 
-    pub(super) fn union_declaration(&mut self) -> Parsed<Kind> {
+    pub(super) fn union_declaration(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the union")?;
         if self.is(P::Semicolon) {
@@ -298,14 +298,14 @@ impl Parser<'_> {
             return self.expected("`switch`");
         }
         self.expect(P::OpenParenthesis, "(")?;
-        let discriminator = Box::new(self.type_spec(Position::Discriminator)?);
+        let discriminator = Box::new(self.type_spec(TypePosition::Discriminator)?);
         self.expect(P::CloseParenthesis, ")")?;
         let open = self.open_body()?;
         let mut arms = Vec::new();
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             match self.arm() {
                 Ok(arm) => arms.push(arm),
-                Err(Failed) => self.recover(),
+                Err(ReportedError) => self.recover(),
             }
         }
         let end = self.close_body(open)?;
@@ -315,14 +315,14 @@ impl Parser<'_> {
         Ok(Kind::Union(Union { name, discriminator, arms, end }))
     }
 
-    fn arm(&mut self) -> Parsed<Arm> {
+    fn arm(&mut self) -> ParseResult<Arm> {
         let mut labels = Vec::new();
         let mut annotations = self.annotations()?;
         loop {
             if self.take_keyword(K::Case).is_some() {
-                labels.push(Label::Case(self.expression()?));
+                labels.push(CaseLabel::Case(self.expression()?));
             } else if let Some(span) = self.take_keyword(K::Default) {
-                labels.push(Label::Default(span));
+                labels.push(CaseLabel::Default(span));
             } else if labels.is_empty() {
                 return self.expected("`case` or `default`");
             } else {
@@ -331,7 +331,7 @@ impl Parser<'_> {
             self.expect(P::Colon, ":")?;
         }
         let first_token = self.at;
-        let mut ty = self.type_spec(Position::Member)?;
+        let mut ty = self.type_spec(TypePosition::Member)?;
         annotations.append(&mut ty.annotations);
         ty.annotations = annotations;
         let declarator = self.declarator("the name of the member")?;
@@ -339,7 +339,7 @@ impl Parser<'_> {
         Ok(Arm { labels, ty, declarator, first_token })
     }
 
-    pub(super) fn enum_declaration(&mut self) -> Parsed<Kind> {
+    pub(super) fn enum_declaration(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the enumeration")?;
         let before = self.diagnostics.errors();
@@ -354,7 +354,7 @@ impl Parser<'_> {
                     self.no_value_of_enumerator()?;
                     self.skip_unknown()?;
                 }
-                Err(Failed) => self.skip_to_comma()?,
+                Err(ReportedError) => self.skip_to_comma()?,
             }
             let Some(comma) = self.take(P::Comma) else {
                 if self.missing_comma() {
@@ -377,7 +377,7 @@ impl Parser<'_> {
     }
 
     /// Refuses a value for an enumerator, as other languages permit.
-    fn no_value_of_enumerator(&mut self) -> Parsed<()> {
+    fn no_value_of_enumerator(&mut self) -> ParseResult<()> {
         let Some(start) = self.take(P::Equal) else { return Ok(()) };
         let before = self.before();
         self.skip_to_comma()?;
@@ -388,7 +388,7 @@ impl Parser<'_> {
     }
 
     /// Skips an unknown token, which was reported before, and the tokens up to the comma.
-    fn skip_unknown(&mut self) -> Parsed<()> {
+    fn skip_unknown(&mut self) -> ParseResult<()> {
         if self.token().kind == TokenKind::Unknown { self.skip_to_comma() } else { Ok(()) }
     }
 
@@ -405,25 +405,25 @@ impl Parser<'_> {
     }
 
     /// Skips to the `,` or `}` after a faulty enumerator.
-    fn skip_to_comma(&mut self) -> Parsed<()> {
+    fn skip_to_comma(&mut self) -> ParseResult<()> {
         while !self.is(P::Comma) && !self.is(P::CloseBrace) {
             if self.is_at_end() || self.is(P::Semicolon) || self.is(P::OpenBrace) {
-                return Err(Failed);
+                return Err(ReportedError);
             }
             self.bump();
         }
         Ok(())
     }
 
-    fn constant(&mut self) -> Parsed<Kind> {
+    fn constant(&mut self) -> ParseResult<Kind> {
         self.bump();
-        let ty = self.type_spec(Position::Constant)?;
+        let ty = self.type_spec(TypePosition::Constant)?;
         let name = self.name("the name of the constant")?;
         self.expect(P::Equal, "=")?;
         Ok(Kind::Constant(ty, name, self.expression()?))
     }
 
-    fn bitset(&mut self) -> Parsed<Kind> {
+    fn bitset(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the bit set")?;
         let base = if self.take(P::Colon).is_some() { Some(self.scoped_name("a bit set")?) } else { None };
@@ -438,7 +438,7 @@ impl Parser<'_> {
             let (width, ty) = self.in_angles(|parser| {
                 let width = parser.expression()?;
                 let typed = parser.take(P::Comma).is_some();
-                let ty = if typed { Some(parser.type_spec(Position::Element)?) } else { None };
+                let ty = if typed { Some(parser.type_spec(TypePosition::Element)?) } else { None };
                 parser.expect(P::Greater, ">")?;
                 Ok((width, ty))
             })?;
@@ -450,20 +450,20 @@ impl Parser<'_> {
                 }
             }
             self.end_of("a bit field")?;
-            fields.push(BitField { width, ty, names });
+            fields.push(BitsetField { width, ty, names });
         }
         self.close_body(open)?;
         Ok(Kind::Bitset(Bitset { name, base, fields }))
     }
 
-    fn bitmask(&mut self) -> Parsed<Kind> {
+    fn bitmask(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the bit mask")?;
         let open = self.open_body()?;
         let mut flags = Vec::new();
         while !self.is(P::CloseBrace) {
             let annotations = self.annotations()?;
-            flags.push(Flag { name: self.name("the name of a flag")?, annotations });
+            flags.push(BitmaskFlag { name: self.name("the name of a flag")?, annotations });
             self.skip_unknown()?;
             if self.take(P::Comma).is_none() && !self.missing_comma() {
                 break;
@@ -474,7 +474,7 @@ impl Parser<'_> {
     }
 
     /// Parses `@annotation N { T member default v; };`
-    fn annotation_type(&mut self, first_token: usize) -> Parsed<Declaration> {
+    fn annotation_type(&mut self, first_token: usize) -> ParseResult<Declaration> {
         self.bump();
         self.bump();
         let name = self.annotation_word()?;
@@ -483,9 +483,9 @@ impl Parser<'_> {
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             let start = self.at;
             let parsed = match self.keyword() {
-                Some(K::Enum | K::Const | K::Typedef | K::Struct | K::Union | K::Bitmask | K::Bitset) => {
-                    self.nested(|parser| parser.declaration(Place::Module)).map(|declaration| body.extend(declaration))
-                }
+                Some(K::Enum | K::Const | K::Typedef | K::Struct | K::Union | K::Bitmask | K::Bitset) => self
+                    .nested(|parser| parser.declaration(EnclosingBody::Module))
+                    .map(|declaration| body.extend(declaration)),
                 _ => self.annotation_member().map(|member| members.push(member)),
             };
             if parsed.is_err() {
@@ -501,8 +501,8 @@ impl Parser<'_> {
         Ok(Declaration { kind, annotations: Vec::new(), first_token })
     }
 
-    fn annotation_member(&mut self) -> Parsed<AnnotationMember> {
-        let ty = self.type_spec(Position::Constant)?;
+    fn annotation_member(&mut self) -> ParseResult<AnnotationMember> {
+        let ty = self.type_spec(TypePosition::Constant)?;
         let name = self.annotation_word()?;
         let default = if self.take_keyword(K::Default).is_some() { Some(self.expression()?) } else { None };
         self.end_of("a member")?;

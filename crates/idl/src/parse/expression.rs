@@ -1,6 +1,6 @@
 //! Constant expressions.
 
-use super::{Parsed, Parser, literal};
+use super::{ParseResult, Parser, literal};
 use crate::ast::{Binary, Expression, ExpressionKind, Unary};
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
@@ -11,19 +11,19 @@ impl Parser<'_> {
     /// Maximum number of operators in a row. Each of them makes the tree one level deeper.
     const LONGEST: usize = 500;
 
-    pub(super) fn expression(&mut self) -> Parsed<Expression> {
+    pub(super) fn expression(&mut self) -> ParseResult<Expression> {
         self.nested(|parser| parser.binary(0))
     }
 
     /// Runs `parse` on the text after a `<`.
-    pub(super) fn in_angles<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    pub(super) fn in_angles<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.angles += 1;
         let result = parse(self);
         self.angles -= 1;
         result
     }
 
-    fn binary(&mut self, lowest: u8) -> Parsed<Expression> {
+    fn binary(&mut self, lowest: u8) -> ParseResult<Expression> {
         let mut left = self.unary()?;
         let mut length = 0;
         while let Some((operator, strength)) = self.operator().filter(|(_, strength)| *strength >= lowest) {
@@ -57,7 +57,7 @@ impl Parser<'_> {
         })
     }
 
-    fn unary(&mut self) -> Parsed<Expression> {
+    fn unary(&mut self) -> ParseResult<Expression> {
         let token = self.token();
         let operator = match token.kind {
             TokenKind::Punctuation(P::Minus) => Unary::Minus,
@@ -71,7 +71,7 @@ impl Parser<'_> {
         Ok(Expression { kind: ExpressionKind::Unary(operator, Box::new(operand)), span })
     }
 
-    fn primary(&mut self) -> Parsed<Expression> {
+    fn primary(&mut self) -> ParseResult<Expression> {
         let token = self.token();
         let kind = match token.kind {
             TokenKind::Punctuation(P::OpenParenthesis) => {
@@ -134,7 +134,7 @@ impl Parser<'_> {
     }
 
     /// Parses adjacent string literals, which are joined.
-    pub(super) fn string_literal(&mut self) -> Parsed<(String, bool)> {
+    pub(super) fn string_literal(&mut self) -> ParseResult<(String, bool)> {
         let mut value = String::new();
         let mut width = None;
         while self.token().kind == TokenKind::String {

@@ -1,18 +1,18 @@
 //! Interfaces, value types and their members.
 
-use super::declaration::Place;
-use super::types::Position;
-use super::{Parsed, Parser};
+use super::declaration::EnclosingBody;
+use super::types::TypePosition;
+use super::{ParseResult, Parser};
 use crate::ast::{
-    Attribute, DeclarationKind as Kind, Direction, Flavor, Interface, Operation, Parameter, ScopedName, State, Value,
-    ValueFlavor,
+    Attribute, DeclarationKind as Kind, Direction, Flavor, Interface, OperationDeclaration, Parameter, ScopedName,
+    State, ValueFlavor, ValueType,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::symbol::Keyword as K;
 
 impl Parser<'_> {
-    pub(super) fn interface(&mut self, flavor: Flavor) -> Parsed<Kind> {
+    pub(super) fn interface(&mut self, flavor: Flavor) -> ParseResult<Kind> {
         if self.take_keyword(K::Interface).is_none() {
             return self.expected("`interface`");
         }
@@ -23,12 +23,12 @@ impl Parser<'_> {
         let bases = if self.take(P::Colon).is_some() { self.bases("an interface")? } else { Vec::new() };
         let open = self.open_body()?;
         let mut body = Vec::new();
-        self.declarations(Place::Interface, &mut body);
+        self.declarations(EnclosingBody::Interface, &mut body);
         let end = self.close_body(open)?;
         Ok(Kind::Interface(Interface { flavor, name, bases, body, end }))
     }
 
-    fn bases(&mut self, what: &str) -> Parsed<Vec<ScopedName>> {
+    fn bases(&mut self, what: &str) -> ParseResult<Vec<ScopedName>> {
         let mut bases = Vec::new();
         loop {
             if let Some(word @ (K::Object | K::ValueBase)) = self.keyword() {
@@ -47,7 +47,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn value(&mut self, flavor: ValueFlavor) -> Parsed<Kind> {
+    pub(super) fn value(&mut self, flavor: ValueFlavor) -> ParseResult<Kind> {
         if self.take_keyword(K::Valuetype).is_none() {
             return self.expected("`valuetype`");
         }
@@ -67,7 +67,7 @@ impl Parser<'_> {
             if flavor != ValueFlavor::Plain {
                 return self.expected("`{`");
             }
-            return Ok(Kind::ValueBox(name, self.type_spec(Position::Member)?));
+            return Ok(Kind::ValueBox(name, self.type_spec(TypePosition::Member)?));
         }
         let (mut truncatable, mut bases) = (None, Vec::new());
         if self.take(P::Colon).is_some() {
@@ -77,15 +77,15 @@ impl Parser<'_> {
         let supports = if self.take_keyword(K::Supports).is_some() { self.bases("an interface")? } else { Vec::new() };
         let open = self.open_body()?;
         let mut body = Vec::new();
-        self.declarations(Place::Value(flavor), &mut body);
+        self.declarations(EnclosingBody::Value(flavor), &mut body);
         let end = self.close_body(open)?;
-        Ok(Kind::Value(Value { flavor, name, truncatable, bases, supports, body, end }))
+        Ok(Kind::Value(ValueType { flavor, name, truncatable, bases, supports, body, end }))
     }
 
     /// Parses an operation, an attribute, state or a factory.
-    pub(super) fn member(&mut self, place: Place, word: Option<K>) -> Parsed<Kind> {
+    pub(super) fn member(&mut self, place: EnclosingBody, word: Option<K>) -> ParseResult<Kind> {
         let value = match place {
-            Place::Value(flavor) => Some(flavor),
+            EnclosingBody::Value(flavor) => Some(flavor),
             _ => None,
         };
         match (word, value) {
@@ -98,7 +98,7 @@ impl Parser<'_> {
                     let diagnostic = Diagnostic::error(colon, format!("`{text}` has no `:` in IDL"));
                     self.report(diagnostic.help(format!("write `{text}` in front of each member")));
                 }
-                let ty = self.type_spec(Position::Member)?;
+                let ty = self.type_spec(TypePosition::Member)?;
                 let declarators = self.declarators("the name of the member")?;
                 if flavor == ValueFlavor::Abstract {
                     let message = "an abstract value type has no state";
@@ -153,10 +153,10 @@ impl Parser<'_> {
         self.bump();
     }
 
-    fn operation(&mut self, in_value: bool) -> Parsed<Kind> {
+    fn operation(&mut self, in_value: bool) -> ParseResult<Kind> {
         let oneway = self.take_keyword(K::Oneway);
         let start = self.token().span;
-        let result = self.type_spec(Position::Result)?;
+        let result = self.type_spec(TypePosition::Result)?;
         let name = self.name("the name of the operation")?;
         if in_value && (self.is(P::Semicolon) || self.is(P::Comma) || self.is(P::OpenBracket)) {
             let message = "a member of a value type is `public` or `private`";
@@ -174,10 +174,10 @@ impl Parser<'_> {
             }
             self.expect(P::CloseParenthesis, ")")?;
         }
-        Ok(Kind::Operation(Operation { oneway, result, name, parameters, raises, context }))
+        Ok(Kind::Operation(OperationDeclaration { oneway, result, name, parameters, raises, context }))
     }
 
-    fn context_name(&mut self) -> Parsed<crate::ast::Text> {
+    fn context_name(&mut self) -> ParseResult<crate::ast::Text> {
         let text = self.string("the name of a property in quotes")?;
         let name = text.value.strip_suffix('*').unwrap_or(&text.value);
         let letters = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'.';
@@ -189,7 +189,7 @@ impl Parser<'_> {
         Ok(text)
     }
 
-    fn parameters(&mut self) -> Parsed<Vec<Parameter>> {
+    fn parameters(&mut self) -> ParseResult<Vec<Parameter>> {
         self.expect(P::OpenParenthesis, "(")?;
         let mut parameters = Vec::new();
         if self.take(P::CloseParenthesis).is_some() {
@@ -220,7 +220,7 @@ impl Parser<'_> {
                 _ => return self.expected("a parameter"),
             };
             self.bump();
-            let mut ty = self.type_spec(Position::Parameter)?;
+            let mut ty = self.type_spec(TypePosition::Parameter)?;
             annotations.append(&mut ty.annotations);
             ty.annotations = annotations;
             let name = self.plain_declarator("the name of the parameter", "a parameter")?;
@@ -235,7 +235,7 @@ impl Parser<'_> {
         Ok(parameters)
     }
 
-    fn raises(&mut self, word: K) -> Parsed<Vec<ScopedName>> {
+    fn raises(&mut self, word: K) -> ParseResult<Vec<ScopedName>> {
         if self.take_keyword(word).is_none() {
             return Ok(Vec::new());
         }
@@ -267,7 +267,7 @@ impl Parser<'_> {
         self.report(Diagnostic::error(self.token().span, message).label(label).help(help));
     }
 
-    fn attribute(&mut self) -> Parsed<Kind> {
+    fn attribute(&mut self) -> ParseResult<Kind> {
         let mut readonly = self.take_keyword(K::Readonly).is_some();
         if self.take_keyword(K::Attribute).is_none() {
             return self.expected("`attribute`");
@@ -277,7 +277,7 @@ impl Parser<'_> {
             self.report(diagnostic.help("write `readonly attribute`"));
             readonly = true;
         }
-        let ty = self.type_spec(Position::Parameter)?;
+        let ty = self.type_spec(TypePosition::Parameter)?;
         let mut names = vec![self.plain_declarator("the name of the attribute", "an attribute")?];
         while self.take(P::Comma).is_some() {
             names.push(self.plain_declarator("the name of the attribute", "an attribute")?);

@@ -1,6 +1,6 @@
 //! Types and declarators.
 
-use super::{Failed, Parsed, Parser};
+use super::{ParseResult, Parser, ReportedError};
 use crate::ast::{Basic, Declaration, Declarator, Type, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
@@ -9,7 +9,7 @@ use crate::symbol::Keyword as K;
 
 /// The place of a type, which restricts the types allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(super) enum TypePosition {
     /// In a `typedef`, a member or a union arm: any type but void.
     Member,
     /// The element of a sequence: a type cannot be defined in place.
@@ -25,7 +25,7 @@ pub(super) enum Position {
 }
 
 impl Parser<'_> {
-    pub(super) fn type_spec(&mut self, position: Position) -> Parsed<Type> {
+    pub(super) fn type_spec(&mut self, position: TypePosition) -> ParseResult<Type> {
         self.nested(|parser| {
             let annotations = parser.annotations()?;
             let start = parser.token().span;
@@ -36,8 +36,8 @@ impl Parser<'_> {
         })
     }
 
-    fn check_position(&mut self, ty: &Type, position: Position) -> Parsed<()> {
-        use Position as At;
+    fn check_position(&mut self, ty: &Type, position: TypePosition) -> ParseResult<()> {
+        use TypePosition as At;
         let anonymous = matches!(position, At::Parameter | At::Result);
         let made = match &ty.kind {
             TypeKind::Sequence(..) => "sequence",
@@ -71,7 +71,7 @@ impl Parser<'_> {
         }
     }
 
-    fn type_kind(&mut self, position: Position) -> Parsed<TypeKind> {
+    fn type_kind(&mut self, position: TypePosition) -> ParseResult<TypeKind> {
         if self.token().kind == TokenKind::Punctuation(P::ColonColon) {
             return Ok(TypeKind::Named(self.scoped_name("a type")?));
         }
@@ -129,7 +129,7 @@ impl Parser<'_> {
             K::Sequence => return self.sequence(),
             K::Map => return self.map(),
             _ => {
-                return Ok(TypeKind::Named(self.scoped_name(if position == Position::Result {
+                return Ok(TypeKind::Named(self.scoped_name(if position == TypePosition::Result {
                     "a result type"
                 } else {
                     "a type"
@@ -141,7 +141,7 @@ impl Parser<'_> {
     }
 
     /// Reports a type of C++'s standard library. Then parses it as the corresponding IDL type.
-    fn type_of_cpp(&mut self, position: Position) -> Option<Parsed<TypeKind>> {
+    fn type_of_cpp(&mut self, position: TypePosition) -> Option<ParseResult<TypeKind>> {
         let token = self.token();
         let behind = self.ahead(1).filter(|_| self.symbols.text(token.text) == "std")?;
         let named = self.ahead(2).filter(|_| behind.is(P::ColonColon))?;
@@ -160,7 +160,7 @@ impl Parser<'_> {
         Some(if text == "vector" { self.sequence() } else { self.type_kind(position) })
     }
 
-    fn unsigned(&mut self) -> Parsed<TypeKind> {
+    fn unsigned(&mut self) -> ParseResult<TypeKind> {
         self.bump();
         if self.take_keyword(K::Short).is_some() {
             return Ok(TypeKind::Basic(Basic::UShort));
@@ -181,7 +181,7 @@ impl Parser<'_> {
         Ok(TypeKind::Basic(if long { Basic::ULongLong } else { Basic::ULong }))
     }
 
-    fn inline(&mut self) -> Parsed<TypeKind> {
+    fn inline(&mut self) -> ParseResult<TypeKind> {
         let first_token = self.at;
         let kind = match self.keyword() {
             Some(K::Struct) => self.struct_declaration()?,
@@ -193,12 +193,12 @@ impl Parser<'_> {
                     Diagnostic::error(self.token().span, message).help("declare it before, and use its name here"),
                 );
             }
-            None => return Err(Failed),
+            None => return Err(ReportedError),
         };
         Ok(TypeKind::Inline(Box::new(Declaration { kind, annotations: Vec::new(), first_token })))
     }
 
-    fn fixed(&mut self) -> Parsed<TypeKind> {
+    fn fixed(&mut self) -> ParseResult<TypeKind> {
         self.bump();
         if self.take(P::Less).is_none() {
             return Ok(TypeKind::Fixed(None));
@@ -210,27 +210,27 @@ impl Parser<'_> {
         })
     }
 
-    fn sequence(&mut self) -> Parsed<TypeKind> {
+    fn sequence(&mut self) -> ParseResult<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
         self.in_angles(|parser| {
-            let element = parser.type_spec(Position::Element)?;
+            let element = parser.type_spec(TypePosition::Element)?;
             Ok(TypeKind::Sequence(Box::new(element), parser.optional_bound()?))
         })
     }
 
-    fn map(&mut self) -> Parsed<TypeKind> {
+    fn map(&mut self) -> ParseResult<TypeKind> {
         self.bump();
         self.expect(P::Less, "<")?;
         self.in_angles(|parser| {
-            let key = parser.type_spec(Position::Element)?;
+            let key = parser.type_spec(TypePosition::Element)?;
             parser.expect(P::Comma, ",")?;
-            let value = parser.type_spec(Position::Element)?;
+            let value = parser.type_spec(TypePosition::Element)?;
             Ok(TypeKind::Map(Box::new((key, value)), parser.optional_bound()?))
         })
     }
 
-    fn optional_bound(&mut self) -> Parsed<Option<Box<crate::ast::Expression>>> {
+    fn optional_bound(&mut self) -> ParseResult<Option<Box<crate::ast::Expression>>> {
         if self.take(P::Comma).is_some() {
             return self.closing_bound().map(Some);
         }
@@ -238,14 +238,14 @@ impl Parser<'_> {
         Ok(None)
     }
 
-    fn closing_bound(&mut self) -> Parsed<Box<crate::ast::Expression>> {
+    fn closing_bound(&mut self) -> ParseResult<Box<crate::ast::Expression>> {
         let bound = self.expression()?;
         self.close_angle()?;
         Ok(Box::new(bound))
     }
 
     /// Parses `>`, or the first half of `>>`.
-    fn close_angle(&mut self) -> Parsed<()> {
+    fn close_angle(&mut self) -> ParseResult<()> {
         if self.take(P::Greater).is_some() {
             return Ok(());
         }
@@ -256,7 +256,7 @@ impl Parser<'_> {
         self.expected("`>`")
     }
 
-    pub(super) fn declarator(&mut self, what: &str) -> Parsed<Declarator> {
+    pub(super) fn declarator(&mut self, what: &str) -> ParseResult<Declarator> {
         let name = self.name(what)?;
         let mut dimensions = Vec::new();
         while self.take(P::OpenBracket).is_some() {
@@ -269,7 +269,7 @@ impl Parser<'_> {
         Ok(Declarator { name, dimensions })
     }
 
-    pub(super) fn declarators(&mut self, what: &str) -> Parsed<Vec<Declarator>> {
+    pub(super) fn declarators(&mut self, what: &str) -> ParseResult<Vec<Declarator>> {
         let mut declarators = vec![self.declarator(what)?];
         while self.take(P::Comma).is_some() {
             declarators.push(self.declarator(what)?);
@@ -278,7 +278,7 @@ impl Parser<'_> {
     }
 
     /// Parses a name that cannot be an array.
-    pub(super) fn plain_declarator(&mut self, what: &str, thing: &str) -> Parsed<crate::ast::Name> {
+    pub(super) fn plain_declarator(&mut self, what: &str, thing: &str) -> ParseResult<crate::ast::Name> {
         let declarator = self.declarator(what)?;
         if let (Some(first), Some(last)) = (declarator.dimensions.first(), declarator.dimensions.last()) {
             let span: Span = first.span.to(last.span);

@@ -1,31 +1,36 @@
 //! Annotations: the standard ones, Corelane's real-time ones, and annotations that the source
 //! declares (IDL 4.2, 7.4.15).
 
-use super::standard::Place;
-use super::{At, Failed, Resolved, Resolver, What};
+use super::standard::AnnotatedItem;
+use super::{DeclarationResolver, DeclarationSite, ReportedError, ResolveResult, ScopeItem};
 use crate::ast::{Annotation, AnnotationType, Basic, Declaration, Expression, Name};
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, Kind, Type};
+use crate::model::{DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 use crate::symbol::Symbol;
 
 /// A parameter of an annotation that the source declares.
 #[derive(Clone, Debug)]
-pub(super) struct Parameter {
+pub(super) struct AnnotationParameter {
     name: Symbol,
     span: Span,
     ty: Type,
     optional: bool,
 }
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     /// Declares an annotation: `@annotation N { ... };`
-    pub(super) fn annotation_type(&mut self, annotation: &AnnotationType, declaration: &Declaration, at: At) {
-        let id = self.add(at, annotation.name, declaration.first_token, Kind::Annotation);
+    pub(super) fn annotation_type(
+        &mut self,
+        annotation: &AnnotationType,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) {
+        let id = self.add(at, annotation.name, declaration.first_token, DefinitionKind::Annotation);
         let symbol = self.annotation_symbol(annotation.name);
-        self.declare(at.scope, Name { symbol, ..annotation.name }, What::Definition(id));
+        self.declare(at.scope, Name { symbol, ..annotation.name }, ScopeItem::Definition(id));
         let scope = self.open_scope(at.scope, Some(id));
-        let inner = At { scope, parent: Some(id) };
+        let inner = DeclarationSite { scope, parent: Some(id) };
         for declaration in &annotation.body {
             self.declaration(declaration, inner);
         }
@@ -37,9 +42,9 @@ impl Resolver<'_> {
             {
                 let _ = self.evaluate_as(value, &ty, member.ty.span, inner);
             }
-            self.declare(scope, member.name, What::Member);
+            self.declare(scope, member.name, ScopeItem::Member);
             let (name, span) = (member.name.symbol, member.name.span);
-            parameters.push(Parameter { name, span, ty, optional: member.default.is_some() });
+            parameters.push(AnnotationParameter { name, span, ty, optional: member.default.is_some() });
         }
         self.annotations.insert(id, parameters);
     }
@@ -50,7 +55,7 @@ impl Resolver<'_> {
         self.symbols.intern(&text)
     }
 
-    pub(super) fn check_annotations(&mut self, annotations: &[Annotation], place: Place, at: At) {
+    pub(super) fn check_annotations(&mut self, annotations: &[Annotation], place: AnnotatedItem, at: DeclarationSite) {
         for annotation in annotations {
             let Some(name) = annotation.name.parts.last().copied() else { continue };
             match self.find_annotation(annotation, name, at) {
@@ -61,16 +66,16 @@ impl Resolver<'_> {
     }
 
     /// Finds the annotation if the source declares it.
-    fn find_annotation(&mut self, annotation: &Annotation, name: Name, at: At) -> Option<DefinitionId> {
+    fn find_annotation(&mut self, annotation: &Annotation, name: Name, at: DeclarationSite) -> Option<DefinitionId> {
         let symbol = self.annotation_symbol(name);
         let (_, path) = annotation.name.parts.split_last()?;
         let mut scope = Some(if annotation.name.absolute { super::ScopeId(0) } else { at.scope });
         while let Some(here) = scope {
             let inner = path.iter().try_fold(here, |scope, part| match self.entry(scope, part.symbol)?.what {
-                What::Definition(id) | What::Introduced(id) => self.scope_of(id),
-                What::Member => None,
+                ScopeItem::Definition(id) | ScopeItem::Introduced(id) => self.scope_of(id),
+                ScopeItem::Member => None,
             });
-            if let Some(What::Definition(id)) =
+            if let Some(ScopeItem::Definition(id)) =
                 inner.and_then(|inner| self.entry(inner, symbol)).map(|entry| entry.what)
             {
                 return Some(id);
@@ -81,7 +86,7 @@ impl Resolver<'_> {
     }
 
     /// Checks the arguments of an annotation against its declaration.
-    fn check_arguments(&mut self, id: DefinitionId, annotation: &Annotation, at: At) {
+    fn check_arguments(&mut self, id: DefinitionId, annotation: &Annotation, at: DeclarationSite) {
         let Some(parameters) = self.annotations.get(&id).cloned() else { return };
         let place = self.model.get(id).span;
         let mut given: Vec<Symbol> = Vec::new();
@@ -113,7 +118,11 @@ impl Resolver<'_> {
 
     /// Returns the parameter for a single unnamed argument. It is the only parameter, or the one
     /// called `value`.
-    fn only_parameter<'p>(&self, parameters: &'p [Parameter], annotation: &Annotation) -> Option<&'p Parameter> {
+    fn only_parameter<'p>(
+        &self,
+        parameters: &'p [AnnotationParameter],
+        annotation: &Annotation,
+    ) -> Option<&'p AnnotationParameter> {
         match (parameters, annotation.arguments.as_slice()) {
             ([only], [_]) => Some(only),
             (several, [_]) => several.iter().find(|parameter| self.text(parameter.name) == "value"),
@@ -121,7 +130,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn check_argument(&mut self, parameter: &Parameter, value: &Expression, id: DefinitionId, at: At) {
+    fn check_argument(
+        &mut self,
+        parameter: &AnnotationParameter,
+        value: &Expression,
+        id: DefinitionId,
+        at: DeclarationSite,
+    ) {
         if is_any(&parameter.ty) {
             return;
         }
@@ -129,7 +144,7 @@ impl Resolver<'_> {
         let scope = self.scope_of(id).unwrap_or(at.scope);
         let inner = matches!(&value.kind, crate::ast::ExpressionKind::Named(name)
             if !name.absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));
-        let at = if inner { At { scope, ..at } } else { at };
+        let at = if inner { DeclarationSite { scope, ..at } } else { at };
         let _ = self.evaluate_as(value, &parameter.ty, value.span, at);
     }
 
@@ -138,8 +153,8 @@ impl Resolver<'_> {
         &mut self,
         annotations: &[Annotation],
         wanted: &str,
-        at: At,
-    ) -> Resolved<Option<(u32, Span)>> {
+        at: DeclarationSite,
+    ) -> ResolveResult<Option<(u32, Span)>> {
         let is_wanted = |annotation: &&Annotation| matches!(annotation.name.parts.as_slice(), [name] if self.symbols.text(name.symbol) == wanted);
         let Some(annotation) = annotations.iter().find(is_wanted) else { return Ok(None) };
         match annotation.arguments.as_slice() {
@@ -149,7 +164,7 @@ impl Resolver<'_> {
             _ => {
                 let message = format!("`@{wanted}` takes one number");
                 self.report(Diagnostic::error(annotation.name.span, message).help(format!("write `@{wanted}(8)`")));
-                Err(Failed)
+                Err(ReportedError)
             }
         }
     }

@@ -1,42 +1,49 @@
 //! Bit masks, bit sets, and the size of enumerations in bits (IDL 4.2, 7.4.13).
 
-use super::standard::Place;
-use super::{At, Failed, Resolver, What};
+use super::standard::AnnotatedItem;
+use super::{DeclarationResolver, DeclarationSite, ReportedError, ScopeItem};
 use crate::ast::{self, Annotation, Basic, Declaration, Name};
 use crate::diagnostic::Diagnostic;
-use crate::model::{BitField, Bitmask, Bitset, DefinitionId, Kind, Type};
+use crate::model::{Bitmask, Bitset, BitsetField, DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 
 /// The largest integer size, in bits.
 const MOST: u32 = 64;
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     /// Returns the size in bits from `@bit_bound(N)`, or `usual` without it.
-    pub(super) fn bit_bound(&mut self, annotations: &[Annotation], usual: u32, most: u32, at: At) -> u32 {
+    pub(super) fn bit_bound(&mut self, annotations: &[Annotation], usual: u32, most: u32, at: DeclarationSite) -> u32 {
         match self.annotated_number(annotations, "bit_bound", at) {
             Ok(Some((bits, span))) if bits == 0 || bits > most => {
                 self.report(Diagnostic::error(span, format!("`@bit_bound` is 1 to {most} here, not {bits}")));
                 usual
             }
             Ok(Some((bits, _))) => bits,
-            Ok(None) | Err(Failed) => usual,
+            Ok(None) | Err(ReportedError) => usual,
         }
     }
 
-    pub(super) fn bitmask(&mut self, name: Name, flags: &[ast::Flag], declaration: &Declaration, at: At) {
+    pub(super) fn bitmask(
+        &mut self,
+        name: Name,
+        flags: &[ast::BitmaskFlag],
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) {
         let bound = self.bit_bound(&declaration.annotations, 32, MOST, at);
         if flags.is_empty() {
             self.report(Diagnostic::error(name.span, "a bit mask needs a flag"));
         }
-        let id = self.add(at, name, declaration.first_token, Kind::Bitmask(Bitmask { bound, flags: Vec::new() }));
-        self.declare(at.scope, name, What::Definition(id));
+        let id =
+            self.add(at, name, declaration.first_token, DefinitionKind::Bitmask(Bitmask { bound, flags: Vec::new() }));
+        self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
         let scope = self.open_scope(at.scope, Some(id));
         let mut taken: Vec<(u32, Span)> = Vec::new();
         let mut placed = Vec::new();
         for flag in flags {
-            self.check_annotations(&flag.annotations, Place::Flag, at);
-            self.declare(scope, flag.name, What::Member);
+            self.check_annotations(&flag.annotations, AnnotatedItem::Flag, at);
+            self.declare(scope, flag.name, ScopeItem::Member);
             let next = taken.last().map_or(0, |(last, _)| last + 1);
             let given = self.annotated_number(&flag.annotations, "position", at);
             let (position, span) = given.ok().flatten().unwrap_or((next, flag.name.span));
@@ -53,20 +60,20 @@ impl Resolver<'_> {
             taken.push((position, span));
             placed.push((flag.name.symbol, u8::try_from(position).unwrap_or(0)));
         }
-        if let Kind::Bitmask(known) = &mut self.model.get_mut(id).kind {
+        if let DefinitionKind::Bitmask(known) = &mut self.model.get_mut(id).kind {
             known.flags = placed;
         }
     }
 
-    pub(super) fn bitset(&mut self, bitset: &ast::Bitset, declaration: &Declaration, at: At) {
+    pub(super) fn bitset(&mut self, bitset: &ast::Bitset, declaration: &Declaration, at: DeclarationSite) {
         let base = bitset.base.as_ref().and_then(|base| self.bitset_base(base, at));
         let empty = Bitset { base, fields: Vec::new(), bits: 0 };
-        let id = self.add(at, bitset.name, declaration.first_token, Kind::Bitset(empty));
-        self.declare(at.scope, bitset.name, What::Definition(id));
+        let id = self.add(at, bitset.name, declaration.first_token, DefinitionKind::Bitset(empty));
+        self.declare(at.scope, bitset.name, ScopeItem::Definition(id));
         self.list(at, id);
-        let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
+        let inner = DeclarationSite { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
         let mut bits = base.map_or(0, |base| match &self.model.get(base).kind {
-            Kind::Bitset(base) => base.bits,
+            DefinitionKind::Bitset(base) => base.bits,
             _ => 0,
         });
         let mut fields = Vec::new();
@@ -85,11 +92,11 @@ impl Resolver<'_> {
             bits += width * u32::try_from(field.names.len().max(1)).unwrap_or(u32::MAX);
             let width = u8::try_from(width).unwrap_or(0);
             if field.names.is_empty() {
-                fields.push(BitField { name: None, span: field.width.span, width, ty: ty.clone() });
+                fields.push(BitsetField { name: None, span: field.width.span, width, ty: ty.clone() });
             }
             for name in &field.names {
-                self.declare(inner.scope, *name, What::Member);
-                fields.push(BitField { name: Some(name.symbol), span: name.span, width, ty: ty.clone() });
+                self.declare(inner.scope, *name, ScopeItem::Member);
+                fields.push(BitsetField { name: Some(name.symbol), span: name.span, width, ty: ty.clone() });
             }
             if bits > MOST {
                 let message = format!("a bit set has at most {MOST} bits in all, this makes {bits}");
@@ -97,19 +104,19 @@ impl Resolver<'_> {
                 break;
             }
         }
-        let named = |field: &BitField| field.name.map(|name| (name, field.span));
+        let named = |field: &BitsetField| field.name.map(|name| (name, field.span));
         if let Some(base) = base {
             let inherited: Vec<_> = self.model.bit_fields(base).into_iter().filter_map(named).collect();
             self.check_members_differ(&inherited, fields.iter().filter_map(named));
         }
-        if let Kind::Bitset(known) = &mut self.model.get_mut(id).kind {
+        if let DefinitionKind::Bitset(known) = &mut self.model.get_mut(id).kind {
             (known.fields, known.bits) = (fields, bits.min(MOST));
         }
     }
 
-    fn bitset_base(&mut self, name: &ast::ScopedName, at: At) -> Option<DefinitionId> {
+    fn bitset_base(&mut self, name: &ast::ScopedName, at: DeclarationSite) -> Option<DefinitionId> {
         let id = self.look_up(name, at.scope, false).ok()?;
-        if matches!(self.model.get(id).kind, Kind::Bitset(_)) {
+        if matches!(self.model.get(id).kind, DefinitionKind::Bitset(_)) {
             return self.check_chain(id, name.span);
         }
         let (what, place) = (self.described(id), self.model.get(id).span);

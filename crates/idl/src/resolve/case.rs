@@ -1,14 +1,14 @@
 //! Warnings about names that differ only in case, for the mode `--case-sensitive`. Other languages
 //! and compilers treat such names as one.
 
-use super::{Resolver, Scope, What};
+use super::{DeclarationResolver, NameScope, ScopeItem};
 use crate::ast::{Name, Parameter};
 use crate::diagnostic::Diagnostic;
-use crate::model::Kind;
+use crate::model::DefinitionKind;
 use crate::source::Span;
 use crate::symbol::SymbolMap;
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     /// Warns about names in one scope, including inherited ones, that differ only in case.
     pub(super) fn check_case(&mut self) {
         if !self.symbols.is_case_sensitive() {
@@ -24,7 +24,7 @@ impl Resolver<'_> {
                     seen.insert(self.symbols.lower_case(symbol), Name { symbol, span });
                 }
                 let definition = self.model.get(owner);
-                if !matches!(definition.kind, Kind::Module(_)) {
+                if !matches!(definition.kind, DefinitionKind::Module(_)) {
                     let name = Name { symbol: definition.name, span: definition.span };
                     seen.insert(self.symbols.lower_case(name.symbol), name);
                 }
@@ -38,8 +38,8 @@ impl Resolver<'_> {
         }
     }
 
-    fn declared_names(scope: &Scope) -> Vec<Name> {
-        let declared = scope.names.values().filter(|entry| !matches!(entry.what, What::Introduced(_)));
+    fn declared_names(scope: &NameScope) -> Vec<Name> {
+        let declared = scope.names.values().filter(|entry| !matches!(entry.what, ScopeItem::Introduced(_)));
         let names = declared.map(|entry| Name { symbol: entry.symbol, span: entry.span });
         names.filter(|name| name.span != Span::default()).collect()
     }

@@ -1,15 +1,15 @@
 //! Evaluates constant expressions by the typing rules of CORBA 3.10.2.
 
-use super::{At, Failed, Found, Resolved, Resolver, What, decimal};
+use super::{DeclarationResolver, DeclarationSite, Found, ReportedError, ResolveResult, ScopeItem, decimal};
 use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
 use crate::binary128::Binary128;
 use crate::diagnostic::Diagnostic;
-use crate::model::{ConstantValue as V, DefinitionId, Kind, Type};
+use crate::model::{ConstantValue as V, DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 
 /// The required type of a constant expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Target {
+enum RequiredType {
     Integer {
         bits: u32,
         signed: bool,
@@ -32,7 +32,7 @@ enum Target {
     Label(DefinitionId),
 }
 
-impl Target {
+impl RequiredType {
     fn text(self) -> &'static str {
         match self {
             Self::Integer { .. } => "an integer",
@@ -56,11 +56,11 @@ impl Target {
     }
 }
 
-const ULONG: Target = Target::Integer { bits: 32, signed: false, name: "unsigned long" };
+const ULONG: RequiredType = RequiredType::Integer { bits: 32, signed: false, name: "unsigned long" };
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     /// Evaluates an array size or a bound: a positive integer constant.
-    pub(super) fn size(&mut self, expression: &Expression, at: At) -> Resolved<u32> {
+    pub(super) fn size(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<u32> {
         let size = self.non_negative(expression, at)?;
         if size == 0 {
             return self.fail(Diagnostic::error(expression.span, "the size must be positive, and is 0"));
@@ -69,30 +69,48 @@ impl Resolver<'_> {
     }
 
     /// Evaluates an unsigned 32-bit constant.
-    pub(super) fn non_negative(&mut self, expression: &Expression, at: At) -> Resolved<u32> {
+    pub(super) fn non_negative(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<u32> {
         match self.evaluate_checked(expression, ULONG, at)? {
-            V::Integer(value) => u32::try_from(value).map_err(|_| Failed),
-            _ => Err(Failed),
+            V::Integer(value) => u32::try_from(value).map_err(|_| ReportedError),
+            _ => Err(ReportedError),
         }
     }
 
     /// Evaluates a label of a union with a discriminator of this type.
-    pub(super) fn evaluate_label(&mut self, expression: &Expression, ty: &Type, place: Span, at: At) -> Resolved<V> {
-        match self.model.resolved_definition(ty).filter(|id| matches!(self.model.get(*id).kind, Kind::Enum(_))) {
-            Some(of) => self.evaluate_checked(expression, Target::Label(of), at),
+    pub(super) fn evaluate_label(
+        &mut self,
+        expression: &Expression,
+        ty: &Type,
+        place: Span,
+        at: DeclarationSite,
+    ) -> ResolveResult<V> {
+        match self
+            .model
+            .resolved_definition(ty)
+            .filter(|id| matches!(self.model.get(*id).kind, DefinitionKind::Enum(_)))
+        {
+            Some(of) => self.evaluate_checked(expression, RequiredType::Label(of), at),
             None => self.evaluate_as(expression, ty, place, at),
         }
     }
 
     /// Evaluates an expression that must have this type.
-    pub(super) fn evaluate_as(&mut self, expression: &Expression, ty: &Type, place: Span, at: At) -> Resolved<V> {
+    pub(super) fn evaluate_as(
+        &mut self,
+        expression: &Expression,
+        ty: &Type,
+        place: Span,
+        at: DeclarationSite,
+    ) -> ResolveResult<V> {
         let target = match self.model.resolved(ty) {
-            Type::Faulty => return Err(Failed),
+            Type::Faulty => return Err(ReportedError),
             Type::Basic(basic) => basic_target(*basic),
-            Type::String(wide, bound) => Some(Target::String { wide: *wide, bound: *bound }),
-            Type::FixedConstant => Some(Target::Fixed(None)),
-            Type::Fixed(digits, scale) => Some(Target::Fixed(Some((*digits, *scale)))),
-            Type::Named(id) if matches!(self.model.get(*id).kind, Kind::Enum(_)) => Some(Target::Enumerator(*id)),
+            Type::String(wide, bound) => Some(RequiredType::String { wide: *wide, bound: *bound }),
+            Type::FixedConstant => Some(RequiredType::Fixed(None)),
+            Type::Fixed(digits, scale) => Some(RequiredType::Fixed(Some((*digits, *scale)))),
+            Type::Named(id) if matches!(self.model.get(*id).kind, DefinitionKind::Enum(_)) => {
+                Some(RequiredType::Enumerator(*id))
+            }
             _ => None,
         };
         match target {
@@ -105,7 +123,7 @@ impl Resolver<'_> {
     }
 
     /// Checks only the names in an expression, because its type is unknown.
-    pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: At) -> Resolved<()> {
+    pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<()> {
         match &expression.kind {
             E::Named(name) => self.look_up(name, at.scope, true).map(drop),
             E::Unary(_, operand) => self.evaluate_freely(operand, at),
@@ -117,11 +135,16 @@ impl Resolver<'_> {
         }
     }
 
-    fn evaluate_checked(&mut self, expression: &Expression, target: Target, at: At) -> Resolved<V> {
+    fn evaluate_checked(
+        &mut self,
+        expression: &Expression,
+        target: RequiredType,
+        at: DeclarationSite,
+    ) -> ResolveResult<V> {
         let value = self.evaluate(expression, target, at)?;
         let span = expression.span;
         match (&value, target) {
-            (V::Integer(number), Target::Integer { name, .. }) => {
+            (V::Integer(number), RequiredType::Integer { name, .. }) => {
                 let (least, most) = target.range();
                 if *number < least || *number > most {
                     let message = format!("{number} does not fit `{name}`");
@@ -129,7 +152,7 @@ impl Resolver<'_> {
                     return self.fail(Diagnostic::error(span, message).note(note));
                 }
             }
-            (V::Float(number), Target::Float { kind }) => {
+            (V::Float(number), RequiredType::Float { kind }) => {
                 // A value is in range if it rounds to the largest number of the type.
                 #[expect(clippy::cast_possible_truncation, reason = "whether it fits is the question")]
                 let fits = number.is_finite() && (kind != Basic::Float || (*number as f32).is_finite());
@@ -147,17 +170,17 @@ impl Resolver<'_> {
             (V::LongDouble(number), _) if !number.is_finite() => {
                 return self.fail(Diagnostic::error(span, "the value does not fit `long double`"));
             }
-            (V::String(text), Target::String { bound: Some(bound), .. }) => {
+            (V::String(text), RequiredType::String { bound: Some(bound), .. }) => {
                 let length = text.chars().count();
                 if length > bound as usize {
                     let message = format!("the string has {length} characters, its type allows {bound}");
                     return self.fail(Diagnostic::error(span, message));
                 }
             }
-            (V::Fixed(digits, scale), Target::Fixed(Some((most, behind)))) => {
+            (V::Fixed(digits, scale), RequiredType::Fixed(Some((most, behind)))) => {
                 return self.fit_fixed(*digits, *scale, most, behind, span);
             }
-            (V::Character(character), Target::Character { wide: false }) if u32::from(*character) > 255 => {
+            (V::Character(character), RequiredType::Character { wide: false }) if u32::from(*character) > 255 => {
                 return self.fail(
                     Diagnostic::error(span, "the character is not of ISO 8859-1, and a `char` has one octet")
                         .help("use `wchar`"),
@@ -168,7 +191,7 @@ impl Resolver<'_> {
         Ok(value)
     }
 
-    fn fit_fixed(&mut self, digits: i128, scale: u32, most: u8, behind: u8, span: Span) -> Resolved<V> {
+    fn fit_fixed(&mut self, digits: i128, scale: u32, most: u8, behind: u8, span: Span) -> ResolveResult<V> {
         let (mut digits, mut scale) = (digits, scale);
         while scale > u32::from(behind) {
             (digits, scale) = (digits / 10, scale - 1);
@@ -180,56 +203,55 @@ impl Resolver<'_> {
         Ok(V::Fixed(digits, scale))
     }
 
-    fn mismatch<T>(&mut self, span: Span, found: &str, target: Target) -> Resolved<T> {
+    fn mismatch<T>(&mut self, span: Span, found: &str, target: RequiredType) -> ResolveResult<T> {
         let message = format!("{} was expected, {found} was found", target.text());
         let diagnostic = Diagnostic::error(span, message);
         let help = match (target, found) {
-            (Target::Boolean, "an integer") => "write `TRUE` or `FALSE`",
-            (Target::Character { .. }, "a string") => "a character is written in single quotes",
-            (Target::String { wide: true, .. }, "a string") | (Target::Character { wide: true }, "a character") => {
-                "write `L` in front of it"
-            }
-            (Target::String { wide: false, .. }, "a wide string")
-            | (Target::Character { wide: false }, "a wide character") => "leave out the `L`",
-            (Target::Float { .. }, "an integer") => "write it with a point: `1.0`",
-            (Target::Fixed(_), _) => "a fixed-point number is written with a `d` at its end",
+            (RequiredType::Boolean, "an integer") => "write `TRUE` or `FALSE`",
+            (RequiredType::Character { .. }, "a string") => "a character is written in single quotes",
+            (RequiredType::String { wide: true, .. }, "a string")
+            | (RequiredType::Character { wide: true }, "a character") => "write `L` in front of it",
+            (RequiredType::String { wide: false, .. }, "a wide string")
+            | (RequiredType::Character { wide: false }, "a wide character") => "leave out the `L`",
+            (RequiredType::Float { .. }, "an integer") => "write it with a point: `1.0`",
+            (RequiredType::Fixed(_), _) => "a fixed-point number is written with a `d` at its end",
             _ => return self.fail(diagnostic),
         };
         self.fail(diagnostic.help(help))
     }
 
-    fn evaluate(&mut self, expression: &Expression, target: Target, at: At) -> Resolved<V> {
+    fn evaluate(&mut self, expression: &Expression, target: RequiredType, at: DeclarationSite) -> ResolveResult<V> {
         let span = expression.span;
         match &expression.kind {
-            E::Faulty => Err(Failed),
+            E::Faulty => Err(ReportedError),
             E::Integer(value) => match target {
-                Target::Integer { .. } => Ok(V::Integer(i128::from(*value))),
-                Target::Float { kind } if self.extended => Ok(integer_as(i128::from(*value), kind)),
+                RequiredType::Integer { .. } => Ok(V::Integer(i128::from(*value))),
+                RequiredType::Float { kind } if self.extended => Ok(integer_as(i128::from(*value), kind)),
                 _ => self.mismatch(span, "an integer", target),
             },
             E::Float(value, long) => match target {
-                Target::Float { kind: Basic::LongDouble } => Ok(V::LongDouble(*long)),
-                Target::Float { kind } if !value.is_finite() => {
+                RequiredType::Float { kind: Basic::LongDouble } => Ok(V::LongDouble(*long)),
+                RequiredType::Float { kind } if !value.is_finite() => {
                     let message = format!("the value does not fit `{}`", kind.text());
                     self.fail(Diagnostic::error(span, message))
                 }
-                Target::Float { .. } => Ok(V::Float(*value)),
+                RequiredType::Float { .. } => Ok(V::Float(*value)),
                 _ => self.mismatch(span, "a floating-point number", target),
             },
             E::Fixed(digits, scale) => match (target, i128::try_from(*digits)) {
-                (Target::Fixed(_), Ok(digits)) => Ok(V::Fixed(digits, *scale)),
+                (RequiredType::Fixed(_), Ok(digits)) => Ok(V::Fixed(digits, *scale)),
                 _ => self.mismatch(span, "a fixed-point number", target),
             },
             E::Character(value, wide) => match target {
-                Target::Character { wide: wanted } if wanted == *wide => Ok(V::Character(*value)),
+                RequiredType::Character { wide: wanted } if wanted == *wide => Ok(V::Character(*value)),
                 _ => self.mismatch(span, if *wide { "a wide character" } else { "a character" }, target),
             },
             E::String(value, wide) => match target {
-                Target::String { wide: wanted, .. } if wanted == *wide => Ok(V::String(value.clone())),
+                RequiredType::String { wide: wanted, .. } if wanted == *wide => Ok(V::String(value.clone())),
                 _ => self.mismatch(span, if *wide { "a wide string" } else { "a string" }, target),
             },
             E::Boolean(value) => match target {
-                Target::Boolean => Ok(V::Boolean(*value)),
+                RequiredType::Boolean => Ok(V::Boolean(*value)),
                 _ => self.mismatch(span, "a boolean", target),
             },
             E::Named(name) => self.evaluate_name(name, target, at),
@@ -238,7 +260,8 @@ impl Resolver<'_> {
                 self.unary(*operator, value, span, target)
             }
             E::Binary(operator, _)
-                if matches!(target, Target::Float { .. } | Target::Fixed(_)) && !operator.is_arithmetic() =>
+                if matches!(target, RequiredType::Float { .. } | RequiredType::Fixed(_))
+                    && !operator.is_arithmetic() =>
             {
                 self.no_operator(span, target)
             }
@@ -250,24 +273,31 @@ impl Resolver<'_> {
         }
     }
 
-    fn evaluate_name(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Resolved<V> {
+    fn evaluate_name(
+        &mut self,
+        name: &crate::ast::ScopedName,
+        target: RequiredType,
+        at: DeclarationSite,
+    ) -> ResolveResult<V> {
         if let Some(id) = self.label_without_scope(name, target, at) {
             return Ok(V::Enumerator(id));
         }
         let id = self.look_up(name, at.scope, true)?;
         let place = self.model.get(id).span;
         match &self.model.get(id).kind {
-            Kind::Enumerator(of, _) => match target {
-                Target::Enumerator(wanted) | Target::Label(wanted) if wanted == *of => Ok(V::Enumerator(id)),
-                Target::Enumerator(wanted) | Target::Label(wanted) => {
+            DefinitionKind::Enumerator(of, _) => match target {
+                RequiredType::Enumerator(wanted) | RequiredType::Label(wanted) if wanted == *of => {
+                    Ok(V::Enumerator(id))
+                }
+                RequiredType::Enumerator(wanted) | RequiredType::Label(wanted) => {
                     let (of, wanted) = (self.described(*of), self.described(wanted));
                     let message = format!("an enumerator of {wanted} was expected, this is one of {of}");
                     self.fail(Diagnostic::error(name.span, message).related(place, "declared here"))
                 }
                 _ => self.mismatch(name.span, "an enumerator", target),
             },
-            Kind::Constant(_, V::Faulty) => Err(Failed),
-            Kind::Constant(ty, value) => {
+            DefinitionKind::Constant(_, V::Faulty) => Err(ReportedError),
+            DefinitionKind::Constant(ty, value) => {
                 let wide = match self.model.resolved(ty) {
                     Type::String(wide, _) => *wide,
                     Type::Basic(basic) => *basic == Basic::WChar,
@@ -275,27 +305,29 @@ impl Resolver<'_> {
                 };
                 let (value, ty) = (value.clone(), self.model.resolved(ty).clone());
                 let found = match (&value, target) {
-                    (V::Integer(_), Target::Integer { .. })
-                    | (V::Fixed(..), Target::Fixed(_))
-                    | (V::Boolean(_), Target::Boolean) => return Ok(value),
-                    (V::Float(number), Target::Float { kind: Basic::LongDouble }) => {
+                    (V::Integer(_), RequiredType::Integer { .. })
+                    | (V::Fixed(..), RequiredType::Fixed(_))
+                    | (V::Boolean(_), RequiredType::Boolean) => return Ok(value),
+                    (V::Float(number), RequiredType::Float { kind: Basic::LongDouble }) => {
                         return Ok(V::LongDouble(Binary128::of_double(*number)));
                     }
-                    (V::LongDouble(_), Target::Float { kind: Basic::LongDouble })
-                    | (V::Float(_), Target::Float { .. }) => {
+                    (V::LongDouble(_), RequiredType::Float { kind: Basic::LongDouble })
+                    | (V::Float(_), RequiredType::Float { .. }) => {
                         return Ok(value);
                     }
-                    (V::LongDouble(number), Target::Float { .. }) => return Ok(V::Float(number.to_double())),
-                    (V::Integer(number), Target::Float { kind }) if self.extended => {
+                    (V::LongDouble(number), RequiredType::Float { .. }) => return Ok(V::Float(number.to_double())),
+                    (V::Integer(number), RequiredType::Float { kind }) if self.extended => {
                         return Ok(integer_as(*number, kind));
                     }
-                    (V::Character(_), Target::Character { wide: wanted })
-                    | (V::String(_), Target::String { wide: wanted, .. })
+                    (V::Character(_), RequiredType::Character { wide: wanted })
+                    | (V::String(_), RequiredType::String { wide: wanted, .. })
                         if wanted == wide =>
                     {
                         return Ok(value);
                     }
-                    (V::Enumerator(_), Target::Enumerator(of) | Target::Label(of)) if ty == Type::Named(of) => {
+                    (V::Enumerator(_), RequiredType::Enumerator(of) | RequiredType::Label(of))
+                        if ty == Type::Named(of) =>
+                    {
                         return Ok(value);
                     }
                     (V::Integer(_), _) => "an integer",
@@ -323,18 +355,25 @@ impl Resolver<'_> {
 
     /// Returns the enumerator that a label names without its scope, provided that the name has no
     /// other meaning.
-    fn label_without_scope(&mut self, name: &crate::ast::ScopedName, target: Target, at: At) -> Option<DefinitionId> {
-        let (Target::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else { return None };
+    fn label_without_scope(
+        &mut self,
+        name: &crate::ast::ScopedName,
+        target: RequiredType,
+        at: DeclarationSite,
+    ) -> Option<DefinitionId> {
+        let (RequiredType::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else {
+            return None;
+        };
         if !matches!(self.find_outwards(single.symbol, at.scope), (Found::Nothing, _)) {
             return None;
         }
         let around = self.model.get(of).parent.and_then(|parent| self.scope_of(parent))?;
-        let What::Definition(id) =
+        let ScopeItem::Definition(id) =
             self.entry(around, single.symbol).filter(|entry| entry.symbol == single.symbol)?.what
         else {
             return None;
         };
-        if !matches!(self.model.get(id).kind, Kind::Enumerator(by, _) if by == of) {
+        if !matches!(self.model.get(id).kind, DefinitionKind::Enumerator(by, _) if by == of) {
             return None;
         }
         let full = self.full_name(id);
@@ -345,7 +384,7 @@ impl Resolver<'_> {
         Some(id)
     }
 
-    fn unary(&mut self, operator: Unary, value: V, span: Span, target: Target) -> Resolved<V> {
+    fn unary(&mut self, operator: Unary, value: V, span: Span, target: RequiredType) -> ResolveResult<V> {
         match (operator, value) {
             (Unary::Plus, value @ (V::Integer(_) | V::Float(_) | V::LongDouble(_) | V::Fixed(..))) => Ok(value),
             (Unary::Minus, V::Integer(value)) => self.in_range(value.checked_neg(), span),
@@ -353,33 +392,39 @@ impl Resolver<'_> {
             (Unary::Minus, V::LongDouble(value)) => Ok(V::LongDouble(value.negated())),
             (Unary::Minus, V::Fixed(digits, scale)) => Ok(V::Fixed(-digits, scale)),
             (Unary::Complement, V::Integer(value)) => match target {
-                Target::Integer { signed: false, .. } if value >= 0 => {
+                RequiredType::Integer { signed: false, .. } if value >= 0 => {
                     self.in_range(Some(target.range().1 - value), span)
                 }
                 _ => self.in_range(Some(-value - 1), span),
             },
-            (_, V::Faulty) => Err(Failed),
+            (_, V::Faulty) => Err(ReportedError),
             _ => self.no_operator(span, target),
         }
     }
 
-    fn no_operator<T>(&mut self, span: Span, target: Target) -> Resolved<T> {
+    fn no_operator<T>(&mut self, span: Span, target: RequiredType) -> ResolveResult<T> {
         let message = format!(
             "this operator does not work on {}",
-            if target == Target::Boolean { "booleans" } else { target.text() }
+            if target == RequiredType::Boolean { "booleans" } else { target.text() }
         );
         self.fail(Diagnostic::error(span, message))
     }
 
     /// Checks that the value of a sub-expression fits 64 bits.
-    fn in_range(&mut self, value: Option<i128>, span: Span) -> Resolved<V> {
+    fn in_range(&mut self, value: Option<i128>, span: Span) -> ResolveResult<V> {
         match value.filter(|value| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value)) {
             Some(value) => Ok(V::Integer(value)),
             None => self.fail(Diagnostic::error(span, "the value needs more than 64 bits")),
         }
     }
 
-    fn binary(&mut self, operator: Binary, operands: (V, V), spans: (Span, Span), target: Target) -> Resolved<V> {
+    fn binary(
+        &mut self,
+        operator: Binary,
+        operands: (V, V),
+        spans: (Span, Span),
+        target: RequiredType,
+    ) -> ResolveResult<V> {
         let (span, right_span) = spans;
         match operands {
             (V::Integer(left), V::Integer(right)) => self.integers(operator, left, right, spans),
@@ -413,22 +458,28 @@ impl Resolver<'_> {
                     None => self.no_operator(span, target),
                 }
             }
-            (V::Faulty, _) | (_, V::Faulty) => Err(Failed),
+            (V::Faulty, _) | (_, V::Faulty) => Err(ReportedError),
             _ => self.no_operator(span, target),
         }
     }
 
     /// Checks that a floating-point sub-expression is finite.
-    fn finite(&mut self, value: V, finite: bool, span: Span, target: Target) -> Resolved<V> {
+    fn finite(&mut self, value: V, finite: bool, span: Span, target: RequiredType) -> ResolveResult<V> {
         match target {
-            Target::Float { kind } if !finite => {
+            RequiredType::Float { kind } if !finite => {
                 self.fail(Diagnostic::error(span, format!("the value does not fit `{}`", kind.text())))
             }
             _ => Ok(value),
         }
     }
 
-    fn integers(&mut self, operator: Binary, left: i128, right: i128, (span, right_span): (Span, Span)) -> Resolved<V> {
+    fn integers(
+        &mut self,
+        operator: Binary,
+        left: i128,
+        right: i128,
+        (span, right_span): (Span, Span),
+    ) -> ResolveResult<V> {
         let shift = u32::try_from(right).ok().filter(|shift| *shift < 64);
         let value = match operator {
             Binary::Or => Some(left | right),
@@ -459,8 +510,8 @@ impl Resolver<'_> {
     }
 }
 
-fn basic_target(basic: Basic) -> Option<Target> {
-    let integer = |bits, signed| Some(Target::Integer { bits, signed, name: basic.text() });
+fn basic_target(basic: Basic) -> Option<RequiredType> {
+    let integer = |bits, signed| Some(RequiredType::Integer { bits, signed, name: basic.text() });
     match basic {
         Basic::Short => integer(16, true),
         Basic::UShort => integer(16, false),
@@ -471,10 +522,10 @@ fn basic_target(basic: Basic) -> Option<Target> {
         Basic::Int8 => integer(8, true),
         Basic::Octet | Basic::UInt8 => integer(8, false),
 
-        Basic::Float | Basic::Double | Basic::LongDouble => Some(Target::Float { kind: basic }),
-        Basic::Char => Some(Target::Character { wide: false }),
-        Basic::WChar => Some(Target::Character { wide: true }),
-        Basic::Boolean => Some(Target::Boolean),
+        Basic::Float | Basic::Double | Basic::LongDouble => Some(RequiredType::Float { kind: basic }),
+        Basic::Char => Some(RequiredType::Character { wide: false }),
+        Basic::WChar => Some(RequiredType::Character { wide: true }),
+        Basic::Boolean => Some(RequiredType::Boolean),
         Basic::Void | Basic::Any | Basic::Object | Basic::ValueBase => None,
     }
 }

@@ -9,11 +9,11 @@ use crate::ast::Binary;
 const MOST: usize = 31;
 
 /// A number: its digits, and how many of them are after the point.
-pub(super) type Fixed = (i128, u32);
+pub(super) type FixedConstant = (i128, u32);
 
 /// Applies an operator. Returns `None` for an unsupported operator. Returns `Some(None)` for a
 /// division by zero, and for a value whose whole part has more than 31 digits.
-pub(super) fn apply(operator: Binary, left: Fixed, right: Fixed) -> Option<Option<Fixed>> {
+pub(super) fn apply(operator: Binary, left: FixedConstant, right: FixedConstant) -> Option<Option<FixedConstant>> {
     Some(match operator {
         Binary::Add => sum(left, right),
         Binary::Subtract => sum(left, (-right.0, right.1)),
@@ -23,9 +23,9 @@ pub(super) fn apply(operator: Binary, left: Fixed, right: Fixed) -> Option<Optio
     })
 }
 
-fn sum(left: Fixed, right: Fixed) -> Option<Fixed> {
+fn sum(left: FixedConstant, right: FixedConstant) -> Option<FixedConstant> {
     let scale = left.1.max(right.1);
-    let aligned = |(number, behind): Fixed| {
+    let aligned = |(number, behind): FixedConstant| {
         let mut digits = vec![0; (scale - behind) as usize];
         digits.extend(digits_of(number.unsigned_abs()));
         digits
@@ -41,7 +41,7 @@ fn sum(left: Fixed, right: Fixed) -> Option<Fixed> {
     cut(digits, scale, minus)
 }
 
-fn product(left: Fixed, right: Fixed) -> Option<Fixed> {
+fn product(left: FixedConstant, right: FixedConstant) -> Option<FixedConstant> {
     let (one, two) = (digits_of(left.0.unsigned_abs()), digits_of(right.0.unsigned_abs()));
     let mut sums = vec![0_u32; one.len() + two.len()];
     for (at, a) in one.iter().enumerate() {
@@ -58,7 +58,7 @@ fn product(left: Fixed, right: Fixed) -> Option<Fixed> {
     cut(digits.collect(), left.1 + right.1, (left.0 < 0) != (right.0 < 0))
 }
 
-fn quotient(left: Fixed, right: Fixed) -> Option<Fixed> {
+fn quotient(left: FixedConstant, right: FixedConstant) -> Option<FixedConstant> {
     let divisor = right.0.unsigned_abs();
     let (mut digits, mut rest) =
         (left.0.unsigned_abs().checked_div(divisor)?, left.0.unsigned_abs().checked_rem(divisor)?);
@@ -120,7 +120,7 @@ fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
 }
 
 /// Drops the last digits that do not fit, and trailing zeros after the point.
-fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<Fixed> {
+fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<FixedConstant> {
     let significant = |digits: &[u8]| digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
     digits.truncate(significant(&digits));
     let behind = scale as usize;

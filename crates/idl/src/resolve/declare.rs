@@ -1,18 +1,18 @@
 //! Modules, structures, unions, enumerations, typedefs, constants, exceptions.
 
-use super::standard::Place;
-use super::{At, Resolver, What};
-use crate::ast::{self, Basic, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Label, Name};
+use super::standard::AnnotatedItem;
+use super::{DeclarationResolver, DeclarationSite, ScopeItem};
+use crate::ast::{self, Basic, CaseLabel, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Name};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Annotation, Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
+use crate::model::{Annotation, Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Struct, Type, Union};
 use crate::source::Span;
 use crate::symbol::{Symbol, SymbolMap};
 use std::collections::{HashMap, HashSet};
 
-impl Resolver<'_> {
-    pub(super) fn declaration(&mut self, declaration: &Declaration, at: At) {
+impl DeclarationResolver<'_> {
+    pub(super) fn declaration(&mut self, declaration: &Declaration, at: DeclarationSite) {
         use DeclarationKind as D;
-        self.check_annotations(&declaration.annotations, Place::of(&declaration.kind), at);
+        self.check_annotations(&declaration.annotations, AnnotatedItem::of(&declaration.kind), at);
         let first = self.model.definitions.len();
         match &declaration.kind {
             D::Module(name, body, _) => self.module(*name, body, declaration, at),
@@ -36,7 +36,7 @@ impl Resolver<'_> {
             }
             D::Typedef(ty, declarators) => self.typedef(ty, declarators, declaration, at),
             D::Constant(ty, name, value) => self.constant(ty, *name, value, declaration, at),
-            D::Native(name) => self.simple(*name, Kind::Native, declaration, at),
+            D::Native(name) => self.simple(*name, DefinitionKind::Native, declaration, at),
             D::AnnotationType(annotation) => self.annotation_type(annotation, declaration, at),
             D::Bitmask(name, flags) => self.bitmask(*name, flags, declaration, at),
             D::Bitset(bitset) => self.bitset(bitset, declaration, at),
@@ -76,16 +76,16 @@ impl Resolver<'_> {
         self.report(diagnostic.help("choose another name"));
     }
 
-    fn simple(&mut self, name: Name, kind: Kind, declaration: &Declaration, at: At) {
+    fn simple(&mut self, name: Name, kind: DefinitionKind, declaration: &Declaration, at: DeclarationSite) {
         let id = self.add(at, name, declaration.first_token, kind);
-        self.declare(at.scope, name, What::Definition(id));
+        self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
     }
 
-    fn module(&mut self, name: Name, body: &[Declaration], declaration: &Declaration, at: At) {
+    fn module(&mut self, name: Name, body: &[Declaration], declaration: &Declaration, at: DeclarationSite) {
         let known = self.entry(at.scope, name.symbol);
         let reopened = match known.map(|entry| entry.what) {
-            Some(What::Definition(id)) if matches!(self.model.get(id).kind, Kind::Module(_)) => Some(id),
+            Some(ScopeItem::Definition(id)) if matches!(self.model.get(id).kind, DefinitionKind::Module(_)) => Some(id),
             _ => None,
         };
         let id = match (reopened, known) {
@@ -104,8 +104,8 @@ impl Resolver<'_> {
                 id
             }
             _ => {
-                let id = self.add(at, name, declaration.first_token, Kind::Module(Vec::new()));
-                self.declare(at.scope, name, What::Definition(id));
+                let id = self.add(at, name, declaration.first_token, DefinitionKind::Module(Vec::new()));
+                self.declare(at.scope, name, ScopeItem::Definition(id));
                 self.list(at, id);
                 id
             }
@@ -117,13 +117,13 @@ impl Resolver<'_> {
         self.prefixes.push(self.prefix.clone());
         let depth = self.prefixes.len();
         for declaration in body {
-            self.declaration(declaration, At { scope, parent: Some(id) });
+            self.declaration(declaration, DeclarationSite { scope, parent: Some(id) });
         }
         self.prefixes.truncate(depth);
         self.prefix = self.prefixes.pop().unwrap_or_default();
     }
 
-    fn typedef(&mut self, ty: &ast::Type, declarators: &[Declarator], declaration: &Declaration, at: At) {
+    fn typedef(&mut self, ty: &ast::Type, declarators: &[Declarator], declaration: &Declaration, at: DeclarationSite) {
         let of = self.ty(ty, at);
         for declarator in declarators {
             let declared = self.declared(&of, declarator, at);
@@ -133,37 +133,44 @@ impl Resolver<'_> {
             }
             let elements = self.elements(&declared);
             let last_alias = match &declared {
-                Type::Named(of) if matches!(self.model.get(*of).kind, Kind::Typedef(_)) => {
+                Type::Named(of) if matches!(self.model.get(*of).kind, DefinitionKind::Typedef(_)) => {
                     self.model.get(*of).last_alias.or(Some(*of))
                 }
                 _ => None,
             };
-            let id = self.add(at, declarator.name, declaration.first_token, Kind::Typedef(declared));
+            let id = self.add(at, declarator.name, declaration.first_token, DefinitionKind::Typedef(declared));
             let definition = self.model.get_mut(id);
             (definition.local, definition.last_alias, definition.elements) = (local, last_alias, elements);
-            self.declare(at.scope, declarator.name, What::Definition(id));
+            self.declare(at.scope, declarator.name, ScopeItem::Definition(id));
             self.list(at, id);
         }
     }
 
-    fn constant(&mut self, ty: &ast::Type, name: Name, value: &Expression, declaration: &Declaration, at: At) {
+    fn constant(
+        &mut self,
+        ty: &ast::Type,
+        name: Name,
+        value: &Expression,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) {
         let written = self.ty(ty, at);
         let value = self.evaluate_as(value, &written, ty.span, at).unwrap_or(ConstantValue::Faulty);
-        let id = self.add(at, name, declaration.first_token, Kind::Constant(written, value));
-        self.declare(at.scope, name, What::Definition(id));
+        let id = self.add(at, name, declaration.first_token, DefinitionKind::Constant(written, value));
+        self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
     }
 
     // ---- structures --------------------------------------------------------------------------------
 
-    fn forward(&mut self, name: Name, kind: ForwardKind, declaration: &Declaration, at: At) {
+    fn forward(&mut self, name: Name, kind: ForwardKind, declaration: &Declaration, at: DeclarationSite) {
         if let Some(entry) = self.entry(at.scope, name.symbol)
-            && let What::Definition(id) = entry.what
+            && let ScopeItem::Definition(id) = entry.what
             && entry.symbol == name.symbol
         {
             let same = match &self.model.get(id).kind {
-                Kind::Struct(_) => kind == ForwardKind::Struct,
-                Kind::Union(_) => kind == ForwardKind::Union,
+                DefinitionKind::Struct(_) => kind == ForwardKind::Struct,
+                DefinitionKind::Union(_) => kind == ForwardKind::Union,
                 _ => false,
             };
             if same {
@@ -172,22 +179,28 @@ impl Resolver<'_> {
         }
         let empty = match kind {
             ForwardKind::Struct => {
-                Kind::Struct(Struct { defined: false, base: None, members: Vec::new(), inner: Vec::new() })
+                DefinitionKind::Struct(Struct { defined: false, base: None, members: Vec::new(), inner: Vec::new() })
             }
             ForwardKind::Union => {
                 let discriminator = Type::Faulty;
-                Kind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() })
+                DefinitionKind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() })
             }
         };
         let id = self.add(at, name, declaration.first_token, empty);
-        self.declare(at.scope, name, What::Definition(id));
+        self.declare(at.scope, name, ScopeItem::Definition(id));
         self.announced.push((id, name.span));
     }
 
     /// Finds the forward declaration that this definition completes, and sets its location.
-    fn fulfil(&mut self, name: Name, first_token: usize, at: At, fits: impl Fn(&Kind) -> bool) -> Option<DefinitionId> {
+    fn fulfil(
+        &mut self,
+        name: Name,
+        first_token: usize,
+        at: DeclarationSite,
+        fits: impl Fn(&DefinitionKind) -> bool,
+    ) -> Option<DefinitionId> {
         let entry = self.entry(at.scope, name.symbol)?;
-        let What::Definition(id) = entry.what else { return None };
+        let ScopeItem::Definition(id) = entry.what else { return None };
         if entry.symbol != name.symbol || !fits(&self.model.get(id).kind) {
             return None;
         }
@@ -201,21 +214,22 @@ impl Resolver<'_> {
         &mut self,
         structure: &ast::Struct,
         declaration: &Declaration,
-        at: At,
+        at: DeclarationSite,
         exception: bool,
     ) -> Option<DefinitionId> {
-        let announced = |kind: &Kind| !exception && matches!(kind, Kind::Struct(known) if !known.defined);
+        let announced =
+            |kind: &DefinitionKind| !exception && matches!(kind, DefinitionKind::Struct(known) if !known.defined);
         let id = match self.fulfil(structure.name, declaration.first_token, at, announced) {
             Some(id) => id,
             None => {
                 let empty = Struct { defined: false, base: None, members: Vec::new(), inner: Vec::new() };
-                let kind = if exception { Kind::Exception(empty) } else { Kind::Struct(empty) };
+                let kind = if exception { DefinitionKind::Exception(empty) } else { DefinitionKind::Struct(empty) };
                 let id = self.add(at, structure.name, declaration.first_token, kind);
-                self.declare(at.scope, structure.name, What::Definition(id));
+                self.declare(at.scope, structure.name, ScopeItem::Definition(id));
                 id
             }
         };
-        let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
+        let inner = DeclarationSite { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
         let base = structure.base.as_ref().and_then(|base| self.structure_base(base, at));
         if structure.members.is_empty() && !exception && base.is_none() && !self.extended && !structure.faulty {
             let message = format!("structure `{}` has no member", self.text(structure.name.symbol));
@@ -227,7 +241,7 @@ impl Resolver<'_> {
         let mut members = Vec::new();
         let mut local = base.is_some_and(|base| self.model.get(base).local);
         for member in &structure.members {
-            self.check_annotations(&member.annotations, Place::Other, at);
+            self.check_annotations(&member.annotations, AnnotatedItem::Other, at);
             let before = members.len();
             self.members(&member.ty, &member.declarators, member.first_token, inner, &mut members);
             for one in members.iter_mut().skip(before) {
@@ -239,7 +253,7 @@ impl Resolver<'_> {
             self.check_no_native(&member.ty, member.span);
         }
         if let Some(base) = base
-            && let Kind::Struct(known) = &self.model.get(base).kind
+            && let DefinitionKind::Struct(known) = &self.model.get(base).kind
         {
             let inherited: Vec<_> = self.model.all_members(known).iter().map(|one| (one.name, one.span)).collect();
             self.check_members_differ(&inherited, members.iter().map(|one| (one.name, one.span)));
@@ -248,7 +262,7 @@ impl Resolver<'_> {
         self.set_elements(id, members.iter().fold(inherited, |all, one| all.saturating_add(self.elements(&one.ty))));
         let definition = self.model.get_mut(id);
         definition.local = local;
-        if let Kind::Struct(known) | Kind::Exception(known) = &mut definition.kind {
+        if let DefinitionKind::Struct(known) | DefinitionKind::Exception(known) = &mut definition.kind {
             (known.defined, known.base, known.members) = (true, base, members);
         }
         self.model.completed.push(id);
@@ -256,10 +270,10 @@ impl Resolver<'_> {
         Some(id)
     }
 
-    fn structure_base(&mut self, name: &ast::ScopedName, at: At) -> Option<DefinitionId> {
+    fn structure_base(&mut self, name: &ast::ScopedName, at: DeclarationSite) -> Option<DefinitionId> {
         let id = self.look_up(name, at.scope, false).ok()?;
         match &self.model.get(id).kind {
-            Kind::Struct(base) if base.defined => self.check_chain(id, name.span),
+            DefinitionKind::Struct(base) if base.defined => self.check_chain(id, name.span),
             _ => {
                 let message = format!("{} is not a defined structure", self.described(id));
                 self.report(Diagnostic::error(name.span, message));
@@ -271,8 +285,8 @@ impl Resolver<'_> {
     /// Returns the base of a structure or bit set, unless the chain of bases is too long.
     pub(super) fn check_chain(&mut self, base: DefinitionId, span: Span) -> Option<DefinitionId> {
         let next = |id: DefinitionId| match &self.model.get(id).kind {
-            Kind::Struct(structure) => structure.base,
-            Kind::Bitset(bitset) => bitset.base,
+            DefinitionKind::Struct(structure) => structure.base,
+            DefinitionKind::Bitset(bitset) => bitset.base,
             _ => None,
         };
         if std::iter::successors(Some(base), |id| next(*id)).count() <= self.limits.bases {
@@ -289,14 +303,14 @@ impl Resolver<'_> {
         ty: &ast::Type,
         declarators: &[Declarator],
         first_token: usize,
-        at: At,
+        at: DeclarationSite,
         members: &mut Vec<Member>,
     ) {
         let of = self.ty(ty, at);
         for declarator in declarators {
             let declared = self.declared(&of, declarator, at);
             self.check_complete(&declared, ty.span, at.parent);
-            self.declare(at.scope, declarator.name, What::Member);
+            self.declare(at.scope, declarator.name, ScopeItem::Member);
             members.push(Member {
                 name: declarator.name.symbol,
                 span: declarator.name.span,
@@ -335,32 +349,38 @@ impl Resolver<'_> {
 
     // ---- unions ------------------------------------------------------------------------------------
 
-    pub(super) fn union(&mut self, union: &ast::Union, declaration: &Declaration, at: At) -> Option<DefinitionId> {
-        let announced = |kind: &Kind| matches!(kind, Kind::Union(known) if !known.defined);
+    pub(super) fn union(
+        &mut self,
+        union: &ast::Union,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) -> Option<DefinitionId> {
+        let announced = |kind: &DefinitionKind| matches!(kind, DefinitionKind::Union(known) if !known.defined);
         let id = match self.fulfil(union.name, declaration.first_token, at, announced) {
             Some(id) => id,
             None => {
                 let discriminator = Type::Faulty;
-                let kind = Kind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() });
+                let kind =
+                    DefinitionKind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() });
                 let id = self.add(at, union.name, declaration.first_token, kind);
-                self.declare(at.scope, union.name, What::Definition(id));
+                self.declare(at.scope, union.name, ScopeItem::Definition(id));
                 id
             }
         };
-        let inner = At { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
+        let inner = DeclarationSite { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
         let discriminator = self.discriminator(&union.discriminator, inner);
         let mut arms = Vec::new();
-        let mut seen = Labels::default();
+        let mut seen = UsedCaseLabels::default();
         for arm in &union.arms {
             let (mut labels, mut default) = (Vec::new(), false);
             for label in &arm.labels {
                 match label {
-                    Label::Default(span) => {
+                    CaseLabel::Default(span) => {
                         default = true;
                         self.check_default(*span, &mut seen);
                     }
-                    Label::Case(value) if discriminator == Type::Faulty => drop(self.evaluate_freely(value, inner)),
-                    Label::Case(value) => {
+                    CaseLabel::Case(value) if discriminator == Type::Faulty => drop(self.evaluate_freely(value, inner)),
+                    CaseLabel::Case(value) => {
                         let span = union.discriminator.span;
                         if let Ok(evaluated) = self.evaluate_label(value, &discriminator, span, inner) {
                             self.check_label(&evaluated, value.span, &mut seen);
@@ -381,7 +401,7 @@ impl Resolver<'_> {
         self.set_elements(id, arms.iter().map(|arm| self.elements(&arm.member.ty)).max().unwrap_or(1));
         let definition = self.model.get_mut(id);
         definition.local = local;
-        if let Kind::Union(known) = &mut definition.kind {
+        if let DefinitionKind::Union(known) = &mut definition.kind {
             (known.defined, known.discriminator, known.arms) = (true, discriminator, arms);
         }
         self.model.completed.push(id);
@@ -389,14 +409,14 @@ impl Resolver<'_> {
         Some(id)
     }
 
-    fn discriminator(&mut self, written: &ast::Type, at: At) -> Type {
+    fn discriminator(&mut self, written: &ast::Type, at: DeclarationSite) -> Type {
         use Basic as B;
         let ty = self.ty(written, at);
         let fits = match self.model.resolved(&ty) {
             Type::Basic(basic) => {
                 !matches!(basic, B::Void | B::Float | B::Double | B::LongDouble | B::Any | B::Object | B::ValueBase)
             }
-            Type::Named(id) => matches!(self.model.get(*id).kind, Kind::Enum(_)),
+            Type::Named(id) => matches!(self.model.get(*id).kind, DefinitionKind::Enum(_)),
             Type::Faulty => return Type::Faulty,
             _ => false,
         };
@@ -424,7 +444,7 @@ impl Resolver<'_> {
         ty
     }
 
-    fn check_default(&mut self, span: Span, seen: &mut Labels) {
+    fn check_default(&mut self, span: Span, seen: &mut UsedCaseLabels) {
         match seen.default {
             Some(first) => self.report(
                 Diagnostic::error(span, "a union has one default at most")
@@ -435,7 +455,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn check_label(&mut self, value: &ConstantValue, span: Span, seen: &mut Labels) {
+    fn check_label(&mut self, value: &ConstantValue, span: Span, seen: &mut UsedCaseLabels) {
         let key = match value {
             ConstantValue::Integer(value) => Key::Integer(*value),
             ConstantValue::Boolean(value) => Key::Integer(i128::from(*value)),
@@ -454,13 +474,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn check_default_reachable(&mut self, discriminator: &Type, seen: &Labels) {
+    fn check_default_reachable(&mut self, discriminator: &Type, seen: &UsedCaseLabels) {
         let Some(span) = seen.default else { return };
         let all = match self.model.resolved(discriminator) {
             Type::Basic(Basic::Boolean) => 2,
             Type::Basic(Basic::Octet | Basic::Char | Basic::Int8 | Basic::UInt8) => 256,
             Type::Named(id) => match &self.model.get(*id).kind {
-                Kind::Enum(enumerators) => enumerators.len(),
+                DefinitionKind::Enum(enumerators) => enumerators.len(),
                 _ => return,
             },
             _ => return,
@@ -479,27 +499,27 @@ impl Resolver<'_> {
         &mut self,
         enumeration: &ast::Enum,
         declaration: &Declaration,
-        at: At,
+        at: DeclarationSite,
     ) -> Option<DefinitionId> {
         let bits = self.bit_bound(&declaration.annotations, 32, 32, at);
         if enumeration.enumerators.len() as u64 > 1 << bits {
             let message = format!("{bits} bits are too few for {} enumerators", enumeration.enumerators.len());
             self.report(Diagnostic::error(enumeration.name.span, message));
         }
-        let id = self.add(at, enumeration.name, declaration.first_token, Kind::Enum(Vec::new()));
-        self.declare(at.scope, enumeration.name, What::Definition(id));
+        let id = self.add(at, enumeration.name, declaration.first_token, DefinitionKind::Enum(Vec::new()));
+        self.declare(at.scope, enumeration.name, ScopeItem::Definition(id));
         let mut enumerators = Vec::new();
         let mut seen = HashSet::new();
         for (number, (name, first_token, annotations)) in (0_u32..).zip(&enumeration.enumerators) {
-            self.check_annotations(annotations, Place::Other, at);
-            let enumerator = self.add(at, *name, *first_token, Kind::Enumerator(id, number));
+            self.check_annotations(annotations, AnnotatedItem::Other, at);
+            let enumerator = self.add(at, *name, *first_token, DefinitionKind::Enumerator(id, number));
             self.model.get_mut(enumerator).annotations = Annotation::list(annotations);
-            self.declare(at.scope, *name, What::Definition(enumerator));
+            self.declare(at.scope, *name, ScopeItem::Definition(enumerator));
             if seen.insert(name.symbol) {
                 enumerators.push(enumerator);
             }
         }
-        if let Kind::Enum(known) = &mut self.model.get_mut(id).kind {
+        if let DefinitionKind::Enum(known) = &mut self.model.get_mut(id).kind {
             *known = enumerators;
         }
         self.model.completed.push(id);
@@ -512,21 +532,21 @@ impl Resolver<'_> {
         for (id, span) in std::mem::take(&mut self.announced) {
             let definition = self.model.get(id);
             let defined = match &definition.kind {
-                Kind::Interface(interface) => interface.defined,
-                Kind::Value(value) => value.defined,
-                Kind::Struct(structure) => structure.defined,
-                Kind::Union(union) => union.defined,
+                DefinitionKind::Interface(interface) => interface.defined,
+                DefinitionKind::Value(value) => value.defined,
+                DefinitionKind::Struct(structure) => structure.defined,
+                DefinitionKind::Union(union) => union.defined,
                 _ => true,
             };
             // The ORB implements the objects and values that its IDL files only declare forward.
-            let has_methods = matches!(definition.kind, Kind::Interface(_) | Kind::Value(_));
+            let has_methods = matches!(definition.kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_));
             if defined || (has_methods && self.is_of_the_orb(id)) {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
             // Another file may reopen the module: large systems split mutually dependent
             // declarations in this way. A reference needs only the name.
-            let continued = matches!(definition.kind, Kind::Interface(_)) && definition.parent.is_some();
+            let continued = matches!(definition.kind, DefinitionKind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
                 diagnostic.note("references to it can be passed on, its operations are unknown here")
@@ -540,7 +560,7 @@ impl Resolver<'_> {
 
 /// The labels of a union that were read so far.
 #[derive(Default)]
-struct Labels {
+struct UsedCaseLabels {
     values: HashMap<Key, Span>,
     default: Option<Span>,
 }

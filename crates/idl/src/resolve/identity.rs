@@ -1,10 +1,10 @@
 //! Repository ids: pragmas, `typeid`, `typeprefix`, `import` (CORBA 10.7.5, 3.15).
 
-use super::{At, Resolver, What};
+use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{Name, ScopedName, Text};
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, Token, TokenKind};
-use crate::model::{DefinitionId, Kind, Model};
+use crate::model::{DefinitionId, DefinitionKind, Model};
 use crate::parse::declaration::distance;
 use crate::source::Span;
 use crate::symbol::Symbols;
@@ -35,8 +35,8 @@ impl Model {
     }
 }
 
-impl Resolver<'_> {
-    pub(super) fn pragma(&mut self, span: Span, tokens: &[Token], at: At) {
+impl DeclarationResolver<'_> {
+    pub(super) fn pragma(&mut self, span: Span, tokens: &[Token], at: DeclarationSite) {
         let Some((first, rest)) = tokens.split_first() else { return };
         match self.text(first.text) {
             "prefix" => match self.pragma_text(rest) {
@@ -103,7 +103,7 @@ impl Resolver<'_> {
         Some((ScopedName { absolute, parts, span }, rest))
     }
 
-    fn pragma_id(&mut self, name: &ScopedName, id: String, span: Span, at: At) {
+    fn pragma_id(&mut self, name: &ScopedName, id: String, span: Span, at: DeclarationSite) {
         let Ok(definition) = self.look_up(name, at.scope, false) else { return };
         self.set_id(definition, id, span);
     }
@@ -124,7 +124,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn pragma_version(&mut self, name: &ScopedName, token: Token, at: At) {
+    fn pragma_version(&mut self, name: &ScopedName, token: Token, at: DeclarationSite) {
         let Ok(definition) = self.look_up(name, at.scope, false) else { return };
         let version = self.text(token.text).to_owned();
         let parts = version.split_once('.');
@@ -145,7 +145,7 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn type_id(&mut self, name: &ScopedName, id: &Text, at: At) {
+    pub(super) fn type_id(&mut self, name: &ScopedName, id: &Text, at: DeclarationSite) {
         let Ok(definition) = self.look_up(name, at.scope, false) else { return };
         if let Some((_, first)) = self.model.get(definition).identity.given().and_then(|given| given.id.clone()) {
             let message = format!("{} gets a second repository id", self.described(definition));
@@ -155,7 +155,7 @@ impl Resolver<'_> {
         self.set_id(definition, id.value.clone(), id.span);
     }
 
-    pub(super) fn type_prefix(&mut self, name: &ScopedName, prefix: &Text, at: At) {
+    pub(super) fn type_prefix(&mut self, name: &ScopedName, prefix: &Text, at: DeclarationSite) {
         if name.parts.is_empty() {
             match self.model.file_prefixes.get(&self.file) {
                 Some((known, _)) if *known == prefix.value => {}
@@ -172,7 +172,10 @@ impl Resolver<'_> {
             return;
         }
         let Ok(definition) = self.look_up(name, at.scope, false) else { return };
-        if !matches!(self.model.get(definition).kind, Kind::Module(_) | Kind::Interface(_) | Kind::Value(_)) {
+        if !matches!(
+            self.model.get(definition).kind,
+            DefinitionKind::Module(_) | DefinitionKind::Interface(_) | DefinitionKind::Value(_)
+        ) {
             let message = format!("{} cannot have a prefix", self.described(definition));
             let note = "`typeprefix` is for modules, interfaces and value types";
             self.report(Diagnostic::error(name.span, message).note(note));
@@ -213,7 +216,7 @@ impl Resolver<'_> {
                 .path(id)
                 .into_iter()
                 .any(|id| self.model.get(id).identity.given().is_some_and(|given| given.type_prefix.is_some()));
-        let is_module = matches!(definition.kind, Kind::Module(_));
+        let is_module = matches!(definition.kind, DefinitionKind::Module(_));
         if before != self.prefix && !given && span != Span::default() {
             let message = format!(
                 "{} is {again} under the prefix `{}`, before it had `{before}`",
@@ -238,10 +241,10 @@ impl Resolver<'_> {
     }
 
     /// Returns the definition that a name denotes in a scope, if the spelling is exactly the same.
-    pub(super) fn known_definition(&self, name: Name, at: At) -> Option<DefinitionId> {
+    pub(super) fn known_definition(&self, name: Name, at: DeclarationSite) -> Option<DefinitionId> {
         let entry = self.entry(at.scope, name.symbol)?;
         match entry.what {
-            What::Definition(id) if entry.symbol == name.symbol => Some(id),
+            ScopeItem::Definition(id) if entry.symbol == name.symbol => Some(id),
             _ => None,
         }
     }

@@ -1,16 +1,22 @@
 //! Interfaces: their bases, and conflicts between inherited members.
 
-use super::{At, Inherited, Resolver, What};
+use super::{DeclarationResolver, DeclarationSite, Inherited, ScopeItem};
 use crate::ast::{self, Declaration, Flavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, Interface, Kind};
+use crate::model::{DefinitionId, DefinitionKind, Interface};
 use crate::source::Span;
 use crate::symbol::{Symbol, SymbolMap};
 
-impl Resolver<'_> {
-    pub(super) fn interface_forward(&mut self, flavor: Flavor, name: Name, declaration: &Declaration, at: At) {
+impl DeclarationResolver<'_> {
+    pub(super) fn interface_forward(
+        &mut self,
+        flavor: Flavor,
+        name: Name,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) {
         if let Some(id) = self.known_definition(name, at)
-            && let Kind::Interface(_) = self.model.get(id).kind
+            && let DefinitionKind::Interface(_) = self.model.get(id).kind
         {
             self.check_same_prefix(id, name, "announced");
             self.check_flavor(id, flavor, name.span);
@@ -19,18 +25,24 @@ impl Resolver<'_> {
         self.new_interface(flavor, name, declaration, at);
     }
 
-    fn new_interface(&mut self, flavor: Flavor, name: Name, declaration: &Declaration, at: At) -> DefinitionId {
+    fn new_interface(
+        &mut self,
+        flavor: Flavor,
+        name: Name,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) -> DefinitionId {
         let interface = Interface { flavor, defined: false, bases: Vec::new(), members: Vec::new() };
-        let id = self.add(at, name, declaration.first_token, Kind::Interface(interface));
+        let id = self.add(at, name, declaration.first_token, DefinitionKind::Interface(interface));
         self.model.get_mut(id).local = flavor == Flavor::Local;
-        self.declare(at.scope, name, What::Definition(id));
+        self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
         self.announced.push((id, name.span));
         id
     }
 
     fn check_flavor(&mut self, id: DefinitionId, flavor: Flavor, span: Span) {
-        let Kind::Interface(interface) = &self.model.get(id).kind else { return };
+        let DefinitionKind::Interface(interface) = &self.model.get(id).kind else { return };
         if interface.flavor == flavor {
             return;
         }
@@ -45,11 +57,11 @@ impl Resolver<'_> {
         self.report(Diagnostic::error(span, message).related(place, "declared here"));
     }
 
-    pub(super) fn interface(&mut self, interface: &ast::Interface, declaration: &Declaration, at: At) {
+    pub(super) fn interface(&mut self, interface: &ast::Interface, declaration: &Declaration, at: DeclarationSite) {
         let name = interface.name;
         let known = self
             .known_definition(name, at)
-            .filter(|id| matches!(&self.model.get(*id).kind, Kind::Interface(known) if !known.defined));
+            .filter(|id| matches!(&self.model.get(*id).kind, DefinitionKind::Interface(known) if !known.defined));
         let id = match known {
             Some(id) => {
                 self.check_flavor(id, interface.flavor, name.span);
@@ -61,7 +73,7 @@ impl Resolver<'_> {
             None => self.new_interface(interface.flavor, name, declaration, at),
         };
         let bases = self.interface_bases(&interface.bases, interface.flavor, at);
-        if let Kind::Interface(known) = &mut self.model.get_mut(id).kind {
+        if let DefinitionKind::Interface(known) = &mut self.model.get_mut(id).kind {
             known.bases.clone_from(&bases);
         }
         self.check_bases(id, name);
@@ -70,11 +82,11 @@ impl Resolver<'_> {
         self.prefixes.push(self.prefix.clone());
         let depth = self.prefixes.len();
         for declaration in &interface.body {
-            self.declaration(declaration, At { scope, parent: Some(id) });
+            self.declaration(declaration, DeclarationSite { scope, parent: Some(id) });
         }
         self.prefixes.truncate(depth);
         self.prefix = self.prefixes.pop().unwrap_or_default();
-        if let Kind::Interface(known) = &mut self.model.get_mut(id).kind {
+        if let DefinitionKind::Interface(known) = &mut self.model.get_mut(id).kind {
             known.defined = true;
         }
         self.check_operations(id, name);
@@ -90,8 +102,8 @@ impl Resolver<'_> {
             format!("{} inherits from {count}, more than the limit of {}", self.described(id), self.limits.bases);
         self.report(Diagnostic::error(name.span, message));
         match &mut self.model.get_mut(id).kind {
-            Kind::Interface(interface) => interface.bases.clear(),
-            Kind::Value(value) => value.bases.clear(),
+            DefinitionKind::Interface(interface) => interface.bases.clear(),
+            DefinitionKind::Value(value) => value.bases.clear(),
             _ => {}
         }
     }
@@ -112,7 +124,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn interface_bases(&mut self, names: &[ScopedName], flavor: Flavor, at: At) -> Vec<DefinitionId> {
+    fn interface_bases(&mut self, names: &[ScopedName], flavor: Flavor, at: DeclarationSite) -> Vec<DefinitionId> {
         let mut bases: Vec<DefinitionId> = Vec::new();
         for name in names {
             let Ok(mut id) = self.look_up(name, at.scope, false) else { continue };
@@ -120,7 +132,7 @@ impl Resolver<'_> {
                 id = behind;
             }
             let described = |resolver: &Self| (resolver.described(id), resolver.model.get(id).span);
-            let Kind::Interface(base) = &self.model.get(id).kind else {
+            let DefinitionKind::Interface(base) = &self.model.get(id).kind else {
                 let (what, place) = described(self);
                 let message = format!("{what} is not an interface");
                 self.report(
@@ -167,7 +179,7 @@ impl Resolver<'_> {
     /// inherits, by folded name.
     pub(super) fn inherited_operations(&self, id: DefinitionId) -> SymbolMap<Inherited> {
         let supports = match &self.model.get(id).kind {
-            Kind::Value(value) => value.supports.clone(),
+            DefinitionKind::Value(value) => value.supports.clone(),
             _ => Vec::new(),
         };
         let supported = supports.into_iter().flat_map(|id| std::iter::once(id).chain(self.model.all_bases(id)));
@@ -176,7 +188,7 @@ impl Resolver<'_> {
             self.own_operations(base, |folded, id| {
                 operations.insert(folded, (id, None, self.model.get(id).span));
             });
-            if let Kind::Value(value) = &self.model.get(base).kind {
+            if let DefinitionKind::Value(value) = &self.model.get(base).kind {
                 for (member, _) in &value.state {
                     operations.insert(self.symbols.folded(member.name), (base, Some(member.name), member.span));
                 }
@@ -187,13 +199,13 @@ impl Resolver<'_> {
 
     fn own_operations(&self, id: DefinitionId, mut found: impl FnMut(Symbol, DefinitionId)) {
         let members = match &self.model.get(id).kind {
-            Kind::Interface(interface) => &interface.members,
-            Kind::Value(value) => &value.members,
+            DefinitionKind::Interface(interface) => &interface.members,
+            DefinitionKind::Value(value) => &value.members,
             _ => return,
         };
         for member in members {
             let definition = self.model.get(*member);
-            if matches!(definition.kind, Kind::Operation(_) | Kind::Attribute(_)) {
+            if matches!(definition.kind, DefinitionKind::Operation(_) | DefinitionKind::Attribute(_)) {
                 found(self.symbols.folded(definition.name), *member);
             }
         }
@@ -207,13 +219,13 @@ impl Resolver<'_> {
         bases: &[DefinitionId],
         name: Name,
     ) {
-        if bases.len() < 2 && !matches!(self.model.get(id).kind, Kind::Value(_)) {
+        if bases.len() < 2 && !matches!(self.model.get(id).kind, DefinitionKind::Value(_)) {
             return;
         }
         let mut seen: SymbolMap<DefinitionId> = SymbolMap::default();
         let mut clashes = Vec::new();
         let supported: Vec<DefinitionId> = match &self.model.get(id).kind {
-            Kind::Value(value) => {
+            DefinitionKind::Value(value) => {
                 let with_bases = |id: &DefinitionId| std::iter::once(*id).chain(self.model.all_bases(*id));
                 value.supports.iter().flat_map(with_bases).collect()
             }

@@ -1,14 +1,19 @@
 //! Operations and attributes.
 
-use super::{At, Resolver, What};
+use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Annotation, Attribute, DefinitionId, Kind, Operation, Parameter, Type};
+use crate::model::{Annotation, Attribute, DefinitionId, DefinitionKind, OperationDeclaration, Parameter, Type};
 use crate::source::Span;
 use crate::symbol::SymbolMap;
 
-impl Resolver<'_> {
-    pub(super) fn operation(&mut self, operation: &ast::Operation, declaration: &Declaration, at: At) {
+impl DeclarationResolver<'_> {
+    pub(super) fn operation(
+        &mut self,
+        operation: &ast::OperationDeclaration,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) {
         let result = self.ty(&operation.result, at);
         self.check_remote(&result, operation.result.span, at);
         let id_name = operation.name;
@@ -19,7 +24,7 @@ impl Resolver<'_> {
             self.check_oneway(oneway, operation);
         }
         let worst_case = self.worst_case(&declaration.annotations, at);
-        let kind = Kind::Operation(Operation {
+        let kind = DefinitionKind::Operation(OperationDeclaration {
             name: id_name.symbol,
             oneway: oneway.is_some(),
             result: if Self::is_void(&result) { None } else { Some(result) },
@@ -29,12 +34,12 @@ impl Resolver<'_> {
             worst_case,
         });
         let id = self.add(at, id_name, declaration.first_token, kind);
-        self.declare(at.scope, id_name, What::Definition(id));
+        self.declare(at.scope, id_name, ScopeItem::Definition(id));
         self.list(at, id);
     }
 
     /// Returns the number in `@wcet(microseconds)`.
-    fn worst_case(&mut self, annotations: &[ast::Annotation], at: At) -> Option<u32> {
+    fn worst_case(&mut self, annotations: &[ast::Annotation], at: DeclarationSite) -> Option<u32> {
         let (microseconds, span) = self.annotated_number(annotations, "wcet", at).ok()??;
         if microseconds == 0 {
             let diagnostic = Diagnostic::error(span, "an operation takes at least one microsecond");
@@ -43,7 +48,7 @@ impl Resolver<'_> {
         Some(microseconds).filter(|time| *time > 0)
     }
 
-    fn check_oneway(&mut self, oneway: Span, operation: &ast::Operation) {
+    fn check_oneway(&mut self, oneway: Span, operation: &ast::OperationDeclaration) {
         let (what, span) = if !matches!(operation.result.kind, ast::TypeKind::Basic(ast::Basic::Void)) {
             ("a result", operation.result.span)
         } else if let Some(parameter) =
@@ -59,7 +64,7 @@ impl Resolver<'_> {
         self.report(Diagnostic::error(span, message).related(oneway, "oneway: nobody waits for an answer"));
     }
 
-    pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: At) -> Vec<Parameter> {
+    pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: DeclarationSite) -> Vec<Parameter> {
         // Room for two names for each parameter: its own and that of its type.
         let mut names: SymbolMap<(Name, &str)> =
             SymbolMap::with_capacity_and_hasher(parameters.len() * 2, Default::default());
@@ -99,11 +104,11 @@ impl Resolver<'_> {
         result
     }
 
-    pub(super) fn raises(&mut self, names: &[ScopedName], at: At) -> Vec<DefinitionId> {
+    pub(super) fn raises(&mut self, names: &[ScopedName], at: DeclarationSite) -> Vec<DefinitionId> {
         let mut raised = Vec::new();
         for name in names {
             let Ok(id) = self.look_up(name, at.scope, false) else { continue };
-            if !matches!(self.model.get(id).kind, Kind::Exception(_) | Kind::Native) {
+            if !matches!(self.model.get(id).kind, DefinitionKind::Exception(_) | DefinitionKind::Native) {
                 let (what, place) = (self.described(id), self.model.get(id).span);
                 let message = format!("{what} is not an exception, and cannot be raised");
                 self.report(
@@ -115,7 +120,7 @@ impl Resolver<'_> {
                 let message = format!("{} is named twice", self.described(id));
                 self.report(Diagnostic::warning(name.span, message).help("leave it out here"));
             } else {
-                if matches!(self.model.get(id).kind, Kind::Exception(_)) {
+                if matches!(self.model.get(id).kind, DefinitionKind::Exception(_)) {
                     self.check_remote(&Type::Named(id), name.span, at);
                 }
                 raised.push(id);
@@ -125,10 +130,10 @@ impl Resolver<'_> {
     }
 
     /// Reports a local or native type in a remote interface.
-    pub(super) fn check_remote(&mut self, ty: &Type, span: Span, at: At) {
+    pub(super) fn check_remote(&mut self, ty: &Type, span: Span, at: DeclarationSite) {
         let Some(parent) = at.parent else { return };
         let remote = match &self.model.get(parent).kind {
-            Kind::Interface(interface) => interface.flavor != Flavor::Local,
+            DefinitionKind::Interface(interface) => interface.flavor != Flavor::Local,
             _ => false,
         };
         if !remote {
@@ -176,21 +181,21 @@ impl Resolver<'_> {
         self.report(diagnostic.note("an interface cannot redefine operations and attributes of its bases"));
     }
 
-    pub(super) fn attribute(&mut self, attribute: &ast::Attribute, declaration: &Declaration, at: At) {
+    pub(super) fn attribute(&mut self, attribute: &ast::Attribute, declaration: &Declaration, at: DeclarationSite) {
         let ty = self.ty(&attribute.ty, at);
         self.check_remote(&ty, attribute.ty.span, at);
         self.check_complete(&ty, attribute.ty.span, None);
         let get_raises = self.raises(&attribute.get_raises, at);
         let set_raises = self.raises(&attribute.set_raises, at);
         for name in &attribute.names {
-            let kind = Kind::Attribute(Attribute {
+            let kind = DefinitionKind::Attribute(Attribute {
                 readonly: attribute.readonly,
                 ty: ty.clone(),
                 get_raises: get_raises.clone(),
                 set_raises: set_raises.clone(),
             });
             let id = self.add(at, *name, declaration.first_token, kind);
-            self.declare(at.scope, *name, What::Definition(id));
+            self.declare(at.scope, *name, ScopeItem::Definition(id));
             self.list(at, id);
         }
     }

@@ -1,14 +1,14 @@
 //! The annotations of IDL 4.2 and Corelane's real-time ones: their parameters, and where they have
 //! an effect.
 
-use super::{At, Resolver};
+use super::{DeclarationResolver, DeclarationSite};
 use crate::ast::{Annotation, Basic, DeclarationKind, Expression, ExpressionKind};
 use crate::diagnostic::Diagnostic;
 use crate::model::Type;
 
 /// The kind of item that an annotation is applied to, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum AnnotatedItem {
     Operation,
     Enumeration,
     Bitmask,
@@ -16,7 +16,7 @@ pub(super) enum Place {
     Other,
 }
 
-impl Place {
+impl AnnotatedItem {
     pub(super) fn of(declaration: &DeclarationKind) -> Self {
         match declaration {
             DeclarationKind::Operation(_) => Self::Operation,
@@ -46,7 +46,7 @@ enum Effect {
     /// The annotation requests a feature that the compiler does not support.
     Ignored,
     /// The compiler evaluates the annotation at these places.
-    At(&'static [Place]),
+    At(&'static [AnnotatedItem]),
 }
 
 struct Standard {
@@ -69,7 +69,7 @@ const STANDARD: &[Standard] = &[
     standard("id", NUMBER, Effect::Describes),
     standard("autoid", PERHAPS_WORD, Effect::Describes),
     standard("optional", SWITCH, Effect::Ignored),
-    standard("position", NUMBER, Effect::At(&[Place::Flag])),
+    standard("position", NUMBER, Effect::At(&[AnnotatedItem::Flag])),
     standard("value", VALUE, Effect::Ignored),
     standard("extensibility", &[("value", Takes::Word, false)], Effect::Describes),
     standard("final", &[], Effect::Describes),
@@ -83,7 +83,7 @@ const STANDARD: &[Standard] = &[
     standard("min", VALUE, Effect::Describes),
     standard("max", VALUE, Effect::Describes),
     standard("unit", &[("value", Takes::Text, false)], Effect::Describes),
-    standard("bit_bound", NUMBER, Effect::At(&[Place::Enumeration, Place::Bitmask])),
+    standard("bit_bound", NUMBER, Effect::At(&[AnnotatedItem::Enumeration, AnnotatedItem::Bitmask])),
     standard("external", SWITCH, Effect::Ignored),
     standard("nested", SWITCH, Effect::Describes),
     standard(
@@ -92,20 +92,20 @@ const STANDARD: &[Standard] = &[
         Effect::Describes,
     ),
     standard("service", &[("platform", Takes::Text, true)], Effect::Describes),
-    standard("oneway", SWITCH, Effect::At(&[Place::Operation])),
+    standard("oneway", SWITCH, Effect::At(&[AnnotatedItem::Operation])),
     standard("ami", SWITCH, Effect::Ignored),
     standard("try_construct", PERHAPS_WORD, Effect::Describes),
     standard("hashid", &[("value", Takes::Text, true)], Effect::Describes),
     standard("topic", &[("name", Takes::Text, true), ("platform", Takes::Text, true)], Effect::Describes),
-    standard("wcet", NUMBER, Effect::At(&[Place::Operation])),
+    standard("wcet", NUMBER, Effect::At(&[AnnotatedItem::Operation])),
     standard("period", NUMBER, Effect::Ignored),
     standard("deadline", NUMBER, Effect::Ignored),
     standard("priority", &[("value", Takes::Value, false)], Effect::Ignored),
 ];
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     /// Checks an annotation that the source does not declare.
-    pub(super) fn check_standard(&mut self, annotation: &Annotation, place: Place, at: At) {
+    pub(super) fn check_standard(&mut self, annotation: &Annotation, place: AnnotatedItem, at: DeclarationSite) {
         let Some(name) = annotation.name.parts.last().copied() else { return };
         let Some(known) = STANDARD.iter().find(|known| known.name == self.text(name.symbol)) else {
             let message = format!("there is no annotation `@{}`; it is ignored", self.text(name.symbol));
@@ -127,7 +127,7 @@ impl Resolver<'_> {
         self.check_standard_arguments(annotation, known, at);
     }
 
-    fn check_standard_arguments(&mut self, annotation: &Annotation, known: &Standard, at: At) {
+    fn check_standard_arguments(&mut self, annotation: &Annotation, known: &Standard, at: DeclarationSite) {
         let mut given: Vec<&str> = Vec::new();
         for (name, value) in &annotation.arguments {
             let parameter = match name {
@@ -149,7 +149,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn check_standard_argument(&mut self, value: &Expression, takes: Takes, at: At) {
+    fn check_standard_argument(&mut self, value: &Expression, takes: Takes, at: DeclarationSite) {
         let ty = match takes {
             Takes::Number => Type::Basic(Basic::ULong),
             Takes::Boolean => Type::Basic(Basic::Boolean),

@@ -1,20 +1,20 @@
 //! Resolves written types to types of the model.
 
-use super::standard::Place;
-use super::{At, Failed, Resolved, Resolver};
+use super::standard::AnnotatedItem;
+use super::{DeclarationResolver, DeclarationSite, ReportedError, ResolveResult};
 use crate::ast::{self, Basic, DeclarationKind, Declarator, Expression, TypeKind};
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, Kind, Type};
+use crate::model::{DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     /// Resolves a type; returns [`Type::Faulty`] if it was refused.
-    pub(super) fn ty(&mut self, ty: &ast::Type, at: At) -> Type {
+    pub(super) fn ty(&mut self, ty: &ast::Type, at: DeclarationSite) -> Type {
         self.try_type(ty, at).unwrap_or(Type::Faulty)
     }
 
-    fn try_type(&mut self, ty: &ast::Type, at: At) -> Resolved<Type> {
-        self.check_annotations(&ty.annotations, Place::Other, at);
+    fn try_type(&mut self, ty: &ast::Type, at: DeclarationSite) -> ResolveResult<Type> {
+        self.check_annotations(&ty.annotations, AnnotatedItem::Other, at);
         Ok(match &ty.kind {
             TypeKind::Basic(basic) => Type::Basic(*basic),
             TypeKind::String(wide, bound) => Type::String(*wide, self.optional_size(bound.as_deref(), at)?),
@@ -41,23 +41,23 @@ impl Resolver<'_> {
                     DeclarationKind::Forward(name, _) => {
                         return self.fail(Diagnostic::error(name.span, "a type cannot be announced here"));
                     }
-                    _ => return Err(Failed),
+                    _ => return Err(ReportedError),
                 };
-                Type::Named(id.ok_or(Failed)?)
+                Type::Named(id.ok_or(ReportedError)?)
             }
         })
     }
 
-    fn check_is_type(&mut self, id: DefinitionId, span: Span) -> Resolved<()> {
+    fn check_is_type(&mut self, id: DefinitionId, span: Span) -> ResolveResult<()> {
         let definition = self.model.get(id);
         let reason = match &definition.kind {
-            Kind::Exception(_) => "an exception can only be raised",
-            Kind::Module(_)
-            | Kind::Enumerator(..)
-            | Kind::Constant(..)
-            | Kind::Operation(_)
-            | Kind::Attribute(_)
-            | Kind::Annotation => "",
+            DefinitionKind::Exception(_) => "an exception can only be raised",
+            DefinitionKind::Module(_)
+            | DefinitionKind::Enumerator(..)
+            | DefinitionKind::Constant(..)
+            | DefinitionKind::Operation(_)
+            | DefinitionKind::Attribute(_)
+            | DefinitionKind::Annotation => "",
             _ => return Ok(()),
         };
         let (what, place) = (self.described(id), definition.span);
@@ -67,7 +67,7 @@ impl Resolver<'_> {
         self.fail(if reason.is_empty() { diagnostic } else { diagnostic.note(reason) })
     }
 
-    fn fixed(&mut self, digits: &Expression, scale: &Expression, at: At) -> Resolved<Type> {
+    fn fixed(&mut self, digits: &Expression, scale: &Expression, at: DeclarationSite) -> ResolveResult<Type> {
         let count = self.size(digits, at)?;
         let behind = self.non_negative(scale, at)?;
         if count > 31 {
@@ -83,12 +83,16 @@ impl Resolver<'_> {
         Ok(Type::Fixed(small(count), small(behind)))
     }
 
-    pub(super) fn optional_size(&mut self, bound: Option<&Expression>, at: At) -> Resolved<Option<u32>> {
+    pub(super) fn optional_size(
+        &mut self,
+        bound: Option<&Expression>,
+        at: DeclarationSite,
+    ) -> ResolveResult<Option<u32>> {
         bound.map(|bound| self.size(bound, at)).transpose()
     }
 
     /// Adds the dimensions of a declarator to a type.
-    pub(super) fn declared(&mut self, ty: &Type, declarator: &Declarator, at: At) -> Type {
+    pub(super) fn declared(&mut self, ty: &Type, declarator: &Declarator, at: DeclarationSite) -> Type {
         if declarator.dimensions.is_empty() {
             return ty.clone();
         }
@@ -96,7 +100,7 @@ impl Resolver<'_> {
         for dimension in &declarator.dimensions {
             match self.size(dimension, at) {
                 Ok(size) => dimensions.push(size),
-                Err(Failed) => return Type::Faulty,
+                Err(ReportedError) => return Type::Faulty,
             }
         }
         let array = Type::Array(Box::new(ty.clone()), dimensions);
@@ -146,8 +150,8 @@ impl Resolver<'_> {
         let Type::Named(id) = element else { return true };
         let id = *id;
         let defined = match &self.model.get(id).kind {
-            Kind::Struct(structure) => structure.defined,
-            Kind::Union(union) => union.defined,
+            DefinitionKind::Struct(structure) => structure.defined,
+            DefinitionKind::Union(union) => union.defined,
             _ => true,
         };
         if defined {
@@ -180,7 +184,7 @@ impl Resolver<'_> {
     /// Returns the native type that a type is or contains.
     pub(super) fn native_in(&self, ty: &Type) -> Option<DefinitionId> {
         match self.model.resolved(ty) {
-            Type::Named(id) if matches!(self.model.get(*id).kind, Kind::Native) => Some(*id),
+            Type::Named(id) if matches!(self.model.get(*id).kind, DefinitionKind::Native) => Some(*id),
             Type::Sequence(element, _) | Type::Array(element, _) => self.native_in(element),
             _ => None,
         }

@@ -1,14 +1,14 @@
 //! Explains names that were not found. The source may mean a later declaration, or one in another
 //! scope. Runs after all declarations are known.
 
-use super::{Found, Name, Resolver, ScopeId};
+use super::{DeclarationResolver, Found, Name, ScopeId};
 use crate::ast::ScopedName;
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, Kind};
+use crate::model::{DefinitionId, DefinitionKind};
 use crate::source::Span;
 use crate::symbol::Symbol;
 
-impl Resolver<'_> {
+impl DeclarationResolver<'_> {
     /// Adds a likely meaning to the errors about names that were not found.
     pub(super) fn explain_unknown(&mut self) {
         for (name, scope) in std::mem::take(&mut self.unknown) {
@@ -48,7 +48,10 @@ impl Resolver<'_> {
             let definition = self.model.get(*id);
             definition.name == first.symbol
                 && definition.parent.is_some()
-                && !matches!(definition.kind, Kind::Operation(_) | Kind::Attribute(_) | Kind::Enumerator(..))
+                && !matches!(
+                    definition.kind,
+                    DefinitionKind::Operation(_) | DefinitionKind::Attribute(_) | DefinitionKind::Enumerator(..)
+                )
                 && definition.span.start <= first.span.start
         };
         let follow = |id: DefinitionId| rest.iter().try_fold(id, |id, part| self.declared_in(id, part.symbol));
@@ -60,7 +63,7 @@ impl Resolver<'_> {
 
     fn declared_in(&self, id: DefinitionId, name: Symbol) -> Option<DefinitionId> {
         match self.entry(self.scope_of(id)?, name)?.what {
-            super::What::Definition(id) => Some(id),
+            super::ScopeItem::Definition(id) => Some(id),
             _ => None,
         }
     }

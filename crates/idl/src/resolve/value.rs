@@ -1,14 +1,20 @@
 //! Value types: their bases, the interfaces that they support, their state.
 
-use super::{At, Resolver, What};
+use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName, ValueFlavor};
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, Kind, Operation, Type, Value};
+use crate::model::{DefinitionId, DefinitionKind, OperationDeclaration, Type, ValueType};
 
-impl Resolver<'_> {
-    pub(super) fn value_forward(&mut self, flavor: ValueFlavor, name: Name, declaration: &Declaration, at: At) {
+impl DeclarationResolver<'_> {
+    pub(super) fn value_forward(
+        &mut self,
+        flavor: ValueFlavor,
+        name: Name,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) {
         if let Some(id) = self.known_definition(name, at)
-            && let Kind::Value(known) = &self.model.get(id).kind
+            && let DefinitionKind::Value(known) = &self.model.get(id).kind
         {
             let same = (known.flavor == ValueFlavor::Abstract) == (flavor == ValueFlavor::Abstract);
             self.check_same_prefix(id, name, "announced");
@@ -26,8 +32,14 @@ impl Resolver<'_> {
         self.report(Diagnostic::error(name.span, message).related(place, "declared here"));
     }
 
-    fn new_value(&mut self, flavor: ValueFlavor, name: Name, declaration: &Declaration, at: At) -> DefinitionId {
-        let value = Value {
+    fn new_value(
+        &mut self,
+        flavor: ValueFlavor,
+        name: Name,
+        declaration: &Declaration,
+        at: DeclarationSite,
+    ) -> DefinitionId {
+        let value = ValueType {
             flavor,
             defined: false,
             truncatable: false,
@@ -37,20 +49,21 @@ impl Resolver<'_> {
             state: Vec::new(),
             factories: Vec::new(),
         };
-        let id = self.add(at, name, declaration.first_token, Kind::Value(value));
-        self.declare(at.scope, name, What::Definition(id));
+        let id = self.add(at, name, declaration.first_token, DefinitionKind::Value(value));
+        self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
         self.announced.push((id, name.span));
         id
     }
 
-    pub(super) fn value(&mut self, value: &ast::Value, declaration: &Declaration, at: At) {
+    pub(super) fn value(&mut self, value: &ast::ValueType, declaration: &Declaration, at: DeclarationSite) {
         let name = value.name;
         let known = self.known_definition(name, at);
-        let known = known.filter(|id| matches!(&self.model.get(*id).kind, Kind::Value(known) if !known.defined));
+        let known =
+            known.filter(|id| matches!(&self.model.get(*id).kind, DefinitionKind::Value(known) if !known.defined));
         let id = match known {
             Some(id) => {
-                if let Kind::Value(known) = &self.model.get(id).kind
+                if let DefinitionKind::Value(known) = &self.model.get(id).kind
                     && (known.flavor == ValueFlavor::Abstract) != (value.flavor == ValueFlavor::Abstract)
                 {
                     self.report_flavor(id, name);
@@ -66,7 +79,7 @@ impl Resolver<'_> {
         let supports = self.supported(&value.supports, at);
         self.check_supported(value, &bases, &supports);
         self.model.get_mut(id).local = bases.iter().chain(&supports).any(|of| self.model.get(*of).local);
-        if let Kind::Value(known) = &mut self.model.get_mut(id).kind {
+        if let DefinitionKind::Value(known) = &mut self.model.get_mut(id).kind {
             known.flavor = value.flavor;
             known.truncatable = value.truncatable.is_some();
             known.bases.clone_from(&bases);
@@ -78,16 +91,16 @@ impl Resolver<'_> {
         self.prefixes.push(self.prefix.clone());
         let depth = self.prefixes.len();
         for declaration in &value.body {
-            self.declaration(declaration, At { scope, parent: Some(id) });
+            self.declaration(declaration, DeclarationSite { scope, parent: Some(id) });
         }
         self.prefixes.truncate(depth);
         self.prefix = self.prefixes.pop().unwrap_or_default();
-        if let Kind::Value(known) = &mut self.model.get_mut(id).kind {
+        if let DefinitionKind::Value(known) = &mut self.model.get_mut(id).kind {
             known.defined = true;
         }
     }
 
-    fn value_bases(&mut self, value: &ast::Value, at: At) -> Vec<DefinitionId> {
+    fn value_bases(&mut self, value: &ast::ValueType, at: DeclarationSite) -> Vec<DefinitionId> {
         let mut bases: Vec<DefinitionId> = Vec::new();
         let mut concrete: Option<&ScopedName> = None;
         for (index, name) in value.bases.iter().enumerate() {
@@ -96,7 +109,7 @@ impl Resolver<'_> {
                 id = behind;
             }
             let (what, place) = (self.described(id), self.model.get(id).span);
-            let Kind::Value(base) = &self.model.get(id).kind else {
+            let DefinitionKind::Value(base) = &self.model.get(id).kind else {
                 let message = format!("{what} is not a value type that can be inherited from");
                 self.report(Diagnostic::error(name.span, message).related(place, "declared here"));
                 continue;
@@ -135,10 +148,10 @@ impl Resolver<'_> {
         bases
     }
 
-    fn check_truncatable(&mut self, value: &ast::Value, bases: &[DefinitionId]) {
+    fn check_truncatable(&mut self, value: &ast::ValueType, bases: &[DefinitionId]) {
         let Some(span) = value.truncatable else { return };
         let base = bases.first().and_then(|id| match &self.model.get(*id).kind {
-            Kind::Value(base) => Some(base.flavor),
+            DefinitionKind::Value(base) => Some(base.flavor),
             _ => None,
         });
         let message = match (value.flavor, base) {
@@ -150,7 +163,7 @@ impl Resolver<'_> {
         self.report(Diagnostic::error(span, message).help("leave out `truncatable`"));
     }
 
-    fn supported(&mut self, names: &[ScopedName], at: At) -> Vec<DefinitionId> {
+    fn supported(&mut self, names: &[ScopedName], at: DeclarationSite) -> Vec<DefinitionId> {
         let mut supports: Vec<DefinitionId> = Vec::new();
         let mut concrete: Option<&ScopedName> = None;
         for name in names {
@@ -160,11 +173,11 @@ impl Resolver<'_> {
             }
             let (what, place) = (self.described(id), self.model.get(id).span);
             match &self.model.get(id).kind {
-                Kind::Interface(_) if supports.contains(&id) => {
+                DefinitionKind::Interface(_) if supports.contains(&id) => {
                     let message = format!("{what} is named twice");
                     self.report(Diagnostic::error(name.span, message).help("leave it out here"));
                 }
-                Kind::Interface(interface) if interface.defined => {
+                DefinitionKind::Interface(interface) if interface.defined => {
                     if interface.flavor != Flavor::Abstract {
                         if let Some(first) = concrete {
                             let message = "a value type supports one interface at most that is not abstract";
@@ -189,14 +202,14 @@ impl Resolver<'_> {
 
     /// Checks that the supported interface is the one that the base supports, or is derived from
     /// it.
-    fn check_supported(&mut self, value: &ast::Value, bases: &[DefinitionId], supports: &[DefinitionId]) {
+    fn check_supported(&mut self, value: &ast::ValueType, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
-            ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, Kind::Interface(known) if known.flavor != Flavor::Abstract))
+            ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, DefinitionKind::Interface(known) if known.flavor != Flavor::Abstract))
         };
         let Some(own) = concrete(self, supports) else { return };
         let mut at = bases.first().copied();
         while let Some(base) = at {
-            let Kind::Value(known) = &self.model.get(base).kind else { return };
+            let DefinitionKind::Value(known) = &self.model.get(base).kind else { return };
             at = known.bases.first().copied();
             let Some(of_base) = concrete(self, &known.supports) else { continue };
             if own != of_base && !self.model.all_bases(own).contains(&of_base) {
@@ -213,9 +226,9 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn value_box(&mut self, name: Name, ty: &ast::Type, declaration: &Declaration, at: At) {
-        let id = self.add(at, name, declaration.first_token, Kind::ValueBox(Type::Faulty));
-        self.declare(at.scope, name, What::Definition(id));
+    pub(super) fn value_box(&mut self, name: Name, ty: &ast::Type, declaration: &Declaration, at: DeclarationSite) {
+        let id = self.add(at, name, declaration.first_token, DefinitionKind::ValueBox(Type::Faulty));
+        self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
         let boxed = self.ty(ty, at);
         self.check_complete(&boxed, ty.span, None);
@@ -225,15 +238,15 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(ty.span, "`ValueBase` cannot be boxed: it is a value already"));
         }
         if let Some(of) = self.model.resolved_definition(&boxed)
-            && matches!(self.model.get(of).kind, Kind::Value(_) | Kind::ValueBox(_))
+            && matches!(self.model.get(of).kind, DefinitionKind::Value(_) | DefinitionKind::ValueBox(_))
         {
             let message = format!("{} cannot be boxed: it is a value already", self.described(of));
             self.report(Diagnostic::error(ty.span, message));
         }
-        self.model.get_mut(id).kind = Kind::ValueBox(boxed);
+        self.model.get_mut(id).kind = DefinitionKind::ValueBox(boxed);
     }
 
-    pub(super) fn state(&mut self, state: &ast::State, declaration: &Declaration, at: At) {
+    pub(super) fn state(&mut self, state: &ast::State, declaration: &Declaration, at: DeclarationSite) {
         let mut members = Vec::new();
         self.members(&state.ty, &state.declarators, declaration.first_token, at, &mut members);
         let Some(parent) = at.parent else { return };
@@ -242,12 +255,18 @@ impl Resolver<'_> {
         }
         let local = members.iter().any(|member| self.is_local(&member.ty));
         self.model.get_mut(parent).local |= local;
-        if let Kind::Value(value) = &mut self.model.get_mut(parent).kind {
+        if let DefinitionKind::Value(value) = &mut self.model.get_mut(parent).kind {
             value.state.extend(members.into_iter().map(|member| (member, state.public)));
         }
     }
 
-    pub(super) fn factory(&mut self, name: Name, parameters: &[ast::Parameter], raises: &[ScopedName], at: At) {
+    pub(super) fn factory(
+        &mut self,
+        name: Name,
+        parameters: &[ast::Parameter],
+        raises: &[ScopedName],
+        at: DeclarationSite,
+    ) {
         for parameter in parameters {
             if parameter.direction.0 != Direction::In {
                 let message = "the parameters of a factory are all `in`";
@@ -256,9 +275,9 @@ impl Resolver<'_> {
         }
         let parameters = self.parameters(parameters, at);
         let raises = self.raises(raises, at);
-        self.declare(at.scope, name, What::Member);
+        self.declare(at.scope, name, ScopeItem::Member);
         let Some(parent) = at.parent else { return };
-        let factory = Operation {
+        let factory = OperationDeclaration {
             name: name.symbol,
             oneway: false,
             result: None,
@@ -267,7 +286,7 @@ impl Resolver<'_> {
             context: Vec::new(),
             worst_case: None,
         };
-        if let Kind::Value(value) = &mut self.model.get_mut(parent).kind {
+        if let DefinitionKind::Value(value) = &mut self.model.get_mut(parent).kind {
             value.factories.push(factory);
         }
     }

@@ -4,20 +4,20 @@
 //! references have explicit calls, because several IDL types share their Rust type.
 
 use super::Generator;
-use super::writer::Line;
+use super::writer::CodeLine;
 use crate::ast::{Basic, Flavor};
-use crate::model::{Kind, Type};
+use crate::model::{DefinitionKind, Type};
 
 /// An expression to be encoded.
 #[derive(Clone, Debug)]
-pub(super) enum Operand {
+pub(super) enum EncodedExpression {
     /// A variable, parameter or member that holds the value: `x` or `self.x`.
     Place(String),
     /// An expression that holds a reference to the value.
     Reference(String),
 }
 
-impl Operand {
+impl EncodedExpression {
     /// Returns the value, for types that are copied.
     fn value(&self) -> String {
         match self {
@@ -44,11 +44,11 @@ impl Operand {
 
 /// The code that reads a value.
 #[derive(Clone, Debug)]
-pub(super) enum Read {
+pub(super) enum DecodingCode {
     /// An expression with `?`.
     Expression(String),
     /// Statements, followed by an expression.
-    Block(Vec<Line>, String),
+    Block(Vec<CodeLine>, String),
 }
 
 /// The encoding of a value that stands for an object.
@@ -87,13 +87,13 @@ impl Generator<'_> {
             Type::Basic(Basic::Object) => Some(Handle::Reference),
             Type::Basic(Basic::ValueBase) => Some(Handle::Value),
             Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Interface(interface) => Some(match interface.flavor {
+                DefinitionKind::Interface(interface) => Some(match interface.flavor {
                     Flavor::Remote => Handle::Reference,
                     Flavor::Local => Handle::Local,
                     Flavor::Abstract => Handle::Abstract,
                 }),
-                Kind::Value(_) | Kind::ValueBox(_) => Some(Handle::Value),
-                Kind::Native if !self.is_type_code(ty) => Some(Handle::Local),
+                DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => Some(Handle::Value),
+                DefinitionKind::Native if !self.is_type_code(ty) => Some(Handle::Local),
                 _ => None,
             },
             _ => None,
@@ -106,7 +106,10 @@ impl Generator<'_> {
             Type::Basic(basic) => *basic != Basic::Any && self.handle_of(ty).is_none(),
             Type::Fixed(..) => true,
             Type::Named(id) => {
-                matches!(self.model().get(*id).kind, Kind::Enum(_) | Kind::Bitmask(_) | Kind::Bitset(_))
+                matches!(
+                    self.model().get(*id).kind,
+                    DefinitionKind::Enum(_) | DefinitionKind::Bitmask(_) | DefinitionKind::Bitset(_)
+                )
             }
             _ => false,
         }
@@ -156,15 +159,15 @@ impl Generator<'_> {
     // ---- encoding ----------------------------------------------------------------------------------
 
     /// Returns statements that write a value to the encoder `e`.
-    pub(super) fn encode(&mut self, ty: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+    pub(super) fn encode(&mut self, ty: &Type, operand: &EncodedExpression, e: &str) -> Vec<CodeLine> {
         let resolved = self.model().resolved(ty).clone();
         if let Some(call) = self.call_of(ty) {
             let fallible = if matches!(call, "char" | "wchar") { "?" } else { "" };
-            return vec![Line::plain(format!("{e}.write_{call}({}){fallible};", operand.value()))];
+            return vec![CodeLine::plain(format!("{e}.write_{call}({}){fallible};", operand.value()))];
         }
         let one = |before: String, argument: String, more: &str| {
             let arguments = std::iter::once(argument).chain((!more.is_empty()).then(|| more.to_owned())).collect();
-            vec![Line::Call { before, arguments, after: ")?;".to_owned() }]
+            vec![CodeLine::Call { before, arguments, after: ")?;".to_owned() }]
         };
         match &resolved {
             Type::String(wide, bound) => {
@@ -191,153 +194,155 @@ impl Generator<'_> {
                     _ => (**element).clone(),
                 };
                 let operand = match operand {
-                    Operand::Place(text) if self.is_boxed(&resolved) => Operand::Reference(format!("{text}.iter()")),
+                    EncodedExpression::Place(text) if self.is_boxed(&resolved) => {
+                        EncodedExpression::Reference(format!("{text}.iter()"))
+                    }
                     other => other.clone(),
                 };
                 self.encode_loop(&inner, &operand, e)
             }
             Type::Map(pair, bound) => {
                 let list = match operand {
-                    Operand::Place(text) => format!("&{text}"),
-                    Operand::Reference(text) => text.clone(),
+                    EncodedExpression::Place(text) => format!("&{text}"),
+                    EncodedExpression::Reference(text) => text.clone(),
                 };
                 let mut lines = self.encode_length(operand.subject(), *bound, e);
-                lines.push(Line::Open(format!("for (key, value) in {list} {{")));
-                lines.extend(self.encode(&pair.0, &Operand::Reference("key".to_owned()), e));
-                lines.extend(self.encode(&pair.1, &Operand::Reference("value".to_owned()), e));
-                lines.push(Line::Close("}".to_owned()));
+                lines.push(CodeLine::Open(format!("for (key, value) in {list} {{")));
+                lines.extend(self.encode(&pair.0, &EncodedExpression::Reference("key".to_owned()), e));
+                lines.extend(self.encode(&pair.1, &EncodedExpression::Reference("value".to_owned()), e));
+                lines.push(CodeLine::Close("}".to_owned()));
                 lines
             }
             _ => Vec::new(),
         }
     }
 
-    fn encode_handle(&mut self, ty: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+    fn encode_handle(&mut self, ty: &Type, operand: &EncodedExpression, e: &str) -> Vec<CodeLine> {
         let handle = self.handle_of(ty).unwrap_or(Handle::Local);
         let call = self.runtime(handle.write());
         let argument = match handle {
             Handle::Local => operand.reference(),
             _ => format!("{}.as_ref()", operand.subject()),
         };
-        vec![Line::Call {
+        vec![CodeLine::Call {
             before: format!("{call}("),
             arguments: vec![e.to_owned(), argument],
             after: ")?;".to_owned(),
         }]
     }
 
-    fn encode_length(&self, subject: &str, bound: Option<u32>, e: &str) -> Vec<Line> {
+    fn encode_length(&self, subject: &str, bound: Option<u32>, e: &str) -> Vec<CodeLine> {
         let length = format!("{subject}.len()");
         let (call, arguments) = match bound {
             Some(bound) => ("write_len_bounded", vec![length, bound.to_string()]),
             None => ("write_len", vec![length]),
         };
-        vec![Line::Call { before: format!("{e}.{call}("), arguments, after: ")?;".to_owned() }]
+        vec![CodeLine::Call { before: format!("{e}.{call}("), arguments, after: ")?;".to_owned() }]
     }
 
-    fn encode_elements(&mut self, element: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+    fn encode_elements(&mut self, element: &Type, operand: &EncodedExpression, e: &str) -> Vec<CodeLine> {
         let slice = operand.reference();
         if self.is_octet(element) {
-            vec![Line::plain(format!("{e}.write_raw({slice});"))]
+            vec![CodeLine::plain(format!("{e}.write_raw({slice});"))]
         } else if self.is_number(element) {
-            vec![Line::plain(format!("{e}.write_slice({slice});"))]
+            vec![CodeLine::plain(format!("{e}.write_slice({slice});"))]
         } else if self.call_of(element) == Some("bool") {
-            vec![Line::plain(format!("{e}.write_bools({slice});"))]
+            vec![CodeLine::plain(format!("{e}.write_bools({slice});"))]
         } else if self.has_cdr(element) {
             let cdr = self.runtime("Cdr");
             let arguments = vec![slice, e.to_owned()];
-            vec![Line::Call { before: format!("{cdr}::encode_all("), arguments, after: ")?;".to_owned() }]
+            vec![CodeLine::Call { before: format!("{cdr}::encode_all("), arguments, after: ")?;".to_owned() }]
         } else {
             self.encode_loop(element, operand, e)
         }
     }
 
-    fn encode_loop(&mut self, element: &Type, operand: &Operand, e: &str) -> Vec<Line> {
+    fn encode_loop(&mut self, element: &Type, operand: &EncodedExpression, e: &str) -> Vec<CodeLine> {
         let list = match operand {
-            Operand::Place(text) => format!("&{text}"),
-            Operand::Reference(text) => text.clone(),
+            EncodedExpression::Place(text) => format!("&{text}"),
+            EncodedExpression::Reference(text) => text.clone(),
         };
-        let mut lines = vec![Line::Open(format!("for item in {list} {{"))];
-        lines.extend(self.encode(element, &Operand::Reference("item".to_owned()), e));
-        lines.push(Line::Close("}".to_owned()));
+        let mut lines = vec![CodeLine::Open(format!("for item in {list} {{"))];
+        lines.extend(self.encode(element, &EncodedExpression::Reference("item".to_owned()), e));
+        lines.push(CodeLine::Close("}".to_owned()));
         lines
     }
 
     /// Returns statements that write a borrowed `in` or `inout` parameter.
-    pub(super) fn encode_parameter(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
+    pub(super) fn encode_parameter(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
         let resolved = self.model().resolved(ty).clone();
         match &resolved {
             _ if self.handle_of(ty).is_some() => self.encode_optional(ty, name, e),
-            _ if self.is_by_value(ty) => self.encode(ty, &Operand::Place(name.to_owned()), e),
+            _ if self.is_by_value(ty) => self.encode(ty, &EncodedExpression::Place(name.to_owned()), e),
             Type::Sequence(element, None) if self.is_octet(element) => {
-                vec![Line::plain(format!("{e}.write_octets({name})?;"))]
+                vec![CodeLine::plain(format!("{e}.write_octets({name})?;"))]
             }
             Type::Sequence(element, bound) if self.is_string(element) => {
                 let mut lines = self.encode_length(name, *bound, e);
-                lines.push(Line::Open(format!("for item in {name} {{")));
-                lines.extend(self.encode(element, &Operand::Reference("item".to_owned()), e));
-                lines.push(Line::Close("}".to_owned()));
+                lines.push(CodeLine::Open(format!("for item in {name} {{")));
+                lines.extend(self.encode(element, &EncodedExpression::Reference("item".to_owned()), e));
+                lines.push(CodeLine::Close("}".to_owned()));
                 lines
             }
             Type::Sequence(element, bound) if self.is_number(element) => {
                 let mut lines = self.encode_length(name, *bound, e);
-                lines.push(Line::plain(format!("{e}.write_slice_borrowed({name});")));
+                lines.push(CodeLine::plain(format!("{e}.write_slice_borrowed({name});")));
                 lines
             }
             Type::Sequence(element, bound) => {
                 let mut lines = self.encode_length(name, *bound, e);
-                lines.extend(self.encode_elements(element, &Operand::Reference(name.to_owned()), e));
+                lines.extend(self.encode_elements(element, &EncodedExpression::Reference(name.to_owned()), e));
                 lines
             }
-            _ => self.encode(ty, &Operand::Reference(name.to_owned()), e),
+            _ => self.encode(ty, &EncodedExpression::Reference(name.to_owned()), e),
         }
     }
 
-    fn encode_optional(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
+    fn encode_optional(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
         let handle = self.handle_of(ty).unwrap_or(Handle::Local);
         let call = self.runtime(handle.write());
         let arguments = vec![e.to_owned(), name.to_owned()];
-        vec![Line::Call { before: format!("{call}("), arguments, after: ")?;".to_owned() }]
+        vec![CodeLine::Call { before: format!("{call}("), arguments, after: ")?;".to_owned() }]
     }
 
     /// Returns statements that write a result, consuming it.
-    pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<Line> {
+    pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
         match self.model().resolved(ty) {
             Type::Sequence(element, None) if self.is_octet(element) => {
-                vec![Line::plain(format!("{e}.write_octets_owned({name})?;"))]
+                vec![CodeLine::plain(format!("{e}.write_octets_owned({name})?;"))]
             }
             Type::Sequence(element, bound) if self.is_number(element) && !self.is_octet(element) => {
                 let mut lines = self.encode_length(name, *bound, e);
-                lines.push(Line::plain(format!("{e}.write_slice_owned({name});")));
+                lines.push(CodeLine::plain(format!("{e}.write_slice_owned({name});")));
                 lines
             }
-            _ => self.encode(ty, &Operand::Place(name.to_owned()), e),
+            _ => self.encode(ty, &EncodedExpression::Place(name.to_owned()), e),
         }
     }
 
     // ---- decoding ----------------------------------------------------------------------------------
 
     /// Returns the code that reads an owned value from the decoder `d`.
-    pub(super) fn decode(&mut self, ty: &Type, d: &str) -> Read {
+    pub(super) fn decode(&mut self, ty: &Type, d: &str) -> DecodingCode {
         if let Some(call) = self.call_of(ty) {
-            return Read::Expression(format!("{d}.read_{call}()?"));
+            return DecodingCode::Expression(format!("{d}.read_{call}()?"));
         }
         let resolved = self.model().resolved(ty).clone();
         match &resolved {
             Type::String(wide, bound) => {
                 let name = if *wide { "wstring" } else { "string" };
-                Read::Expression(match bound {
+                DecodingCode::Expression(match bound {
                     Some(bound) => format!("{d}.read_bounded_{name}({bound})?"),
                     None => format!("{d}.read_{name}()?"),
                 })
             }
             _ if self.handle_of(ty).is_some() => self.decode_handle(ty, d),
             Type::Sequence(element, None) if self.is_octet(element) => {
-                Read::Expression(format!("{d}.read_octets_owned()?"))
+                DecodingCode::Expression(format!("{d}.read_octets_owned()?"))
             }
             _ if self.has_cdr(ty) => {
                 let cdr = self.runtime("Cdr");
-                Read::Expression(format!("{cdr}::decode({d})?"))
+                DecodingCode::Expression(format!("{cdr}::decode({d})?"))
             }
             Type::Sequence(element, bound) => self.decode_sequence(element, *bound, d),
             Type::Array(element, dimensions) => {
@@ -349,18 +354,18 @@ impl Generator<'_> {
                 let mut lines = self.decode_loop(&inner, &count.to_string(), &count.min(1024).to_string(), d);
                 let error = self.runtime("CdrError");
                 let list = if self.is_boxed(&resolved) { "list.into_boxed_slice()" } else { "list" };
-                lines.push(Line::plain(format!("let array = {list}.try_into();")));
-                Read::Block(lines, format!("array.map_err(|_| {error}::Truncated)?"))
+                lines.push(CodeLine::plain(format!("let array = {list}.try_into();")));
+                DecodingCode::Block(lines, format!("array.map_err(|_| {error}::Truncated)?"))
             }
             Type::Map(pair, bound) => self.decode_map(pair, *bound, d),
-            _ => Read::Expression("()".to_owned()),
+            _ => DecodingCode::Expression("()".to_owned()),
         }
     }
 
     /// Reads the pairs of a map. If several pairs have the same key, the last one is kept.
-    fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> Read {
+    fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> DecodingCode {
         let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
-        let mut lines = vec![Line::plain(match bound {
+        let mut lines = vec![CodeLine::plain(match bound {
             Some(bound) => format!("let len = {d}.read_len_bounded({least}, {bound})?;"),
             None => format!("let len = {d}.read_len({least})?;"),
         })];
@@ -370,21 +375,21 @@ impl Generator<'_> {
         } else {
             ("let mut map = Vec::new();", "map.push((key, value));")
         };
-        lines.push(Line::plain(make));
-        lines.push(Line::plain(format!("{d}.enter()?;")));
-        lines.push(Line::Open("for _ in 0..len {".to_owned()));
+        lines.push(CodeLine::plain(make));
+        lines.push(CodeLine::plain(format!("{d}.enter()?;")));
+        lines.push(CodeLine::Open("for _ in 0..len {".to_owned()));
         lines.extend(self.decode_into(&pair.0, "key", d));
         lines.extend(self.decode_into(&pair.1, "value", d));
-        lines.push(Line::plain(add));
-        lines.push(Line::Close("}".to_owned()));
-        lines.push(Line::plain(format!("{d}.leave();")));
-        Read::Block(lines, "map".to_owned())
+        lines.push(CodeLine::plain(add));
+        lines.push(CodeLine::Close("}".to_owned()));
+        lines.push(CodeLine::plain(format!("{d}.leave();")));
+        DecodingCode::Block(lines, "map".to_owned())
     }
 
-    fn decode_handle(&mut self, ty: &Type, d: &str) -> Read {
+    fn decode_handle(&mut self, ty: &Type, d: &str) -> DecodingCode {
         let handle = self.handle_of(ty).unwrap_or(Handle::Local);
         let call = self.runtime(handle.read());
-        Read::Expression(format!("{call}({d})?"))
+        DecodingCode::Expression(format!("{call}({d})?"))
     }
 
     fn read_length(&self, element: &Type, bound: Option<u32>, d: &str) -> String {
@@ -395,53 +400,53 @@ impl Generator<'_> {
         }
     }
 
-    fn decode_sequence(&mut self, element: &Type, bound: Option<u32>, d: &str) -> Read {
-        let mut lines = vec![Line::plain(self.read_length(element, bound, d))];
+    fn decode_sequence(&mut self, element: &Type, bound: Option<u32>, d: &str) -> DecodingCode {
+        let mut lines = vec![CodeLine::plain(self.read_length(element, bound, d))];
         if self.is_octet(element) {
-            return Read::Block(lines, format!("{d}.read_raw(len)?.into()"));
+            return DecodingCode::Block(lines, format!("{d}.read_raw(len)?.into()"));
         }
         if self.has_cdr(element) {
             let cdr = self.runtime("Cdr");
-            return Read::Block(lines, format!("{cdr}::decode_many(len, {d})?"));
+            return DecodingCode::Block(lines, format!("{cdr}::decode_many(len, {d})?"));
         }
         lines.extend(self.decode_loop(element, "len", "len.min(1024)", d));
-        Read::Block(lines, "list".to_owned())
+        DecodingCode::Block(lines, "list".to_owned())
     }
 
     /// Returns statements that read elements one by one into `list`.
-    fn decode_loop(&mut self, element: &Type, count: &str, capacity: &str, d: &str) -> Vec<Line> {
+    fn decode_loop(&mut self, element: &Type, count: &str, capacity: &str, d: &str) -> Vec<CodeLine> {
         let ty = self.owned(element);
         let mut lines = vec![
-            Line::plain(format!("let mut list: Vec<{ty}> = Vec::with_capacity({capacity});")),
-            Line::Open(format!("for _ in 0..{count} {{")),
+            CodeLine::plain(format!("let mut list: Vec<{ty}> = Vec::with_capacity({capacity});")),
+            CodeLine::Open(format!("for _ in 0..{count} {{")),
         ];
         match self.decode(element, d) {
-            Read::Expression(value) => lines.push(Line::plain(format!("list.push({value});"))),
-            Read::Block(inner, value) => {
-                lines.push(Line::Open("list.push({".to_owned()));
+            DecodingCode::Expression(value) => lines.push(CodeLine::plain(format!("list.push({value});"))),
+            DecodingCode::Block(inner, value) => {
+                lines.push(CodeLine::Open("list.push({".to_owned()));
                 lines.extend(inner);
-                lines.push(Line::plain(value));
-                lines.push(Line::Close("});".to_owned()));
+                lines.push(CodeLine::plain(value));
+                lines.push(CodeLine::Close("});".to_owned()));
             }
         }
-        lines.push(Line::Close("}".to_owned()));
+        lines.push(CodeLine::Close("}".to_owned()));
         lines
     }
 
     /// Returns statements that read an owned value into a variable.
-    pub(super) fn decode_into(&mut self, ty: &Type, name: &str, d: &str) -> Vec<Line> {
+    pub(super) fn decode_into(&mut self, ty: &Type, name: &str, d: &str) -> Vec<CodeLine> {
         let annotation = match self.model().resolved(ty) {
             Type::Basic(_) if self.call_of(ty).is_some() => String::new(),
             Type::String(..) => String::new(),
             _ => format!(": {}", self.owned(ty)),
         };
         match self.decode(ty, d) {
-            Read::Expression(value) => vec![Line::Assign(format!("let {name}{annotation}"), value)],
-            Read::Block(inner, value) => {
-                let mut lines = vec![Line::Open(format!("let {name}{annotation} = {{"))];
+            DecodingCode::Expression(value) => vec![CodeLine::Assign(format!("let {name}{annotation}"), value)],
+            DecodingCode::Block(inner, value) => {
+                let mut lines = vec![CodeLine::Open(format!("let {name}{annotation} = {{"))];
                 lines.extend(inner);
-                lines.push(Line::plain(value));
-                lines.push(Line::Close("};".to_owned()));
+                lines.push(CodeLine::plain(value));
+                lines.push(CodeLine::Close("};".to_owned()));
                 lines
             }
         }
@@ -449,9 +454,9 @@ impl Generator<'_> {
 
     /// Returns statements that read an argument for a servant, in place if possible, and the
     /// expression that passes it.
-    pub(super) fn decode_argument(&mut self, ty: &Type, name: &str, d: &str) -> (Vec<Line>, String) {
+    pub(super) fn decode_argument(&mut self, ty: &Type, name: &str, d: &str) -> (Vec<CodeLine>, String) {
         let resolved = self.model().resolved(ty).clone();
-        let lent = |lines: Vec<String>| (lines.into_iter().map(Line::Plain).collect(), name.to_owned());
+        let lent = |lines: Vec<String>| (lines.into_iter().map(CodeLine::Plain).collect(), name.to_owned());
         match &resolved {
             Type::String(wide, bound) => {
                 let call = if *wide { "wstr" } else { "str" };

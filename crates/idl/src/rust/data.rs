@@ -1,24 +1,24 @@
 //! Structures, exceptions, enumerations, unions, typedefs, constants.
 
-use super::code::{Operand, Read};
+use super::code::{DecodingCode, EncodedExpression};
 use super::names::{escaped, free, is_reference, snake, upper_camel};
 use super::path::Part;
-use super::writer::{Line, Writer};
-use super::{Generator, Item};
+use super::writer::{CodeLine, CodeWriter};
+use super::{Generator, LintedItem};
 use crate::ast::Basic;
 use crate::binary128::Binary128;
-use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Struct, Type, Union};
+use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Struct, Type, Union};
 use std::collections::HashSet;
 
 impl Generator<'_> {
     // ---- structures and exceptions -----------------------------------------------------------------
 
-    pub(super) fn structure(&mut self, id: DefinitionId, structure: &Struct, exception: bool, out: &mut Writer) {
+    pub(super) fn structure(&mut self, id: DefinitionId, structure: &Struct, exception: bool, out: &mut CodeWriter) {
         let name = self.name(id);
         let members = self.model().all_members(structure);
         let fields = self.field_names(&members);
         self.document(id, out);
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         let copy: &[&str] = if self.is_copy(id) && !exception { &["Copy"] } else { &[] };
         let exact: &[&str] = if self.is_exact(id) { &["Eq", "Hash"] } else { &[] };
         self.derive(id, copy, exact, out);
@@ -43,7 +43,7 @@ impl Generator<'_> {
         }
         let mut body = Vec::new();
         for (member, field) in members.iter().zip(&fields) {
-            let lines = self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e");
+            let lines = self.encode(&member.ty, &EncodedExpression::Place(format!("self.{field}")), "e");
             body.extend(self.named(lines, Part::Member, field, "e"));
         }
         let least = members.iter().map(|member| self.least_size(&member.ty)).fold(0, u64::saturating_add);
@@ -68,7 +68,7 @@ impl Generator<'_> {
 
     /// Writes the derived traits: common ones, those of the type, and those requested by the
     /// options.
-    pub(super) fn derive(&self, id: DefinitionId, copy: &[&str], compared: &[&str], out: &mut Writer) {
+    pub(super) fn derive(&self, id: DefinitionId, copy: &[&str], compared: &[&str], out: &mut CodeWriter) {
         let mut traits = vec!["Clone"];
         traits.extend(copy);
         traits.push("Debug");
@@ -83,7 +83,7 @@ impl Generator<'_> {
 
     /// Writes the traits requested by the options that are not in `known`, if all parts of the type
     /// have them.
-    pub(super) fn derive_more(&self, id: DefinitionId, known: &[&str], out: &mut Writer) {
+    pub(super) fn derive_more(&self, id: DefinitionId, known: &[&str], out: &mut CodeWriter) {
         let is_new = |path: &&str| !known.contains(&path.rsplit("::").next().unwrap_or(path));
         let more: Vec<&str> = self.compilation.derives.iter().map(String::as_str).filter(is_new).collect();
         if !more.is_empty() && self.is_standard(id) {
@@ -97,10 +97,10 @@ impl Generator<'_> {
     }
 
     /// Writes `impl Cdr` up to the end of `encode`.
-    fn open_cdr(&mut self, name: &str, least: u64, body: &[Line], out: &mut Writer) {
+    fn open_cdr(&mut self, name: &str, least: u64, body: &[CodeLine], out: &mut CodeWriter) {
         let (cdr, encoder, error) = (self.runtime("Cdr"), self.runtime("Encoder"), self.runtime("CdrError"));
         out.gap();
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.open(&format!("impl {cdr} for {name} {{"));
         out.line(&format!("const MIN_SIZE: usize = {least};"));
         out.gap();
@@ -111,7 +111,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    fn open_decode(&mut self, unused: bool, out: &mut Writer) {
+    fn open_decode(&mut self, unused: bool, out: &mut CodeWriter) {
         let (decoder, error) = (self.runtime("Decoder"), self.runtime("CdrError"));
         out.gap();
         let parameter = format!("{}: &mut {decoder}<'_>", if unused { "_" } else { "d" });
@@ -121,10 +121,10 @@ impl Generator<'_> {
 
     // ---- enumerations ------------------------------------------------------------------------------
 
-    pub(super) fn enumeration(&mut self, id: DefinitionId, enumerators: &[DefinitionId], out: &mut Writer) {
+    pub(super) fn enumeration(&mut self, id: DefinitionId, enumerators: &[DefinitionId], out: &mut CodeWriter) {
         let name = self.name(id);
         self.document(id, out);
-        self.attributes(Item::Enum, out);
+        self.attributes(LintedItem::Enum, out);
         self.derive(id, &["Copy"], &["Eq", "PartialOrd", "Ord", "Hash"], out);
         out.open(&format!("pub enum {name} {{"));
         for (at, enumerator) in enumerators.iter().enumerate() {
@@ -141,21 +141,21 @@ impl Generator<'_> {
     }
 
     /// Writes `corelane::name! { subject { parts } }`.
-    fn macro_call(&self, name: &str, subject: &str, parts: &[String], out: &mut Writer) {
+    fn macro_call(&self, name: &str, subject: &str, parts: &[String], out: &mut CodeWriter) {
         out.gap();
         out.filled(&format!("corelane::{name}! {{ {subject} {{"), parts, "} }");
     }
 
     // ---- unions ------------------------------------------------------------------------------------
 
-    pub(super) fn union(&mut self, id: DefinitionId, union: &Union, out: &mut Writer) {
+    pub(super) fn union(&mut self, id: DefinitionId, union: &Union, out: &mut CodeWriter) {
         let name = self.name(id);
         let discriminator = self.owned(&union.discriminator);
         let mut taken = HashSet::new();
-        let arms: Vec<Variant> = union
+        let arms: Vec<UnionVariant> = union
             .arms
             .iter()
-            .map(|arm| Variant {
+            .map(|arm| UnionVariant {
                 name: free(escaped(upper_camel(self.text(arm.member.name))), &mut taken),
                 arm: Some(arm),
                 // The variant contains the discriminator if the arm does not determine its value.
@@ -164,10 +164,10 @@ impl Generator<'_> {
             .collect();
         let mut variants = arms;
         if !union.arms.iter().any(|arm| arm.default) && !self.covers_all(union) {
-            variants.push(Variant { name: free("Other".to_owned(), &mut taken), arm: None, carries: true });
+            variants.push(UnionVariant { name: free("Other".to_owned(), &mut taken), arm: None, carries: true });
         }
         self.document(id, out);
-        self.attributes(Item::Enum, out);
+        self.attributes(LintedItem::Enum, out);
         let copy: &[&str] = if self.is_copy(id) { &["Copy"] } else { &[] };
         let exact: &[&str] = if self.is_exact(id) { &["Eq", "Hash"] } else { &[] };
         self.derive(id, copy, exact, out);
@@ -192,15 +192,21 @@ impl Generator<'_> {
         self.union_decode(union, &variants, out);
     }
 
-    fn union_discriminator(&mut self, name: &str, discriminator: &str, variants: &[Variant<'_>], out: &mut Writer) {
+    fn union_discriminator(
+        &mut self,
+        name: &str,
+        discriminator: &str,
+        variants: &[UnionVariant<'_>],
+        out: &mut CodeWriter,
+    ) {
         out.gap();
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.open(&format!("impl {name} {{"));
         out.line("/// The value that chooses the member.");
         out.open(&format!("pub fn discriminator(&self) -> {discriminator} {{"));
         out.open("match self {");
         for variant in variants {
-            let Variant { name, arm, carries } = variant;
+            let UnionVariant { name, arm, carries } = variant;
             match (arm, carries) {
                 (Some(_), true) => out.line(&format!("Self::{name}(discriminator, _) => *discriminator,")),
                 (None, _) => out.line(&format!("Self::{name}(discriminator) => *discriminator,")),
@@ -219,8 +225,8 @@ impl Generator<'_> {
         &mut self,
         union: &Union,
         (name, discriminator): (&str, &str),
-        variants: &[Variant<'_>],
-        out: &mut Writer,
+        variants: &[UnionVariant<'_>],
+        out: &mut CodeWriter,
     ) {
         let least = self.least_size(&union.discriminator);
         let mut body = Vec::new();
@@ -246,54 +252,58 @@ impl Generator<'_> {
         }
         let error = self.runtime("CdrError");
         if !checks.is_empty() {
-            body.push(Line::Open("let chosen = match self {".to_owned()));
+            body.push(CodeLine::Open("let chosen = match self {".to_owned()));
             for (pattern, labels, negated) in &checks {
                 let not = if *negated { "!" } else { "" };
                 let joined = self.label_patterns(labels).join(" | ");
                 if let [ConstantValue::Boolean(label)] = labels.as_slice() {
                     let not = if *label == *negated { "!" } else { "" };
-                    body.push(Line::plain(format!("{pattern} => {not}*discriminator,")));
+                    body.push(CodeLine::plain(format!("{pattern} => {not}*discriminator,")));
                 } else if joined.len() <= 40 {
-                    body.push(Line::plain(format!("{pattern} => {not}matches!(discriminator, {joined}),")));
+                    body.push(CodeLine::plain(format!("{pattern} => {not}matches!(discriminator, {joined}),")));
                 } else {
-                    body.push(Line::Open(format!("{pattern} => {{")));
+                    body.push(CodeLine::Open(format!("{pattern} => {{")));
                     let before = format!("const LABELS: &[{discriminator}] = &[");
                     let items = labels.iter().map(|label| self.label(label)).collect();
-                    body.push(Line::Table { before, items, after: "];".to_owned() });
-                    body.push(Line::plain(format!("{not}LABELS.contains(discriminator)")));
-                    body.push(Line::Close("}".to_owned()));
+                    body.push(CodeLine::Table { before, items, after: "];".to_owned() });
+                    body.push(CodeLine::plain(format!("{not}LABELS.contains(discriminator)")));
+                    body.push(CodeLine::Close("}".to_owned()));
                 }
             }
             if checks.len() < variants.len() {
-                body.push(Line::plain("_ => true,"));
+                body.push(CodeLine::plain("_ => true,"));
             }
-            body.push(Line::Close("};".to_owned()));
-            body.push(Line::Open("if !chosen {".to_owned()));
-            body.push(Line::plain(format!("return Err({error}::BadDiscriminator);")));
-            body.push(Line::Close("}".to_owned()));
+            body.push(CodeLine::Close("};".to_owned()));
+            body.push(CodeLine::Open("if !chosen {".to_owned()));
+            body.push(CodeLine::plain(format!("return Err({error}::BadDiscriminator);")));
+            body.push(CodeLine::Close("}".to_owned()));
         }
-        body.extend(self.encode(&union.discriminator, &Operand::Place("self.discriminator()".to_owned()), "e"));
-        body.push(Line::Open("match self {".to_owned()));
+        body.extend(self.encode(
+            &union.discriminator,
+            &EncodedExpression::Place("self.discriminator()".to_owned()),
+            "e",
+        ));
+        body.push(CodeLine::Open("match self {".to_owned()));
         for variant in variants {
             let Some(arm) = variant.arm else {
-                body.push(Line::plain(format!("Self::{}(_) => {{}}", variant.name)));
+                body.push(CodeLine::plain(format!("Self::{}(_) => {{}}", variant.name)));
                 continue;
             };
             let skip = if variant.carries { "_, " } else { "" };
-            body.push(Line::Open(format!("Self::{}({skip}value) => {{", variant.name)));
-            let lines = self.encode(&arm.member.ty, &Operand::Reference("value".to_owned()), "e");
+            body.push(CodeLine::Open(format!("Self::{}({skip}value) => {{", variant.name)));
+            let lines = self.encode(&arm.member.ty, &EncodedExpression::Reference("value".to_owned()), "e");
             let name = snake(self.text(arm.member.name));
             body.extend(self.named(lines, Part::Member, &name, "e"));
-            body.push(Line::Close("}".to_owned()));
+            body.push(CodeLine::Close("}".to_owned()));
         }
-        body.push(Line::Close("}".to_owned()));
+        body.push(CodeLine::Close("}".to_owned()));
         self.open_cdr(name, least, &body, out);
     }
 
-    fn union_decode(&mut self, union: &Union, variants: &[Variant<'_>], out: &mut Writer) {
+    fn union_decode(&mut self, union: &Union, variants: &[UnionVariant<'_>], out: &mut CodeWriter) {
         self.open_decode(false, out);
         out.lines(&self.decode_into(&union.discriminator, "discriminator", "d"));
-        if let [Variant { name, arm: Some(arm), .. }] = variants
+        if let [UnionVariant { name, arm: Some(arm), .. }] = variants
             && arm.default
         {
             // There is only one member, which every discriminator selects.
@@ -326,7 +336,7 @@ impl Generator<'_> {
             let read = self.named_read(read, &snake(self.text(arm.member.name)), "d");
             let head = patterns(&pattern, out);
             match read {
-                Read::Expression(value) => {
+                DecodingCode::Expression(value) => {
                     if carried.len() + value.len() + variant.name.len() + 8 <= 60 {
                         out.arm(&head, &format!("Ok(Self::{}({carried}{value}))", variant.name));
                     } else {
@@ -336,7 +346,7 @@ impl Generator<'_> {
                         out.close("}");
                     }
                 }
-                Read::Block(lines, value) => {
+                DecodingCode::Block(lines, value) => {
                     out.open(&format!("{head} => {{"));
                     out.open("let value = {");
                     out.lines(&lines);
@@ -366,7 +376,7 @@ impl Generator<'_> {
             Type::Basic(Basic::Char | Basic::Octet | Basic::Int8 | Basic::UInt8) => labels == 256,
             Type::Basic(Basic::Short | Basic::UShort) => labels == 65_536,
             Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Enum(enumerators) => labels == enumerators.len(),
+                DefinitionKind::Enum(enumerators) => labels == enumerators.len(),
                 _ => false,
             },
             _ => false,
@@ -405,7 +415,7 @@ impl Generator<'_> {
 
     // ---- typedefs and constants --------------------------------------------------------------------
 
-    pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut Writer) {
+    pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
         // The alias names the reference type itself. Where the alias is used, the `Option` is
         // added.
@@ -417,11 +427,11 @@ impl Generator<'_> {
             _ => self.owned(ty),
         };
         self.document(id, out);
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.assign(&format!("pub type {name}"), &of);
     }
 
-    pub(super) fn constant(&mut self, id: DefinitionId, ty: &Type, value: &ConstantValue, out: &mut Writer) {
+    pub(super) fn constant(&mut self, id: DefinitionId, ty: &Type, value: &ConstantValue, out: &mut CodeWriter) {
         let resolved = self.model().resolved(ty).clone();
         let (of, single) = match &resolved {
             Type::String(..) => ("&str".to_owned(), false),
@@ -439,7 +449,7 @@ impl Generator<'_> {
         };
         let name = self.name(id);
         self.document(id, out);
-        self.attributes(Item::Constant, out);
+        self.attributes(LintedItem::Constant, out);
         out.assign(&format!("pub const {name}: {of}"), &text);
     }
 
@@ -470,7 +480,7 @@ impl Generator<'_> {
             ConstantValue::String(value) => format!("{value:?}"),
             ConstantValue::Enumerator(id) => {
                 let of = match self.model().get(*id).kind {
-                    Kind::Enumerator(of, _) => of,
+                    DefinitionKind::Enumerator(of, _) => of,
                     _ => *id,
                 };
                 format!("{}::{}", self.path_to(of), self.name(*id))
@@ -482,27 +492,29 @@ impl Generator<'_> {
 }
 
 /// A variant of the enumeration for a union. `arm` is `None` for values without a label.
-struct Variant<'m> {
+struct UnionVariant<'m> {
     name: String,
     arm: Option<&'m Arm>,
     carries: bool,
 }
 
 /// Appends `Ok(())`, unless the last statement can be the result itself.
-pub(super) fn tail(body: &[Line]) -> Vec<Line> {
+pub(super) fn tail(body: &[CodeLine]) -> Vec<CodeLine> {
     let mut lines = body.to_vec();
     match lines.last_mut() {
-        Some(Line::Plain(text)) if text.ends_with(")?;") && !text.starts_with("let ") => text.truncate(text.len() - 2),
-        Some(Line::Call { before, after, .. }) if after == ")?;" && !before.starts_with("let ") => {
+        Some(CodeLine::Plain(text)) if text.ends_with(")?;") && !text.starts_with("let ") => {
+            text.truncate(text.len() - 2)
+        }
+        Some(CodeLine::Call { before, after, .. }) if after == ")?;" && !before.starts_with("let ") => {
             ")".clone_into(after)
         }
-        _ => lines.push(Line::plain("Ok(())")),
+        _ => lines.push(CodeLine::plain("Ok(())")),
     }
     lines
 }
 
 /// Writes `before { field: value, ... }after`; values may be blocks.
-pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after: &str, out: &mut Writer) {
+pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode], after: &str, out: &mut CodeWriter) {
     if fields.is_empty() {
         return out.line(&format!("{before}{after}"));
     }
@@ -510,8 +522,8 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after
         .iter()
         .zip(reads)
         .map(|(field, read)| match read {
-            Read::Expression(value) => Some(format!("{field}: {value}")),
-            Read::Block(..) => None,
+            DecodingCode::Expression(value) => Some(format!("{field}: {value}")),
+            DecodingCode::Block(..) => None,
         })
         .collect();
     if let Some(simple) = simple {
@@ -520,8 +532,8 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after
     out.open(&format!("{before} {{"));
     for (field, read) in fields.iter().zip(reads) {
         match read {
-            Read::Expression(value) => out.value(&format!("{field}: {value}"), ","),
-            Read::Block(lines, value) => {
+            DecodingCode::Expression(value) => out.value(&format!("{field}: {value}"), ","),
+            DecodingCode::Block(lines, value) => {
                 out.open(&format!("{field}: {{"));
                 out.lines(lines);
                 out.line(value);
@@ -533,7 +545,7 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[Read], after
 }
 
 /// Returns the alternatives of a match arm. If they exceed a line, writes all but the last.
-fn patterns(patterns: &[String], out: &mut Writer) -> String {
+fn patterns(patterns: &[String], out: &mut CodeWriter) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {
         return joined;

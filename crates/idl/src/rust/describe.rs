@@ -2,45 +2,51 @@
 //! contain no code.
 
 use super::Generator;
-use super::writer::Writer;
+use super::writer::CodeWriter;
 use crate::ast::{Basic, Flavor, ValueFlavor};
-use crate::model::{Arm, ConstantValue, DefinitionId, Kind, Member, Type, Union, Value};
+use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union, ValueType};
 
 impl Generator<'_> {
     /// Writes the description of a type, if it has one.
-    pub(super) fn describe(&mut self, id: DefinitionId, out: &mut Writer) {
+    pub(super) fn describe(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let Some(name) = self.names.description.get(&id).cloned() else { return };
         let kind = &self.model().get(id).kind;
         let head = format!("{:?}, {:?}", self.repository_id(id), self.text(self.model().get(id).name));
         let own = match kind {
-            Kind::Interface(interface) if interface.flavor == Flavor::Remote => {
+            DefinitionKind::Interface(interface) if interface.flavor == Flavor::Remote => {
                 let reference = self.names.reference.get(&id).cloned().unwrap_or_default();
                 format!(" for reference {reference}")
             }
-            Kind::Interface(interface) if interface.flavor == Flavor::Abstract => {
+            DefinitionKind::Interface(interface) if interface.flavor == Flavor::Abstract => {
                 format!(" for value dyn {}", self.name(id))
             }
-            Kind::Value(value) if value.flavor == ValueFlavor::Abstract => format!(" for value dyn {}", self.name(id)),
-            Kind::Value(_) | Kind::ValueBox(_) => format!(" for value {}", self.name(id)),
-            Kind::Exception(_) => format!(" for exception {}", self.name(id)),
-            Kind::Struct(_) | Kind::Union(_) | Kind::Enum(_) => format!(" for {}", self.name(id)),
+            DefinitionKind::Value(value) if value.flavor == ValueFlavor::Abstract => {
+                format!(" for value dyn {}", self.name(id))
+            }
+            DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => format!(" for value {}", self.name(id)),
+            DefinitionKind::Exception(_) => format!(" for exception {}", self.name(id)),
+            DefinitionKind::Struct(_) | DefinitionKind::Union(_) | DefinitionKind::Enum(_) => {
+                format!(" for {}", self.name(id))
+            }
             _ => String::new(),
         };
         let (call, members) = match kind {
-            Kind::Struct(structure) => {
+            DefinitionKind::Struct(structure) => {
                 let members = self.model().all_members(structure);
                 (format!("structure({head}, &["), self.members_described(&members))
             }
-            Kind::Exception(structure) => (format!("exception({head}, &["), self.members_described(&structure.members)),
-            Kind::Union(union) => self.union_described(&head, union),
-            Kind::Enum(enumerators) => {
+            DefinitionKind::Exception(structure) => {
+                (format!("exception({head}, &["), self.members_described(&structure.members))
+            }
+            DefinitionKind::Union(union) => self.union_described(&head, union),
+            DefinitionKind::Enum(enumerators) => {
                 let name = |id: &DefinitionId| format!("enumerator({:?})", self.text(self.model().get(*id).name));
                 (format!("enumeration({head}, &["), enumerators.iter().map(name).collect())
             }
-            Kind::Value(value) => self.value_described(&head, value),
-            Kind::Typedef(ty) => (format!("alias({head}, {})", self.described(ty)), Vec::new()),
-            Kind::ValueBox(ty) => (format!("value_box({head}, {})", self.described(ty)), Vec::new()),
-            Kind::Interface(interface) => {
+            DefinitionKind::Value(value) => self.value_described(&head, value),
+            DefinitionKind::Typedef(ty) => (format!("alias({head}, {})", self.described(ty)), Vec::new()),
+            DefinitionKind::ValueBox(ty) => (format!("value_box({head}, {})", self.described(ty)), Vec::new()),
+            DefinitionKind::Interface(interface) => {
                 let call = match interface.flavor {
                     Flavor::Remote => "interface",
                     Flavor::Local => "local_interface",
@@ -48,10 +54,10 @@ impl Generator<'_> {
                 };
                 (format!("{call}({head})"), Vec::new())
             }
-            Kind::Native => (format!("native({head})"), Vec::new()),
+            DefinitionKind::Native => (format!("native({head})"), Vec::new()),
             _ => return,
         };
-        if !matches!(kind, Kind::Typedef(_)) {
+        if !matches!(kind, DefinitionKind::Typedef(_)) {
             out.gap();
         }
         // An attribute in front of a macro has no effect, so it goes into the macro.
@@ -97,14 +103,14 @@ impl Generator<'_> {
             ConstantValue::Character(character) => u32::from(*character).into(),
             ConstantValue::Boolean(value) => (*value).into(),
             ConstantValue::Enumerator(id) => match self.model().get(*id).kind {
-                Kind::Enumerator(_, number) => number.into(),
+                DefinitionKind::Enumerator(_, number) => number.into(),
                 _ => 0,
             },
             _ => 0,
         }
     }
 
-    fn value_described(&mut self, head: &str, value: &Value) -> (String, Vec<String>) {
+    fn value_described(&mut self, head: &str, value: &ValueType) -> (String, Vec<String>) {
         let modifier = match value.flavor {
             ValueFlavor::Custom => 1,
             ValueFlavor::Abstract => 2,
@@ -117,7 +123,7 @@ impl Generator<'_> {
             }
         };
         let concrete = value.bases.iter().find(|base| match &self.model().get(**base).kind {
-            Kind::Value(base) => base.flavor != ValueFlavor::Abstract,
+            DefinitionKind::Value(base) => base.flavor != ValueFlavor::Abstract,
             _ => false,
         });
         let base = match concrete {
@@ -161,8 +167,8 @@ impl Generator<'_> {
                     Type::Named(_) if self.is_type_code(ty) => "TYPE_CODE".to_owned(),
                     // Bit masks and bit sets have no TypeCode of their own.
                     Type::Named(id) => match &self.model().get(id).kind {
-                        Kind::Bitmask(mask) => bits_described(mask.bound).to_owned(),
-                        Kind::Bitset(set) => bits_described(set.bits).to_owned(),
+                        DefinitionKind::Bitmask(mask) => bits_described(mask.bound).to_owned(),
+                        DefinitionKind::Bitset(set) => bits_described(set.bits).to_owned(),
                         _ => "NULL".to_owned(),
                     },
                     resolved => self.described(&resolved),

@@ -1,21 +1,21 @@
 //! Bit masks and bit sets of IDL 4, and native types, of which only the name is generated.
 
 use super::names::{escaped, free, screaming, snake};
-use super::writer::Writer;
-use super::{Generator, Item};
+use super::writer::CodeWriter;
+use super::{Generator, LintedItem};
 use crate::ast::Basic;
-use crate::model::{BitField, Bitmask, Bitset, DefinitionId, Type};
+use crate::model::{Bitmask, Bitset, BitsetField, DefinitionId, Type};
 use std::collections::HashSet;
 
 /// The traits that `corelane::bit_mask!` and `bit_set!` derive.
 const DERIVED: &[&str] = &["Clone", "Copy", "Debug", "Default", "PartialEq", "Eq", "PartialOrd", "Ord", "Hash"];
 
 impl Generator<'_> {
-    pub(super) fn bitmask(&mut self, id: DefinitionId, mask: &Bitmask, out: &mut Writer) {
+    pub(super) fn bitmask(&mut self, id: DefinitionId, mask: &Bitmask, out: &mut CodeWriter) {
         let name = self.name(id);
         out.open("corelane::bit_mask! {");
         self.document(id, out);
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         self.derive_more(id, DERIVED, out);
         out.open(&format!("pub struct {name}({}) {{", number(mask.bound)));
         let mut taken = HashSet::new();
@@ -27,12 +27,12 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    pub(super) fn bitset(&mut self, id: DefinitionId, set: &Bitset, out: &mut Writer) {
+    pub(super) fn bitset(&mut self, id: DefinitionId, set: &Bitset, out: &mut CodeWriter) {
         let name = self.name(id);
         let fields = self.model().bit_fields(id);
         out.open("corelane::bit_set! {");
         self.document(id, out);
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         self.derive_more(id, DERIVED, out);
         out.open(&format!("pub struct {name}({}) {{", number(set.bits)));
         let (mut taken, mut place) = (HashSet::new(), 0);
@@ -50,7 +50,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    fn field_type(&mut self, field: &BitField) -> String {
+    fn field_type(&mut self, field: &BitsetField) -> String {
         match &field.ty {
             Some(ty) => self.owned(ty),
             None if field.width == 1 => self.owned(&Type::Basic(Basic::Boolean)),
@@ -58,10 +58,10 @@ impl Generator<'_> {
         }
     }
 
-    pub(super) fn native(&mut self, id: DefinitionId, out: &mut Writer) {
+    pub(super) fn native(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let (name, native) = (self.name(id), self.runtime("Native"));
         self.document(id, out);
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.line(&format!("pub type {name} = {native};"));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Generator;
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, Kind};
+use crate::model::{DefinitionId, DefinitionKind};
 use crate::source::Span;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -92,7 +92,7 @@ impl Generator<'_> {
             let path = self.model().path(id).into_iter();
             path.map(|id| self.text(self.model().get(id).name)).collect::<Vec<_>>().join("::")
         };
-        let modules = self.model().ids().filter(|id| matches!(self.model().get(*id).kind, Kind::Module(_)));
+        let modules = self.model().ids().filter(|id| matches!(self.model().get(*id).kind, DefinitionKind::Module(_)));
         modules.filter(|id| full_name(*id) == name).collect()
     }
 
@@ -103,7 +103,7 @@ impl Generator<'_> {
         let is_in_file = |id: &DefinitionId| {
             let definition = self.model().get(*id);
             !self.is_built_in(*id)
-                && !matches!(definition.kind, Kind::Module(_))
+                && !matches!(definition.kind, DefinitionKind::Module(_))
                 && sources.file(sources.file_of(definition.span)).path.ends_with(Path::new(name))
         };
         self.model().ids().filter(is_in_file).collect()

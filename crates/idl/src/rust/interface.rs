@@ -4,10 +4,10 @@ use super::data::tail;
 use super::hash::PerfectHash;
 use super::names::{escaped, free, snake};
 use super::path::Part;
-use super::writer::{Line, Writer};
-use super::{Generator, Item};
+use super::writer::{CodeLine, CodeWriter};
+use super::{Generator, LintedItem};
 use crate::ast::{Direction, Flavor};
-use crate::model::{DefinitionId, Interface, Kind, Parameter, Type};
+use crate::model::{DefinitionId, DefinitionKind, Interface, Parameter, Type};
 use std::collections::HashSet;
 
 /// The methods that `corelane::reference_methods!` makes.
@@ -71,7 +71,7 @@ impl Generator<'_> {
             let definition = self.model().get(*member);
             let wire = self.text(definition.name).to_owned();
             match &definition.kind {
-                Kind::Operation(operation) => {
+                DefinitionKind::Operation(operation) => {
                     let mut taken = HashSet::new();
                     let named = operation.parameters.iter().map(|parameter| {
                         let name = free(escaped(snake(self.text(parameter.name))), &mut taken);
@@ -90,7 +90,7 @@ impl Generator<'_> {
                         context: operation.context.clone(),
                     });
                 }
-                Kind::Attribute(attribute) => {
+                DefinitionKind::Attribute(attribute) => {
                     let get = Call {
                         of: *member,
                         wire: format!("_get_{wire}"),
@@ -130,7 +130,7 @@ impl Generator<'_> {
         calls
     }
 
-    pub(super) fn interface(&mut self, id: DefinitionId, interface: &Interface, out: &mut Writer) {
+    pub(super) fn interface(&mut self, id: DefinitionId, interface: &Interface, out: &mut CodeWriter) {
         let calls = self.calls(&interface.members);
         if interface.flavor == Flavor::Local {
             return self.local_interface(id, interface, &calls, out);
@@ -146,7 +146,7 @@ impl Generator<'_> {
             let (object, either) = (self.object_name(id), self.runtime("Abstract"));
             out.gap();
             out.line(&format!("/// An object or a value that is a [`{}`].", name.trim_start_matches("r#")));
-            self.attributes(Item::Type, out);
+            self.attributes(LintedItem::Type, out);
             out.line(&format!("pub type {reference} = {either}<{object}, dyn {name}>;"));
             self.abstract_kind(id, out);
         }
@@ -164,7 +164,7 @@ impl Generator<'_> {
     }
 
     /// Writes a local interface: the trait, and the type that holds an object.
-    fn local_interface(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+    fn local_interface(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut CodeWriter) {
         let (name, reference) = (self.name(id), self.names.reference[&id].clone());
         self.open_trait(id, interface, out);
         for call in calls {
@@ -186,15 +186,15 @@ impl Generator<'_> {
         let local = self.runtime("Local");
         out.gap();
         out.line(&format!("/// A shared [`{}`].", name.trim_start_matches("r#")));
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
     /// Writes an interface that is only declared forward. References to it can be passed on.
-    fn announced_interface(&mut self, id: DefinitionId, out: &mut Writer) {
+    fn announced_interface(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.line("#[derive(Clone, Debug, PartialEq, Eq, Hash)]");
         out.line(&format!("pub struct {name}({object});"));
         self.reference_trait(id, &name, "self.0", "object", out);
@@ -203,12 +203,12 @@ impl Generator<'_> {
     // ---- the trait ---------------------------------------------------------------------------------
 
     /// Writes the head of the trait of an interface.
-    fn open_trait(&mut self, id: DefinitionId, interface: &Interface, out: &mut Writer) {
+    fn open_trait(&mut self, id: DefinitionId, interface: &Interface, out: &mut CodeWriter) {
         let name = self.name(id);
         let bases: Vec<String> = interface.bases.iter().map(|base| self.path_to_trait(*base)).collect();
         let bounds = if bases.is_empty() { "Send + Sync + 'static".to_owned() } else { bases.join(" + ") };
         self.document(id, out);
-        self.attributes(Item::Calls, out);
+        self.attributes(LintedItem::Calls, out);
         let head = format!("pub trait {name}: {bounds} {{");
         // rustfmt breaks bounds eight columns earlier than other lines.
         if out.has_room(head.len() + 8) {
@@ -227,7 +227,7 @@ impl Generator<'_> {
         }
     }
 
-    fn servant_trait(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+    fn servant_trait(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut CodeWriter) {
         let name = self.name(id);
         self.open_trait(id, interface, out);
         for call in calls {
@@ -257,7 +257,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    pub(super) fn document_call(&mut self, call: &Call, out: &mut Writer) {
+    pub(super) fn document_call(&mut self, call: &Call, out: &mut CodeWriter) {
         if call.sets {
             out.line(&format!("/// Sets `{}`.", self.text(self.model().get(call.of).name)));
         } else {
@@ -298,13 +298,13 @@ impl Generator<'_> {
 
     // ---- the reference -----------------------------------------------------------------------------
 
-    fn reference(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+    fn reference(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut CodeWriter) {
         let name = self.object_name(id);
         let servant = self.name(id);
         let first = interface.bases.first().copied();
         out.gap();
         out.line(&format!("/// A reference to a [`{}`].", servant.trim_start_matches("r#")));
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.line("#[derive(Clone, Debug, PartialEq, Eq, Hash)]");
         match first {
             None => {
@@ -338,7 +338,7 @@ impl Generator<'_> {
             return;
         }
         out.gap();
-        self.attributes(Item::Calls, out);
+        self.attributes(LintedItem::Calls, out);
         out.open(&format!("impl {name} {{"));
         for call in calls {
             out.gap();
@@ -351,7 +351,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    fn reference_trait(&mut self, id: DefinitionId, name: &str, inner: &str, made: &str, out: &mut Writer) {
+    fn reference_trait(&mut self, id: DefinitionId, name: &str, inner: &str, made: &str, out: &mut CodeWriter) {
         let (reference, object) = (self.runtime("Reference"), self.runtime("ObjectRef"));
         let inner = if inner == "self.0" { "&self.0" } else { inner };
         let repository_id = self.repository_id(id);
@@ -383,7 +383,7 @@ impl Generator<'_> {
         let interfaces = std::iter::once(id).chain(self.model().all_bases(id));
         let operations: HashSet<String> = interfaces
             .filter_map(|interface| match &self.model().get(interface).kind {
-                Kind::Interface(known) => Some(self.calls(&known.members)),
+                DefinitionKind::Interface(known) => Some(self.calls(&known.members)),
                 _ => None,
             })
             .flatten()
@@ -394,7 +394,7 @@ impl Generator<'_> {
     }
 
     /// Writes the conversions of a reference to every base.
-    fn widening(&mut self, id: DefinitionId, name: &str, out: &mut Writer) {
+    fn widening(&mut self, id: DefinitionId, name: &str, out: &mut CodeWriter) {
         let reference = self.runtime("Reference");
         for base in self.model().all_bases(id) {
             let base = self.path_to_object(base);
@@ -415,7 +415,7 @@ impl Generator<'_> {
         let mut calls = Vec::new();
         for base in rest.iter().flat_map(|base| std::iter::once(*base).chain(self.model().all_bases(*base))) {
             if seen.insert(base)
-                && let Kind::Interface(known) = &self.model().get(base).kind
+                && let DefinitionKind::Interface(known) = &self.model().get(base).kind
             {
                 calls.extend(self.calls(&known.members).into_iter().map(|call| (base, call)));
             }
@@ -423,7 +423,7 @@ impl Generator<'_> {
         calls
     }
 
-    fn stub(&mut self, interface: DefinitionId, call: &Call, out: &mut Writer) {
+    fn stub(&mut self, interface: DefinitionId, call: &Call, out: &mut CodeWriter) {
         self.document_call(call, out);
         let (before, parameters, after) = self.signature(interface, call);
         out.signature(&format!("pub fn {before}"), &parameters, &after, " {");
@@ -479,7 +479,7 @@ impl Generator<'_> {
             body.extend(self.named(lines, Part::Member, name, &e));
         }
         if !call.context.is_empty() {
-            body.push(Line::plain(format!("{context}.write({e})?;")));
+            body.push(CodeLine::plain(format!("{context}.write({e})?;")));
         }
         let outputs = call.outputs();
         let raising = self.errors.contains_key(&(interface, call.raises.clone()));
@@ -504,7 +504,7 @@ impl Generator<'_> {
     }
 
     /// Writes the call of the servant if it does not fit on the line of its closure.
-    fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut Writer) {
+    fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut CodeWriter) {
         let joined = arguments.join(", ");
         let line = format!("{servant}.{}({joined})", call.method);
         if joined.len() <= 60 && out.has_room(line.len()) {
@@ -516,15 +516,15 @@ impl Generator<'_> {
     }
 
     /// Writes a closure called `left` that reads the results.
-    fn read_outputs(&mut self, left: &str, outputs: &[(Type, String)], out: &mut Writer) {
+    fn read_outputs(&mut self, left: &str, outputs: &[(Type, String)], out: &mut CodeWriter) {
         let head = format!("|d: &mut {}<'_>|", self.runtime("Decoder"));
         if let [(ty, name)] = outputs {
             let read = self.decode(ty, "d");
             let single = match self.named_read(read, name, "d") {
-                super::code::Read::Expression(value) => {
+                super::code::DecodingCode::Expression(value) => {
                     value.strip_suffix('?').filter(|value| value.len() <= 72).map(str::to_owned)
                 }
-                super::code::Read::Block(..) => None,
+                super::code::DecodingCode::Block(..) => None,
             };
             if let Some(value) = single {
                 let length = head.len() + 1 + value.len() + 1;
@@ -554,10 +554,10 @@ impl Generator<'_> {
 
     // ---- the skeleton ------------------------------------------------------------------------------
 
-    fn skeleton(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut Writer) {
+    fn skeleton(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut CodeWriter) {
         let (name, servant) = (self.names.skeleton[&id].clone(), self.name(id));
         out.gap();
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.line("#[doc(hidden)]");
         let field = format!("std::sync::Arc<dyn {servant}>");
         if out.has_room(name.len() + field.len() + 14) {
@@ -609,14 +609,14 @@ impl Generator<'_> {
         servant: &str,
         calls: &[Call],
         table: &PerfectHash,
-        out: &mut Writer,
+        out: &mut CodeWriter,
     ) {
         let (server_call, exception) = (self.runtime("ServerCall"), self.runtime("SystemException"));
         out.gap();
-        self.attributes(Item::Calls, out);
+        self.attributes(LintedItem::Calls, out);
         out.open(&format!("impl {name} {{"));
         out.line("#[doc(hidden)]");
-        let mut arms = Writer::at(out.indent() + 2);
+        let mut arms = CodeWriter::at(out.indent() + 2);
         for (slot, index) in table.order.iter().enumerate() {
             arms.open(&format!("{slot} => {{"));
             self.upcall(id, &calls[*index], &mut arms);
@@ -640,7 +640,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    fn upcall(&mut self, interface: DefinitionId, call: &Call, out: &mut Writer) {
+    fn upcall(&mut self, interface: DefinitionId, call: &Call, out: &mut CodeWriter) {
         // Parameters keep their declared names, except where generated variables have the name.
         let mut taken: HashSet<String> =
             ["call", "servant", "operation", "d", "e", "result", "len", "list", "map", "key", "value", "error"]
@@ -723,7 +723,7 @@ impl Generator<'_> {
         if !body.is_empty() {
             out.line("let e = call.reply();");
         }
-        body.push(Line::plain("Ok(())"));
+        body.push(CodeLine::plain("Ok(())"));
         out.lines(&body);
     }
 
@@ -733,12 +733,12 @@ impl Generator<'_> {
         interface: &Interface,
         own: &PerfectHash,
         calls: &[Call],
-        out: &mut Writer,
+        out: &mut CodeWriter,
     ) {
         let exception = self.runtime("SystemException");
         let mut all: Vec<Slot> = slots(id, own, calls);
         for base in self.model().all_bases(id) {
-            if let Kind::Interface(known) = &self.model().get(base).kind {
+            if let DefinitionKind::Interface(known) = &self.model().get(base).kind {
                 let calls = self.calls(&known.members);
                 let wire: Vec<&str> = calls.iter().map(|call| call.wire.as_str()).collect();
                 all.extend(slots(base, &PerfectHash::of(&wire), &calls));
@@ -814,7 +814,7 @@ impl Generator<'_> {
     pub(super) fn plan_errors(&mut self, id: DefinitionId, calls: Vec<Call>) {
         let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
         for call in calls.into_iter().filter(|call| !call.raises.is_empty()) {
-            let attribute = matches!(self.model().get(call.of).kind, Kind::Attribute(_));
+            let attribute = matches!(self.model().get(call.of).kind, DefinitionKind::Attribute(_));
             let wire = if attribute { &call.wire["_get_".len()..] } else { &call.wire };
             let operation = super::names::upper_camel(wire);
             let name = if call.sets { format!("Set{operation}Error") } else { format!("{operation}Error") };
@@ -831,13 +831,13 @@ impl Generator<'_> {
     }
 
     /// Writes an alias for an operation with the same exceptions as another one.
-    pub(super) fn error_alias(alias: &str, name: &str, out: &mut Writer) {
+    pub(super) fn error_alias(alias: &str, name: &str, out: &mut CodeWriter) {
         out.gap();
         out.line("/// The exceptions of an operation, which another operation has too.");
         out.line(&format!("pub type {alias} = {name};"));
     }
 
-    pub(super) fn error(&mut self, name: &str, raises: &[DefinitionId], out: &mut Writer) {
+    pub(super) fn error(&mut self, name: &str, raises: &[DefinitionId], out: &mut CodeWriter) {
         let mut taken = HashSet::from(["System".to_owned()]);
         out.gap();
         out.open("corelane::raises! {");
@@ -876,7 +876,7 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
 
 /// Writes `before first, &|e| ...)`: `first` are the arguments before the closure that writes the
 /// call's arguments.
-fn invocation(before: &str, first: &[String], body: &[Line], e: &str, out: &mut Writer) {
+fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
     let lines = tail(body);
     let single = match lines.as_slice() {
         [_] if body.is_empty() => Some("&|_| Ok(())".to_owned()),

@@ -2,14 +2,14 @@
 //! resolved.
 
 use crate::ast::{Flavor, ValueFlavor};
-use crate::model::{DefinitionId, Kind, Model};
+use crate::model::{DefinitionId, DefinitionKind, Model};
 use crate::source::Span;
 use crate::symbol::Symbols;
 use std::collections::{HashMap, HashSet};
 
 /// The Rust names of all definitions.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct RustNames {
     /// Modules, types, traits, constants, enumerators and operations; for an attribute, its getter.
     pub(super) item: HashMap<DefinitionId, String>,
     pub(super) setter: HashMap<DefinitionId, String>,
@@ -30,24 +30,24 @@ pub(super) struct Names {
     pub(super) taken: HashMap<Option<DefinitionId>, HashSet<String>>,
 }
 
-impl Names {
+impl RustNames {
     pub(super) fn of(model: &Model, symbols: &Symbols) -> Self {
         let mut names = Self::default();
         names.module(model, symbols, None, &model.roots);
         for id in model.ids() {
-            if let Kind::Module(members) = &model.get(id).kind {
+            if let DefinitionKind::Module(members) = &model.get(id).kind {
                 names.module(model, symbols, Some(id), members);
             }
         }
         for id in model.ids() {
             match &model.get(id).kind {
-                Kind::Interface(interface) => names.module(model, symbols, Some(id), &interface.members),
-                Kind::Value(value) => names.module(model, symbols, Some(id), &value.members),
-                Kind::Struct(structure) | Kind::Exception(structure) => {
+                DefinitionKind::Interface(interface) => names.module(model, symbols, Some(id), &interface.members),
+                DefinitionKind::Value(value) => names.module(model, symbols, Some(id), &value.members),
+                DefinitionKind::Struct(structure) | DefinitionKind::Exception(structure) => {
                     names.module(model, symbols, Some(id), &structure.inner)
                 }
-                Kind::Union(union) => names.module(model, symbols, Some(id), &union.inner),
-                Kind::Enum(enumerators) => {
+                DefinitionKind::Union(union) => names.module(model, symbols, Some(id), &union.inner),
+                DefinitionKind::Enum(enumerators) => {
                     let mut taken = HashSet::new();
                     for enumerator in enumerators {
                         let name = escaped(upper_camel(symbols.text(model.get(*enumerator).name)));
@@ -69,10 +69,10 @@ impl Names {
             let definition = model.get(*id);
             let text = symbols.text(definition.name);
             let name = match &definition.kind {
-                Kind::Operation(_) | Kind::Attribute(_) => continue,
-                Kind::Module(_) => snake(text),
-                Kind::Constant(..) => screaming(text),
-                Kind::Typedef(_)
+                DefinitionKind::Operation(_) | DefinitionKind::Attribute(_) => continue,
+                DefinitionKind::Module(_) => snake(text),
+                DefinitionKind::Constant(..) => screaming(text),
+                DefinitionKind::Typedef(_)
                     if model
                         .resolved_definition(&crate::model::Type::Named(*id))
                         .is_some_and(|of| is_reference(model, of)) =>
@@ -87,7 +87,7 @@ impl Names {
             let definition = model.get(*id);
             let text = symbols.text(definition.name);
             let has_inner = match &definition.kind {
-                Kind::Interface(interface) => {
+                DefinitionKind::Interface(interface) => {
                     let camel = upper_camel(text);
                     self.reference.insert(*id, free(camel.clone() + "Ref", &mut taken));
                     if interface.flavor == Flavor::Abstract {
@@ -96,7 +96,7 @@ impl Names {
                     self.skeleton.insert(*id, free(camel + "Skeleton", &mut taken));
                     true
                 }
-                Kind::Value(value) => {
+                DefinitionKind::Value(value) => {
                     let camel = upper_camel(text);
                     self.reference.insert(*id, free(camel.clone() + "Ref", &mut taken));
                     if value.flavor != ValueFlavor::Abstract && value.defined {
@@ -106,12 +106,12 @@ impl Names {
                     }
                     true
                 }
-                Kind::ValueBox(_) => {
+                DefinitionKind::ValueBox(_) => {
                     self.reference.insert(*id, free(upper_camel(text) + "Ref", &mut taken));
                     false
                 }
-                Kind::Struct(structure) | Kind::Exception(structure) => !structure.inner.is_empty(),
-                Kind::Union(union) => !union.inner.is_empty(),
+                DefinitionKind::Struct(structure) | DefinitionKind::Exception(structure) => !structure.inner.is_empty(),
+                DefinitionKind::Union(union) => !union.inner.is_empty(),
                 _ => false,
             };
             if has_inner {
@@ -128,20 +128,20 @@ impl Names {
     fn operations(&mut self, model: &Model, symbols: &Symbols) {
         for id in model.ids() {
             let members = match &model.get(id).kind {
-                Kind::Interface(interface) => &interface.members,
-                Kind::Value(value) => &value.members,
+                DefinitionKind::Interface(interface) => &interface.members,
+                DefinitionKind::Value(value) => &value.members,
                 _ => continue,
             };
             let own: &[&str] = match &model.get(id).kind {
-                Kind::Value(_) => &["state", "marshal", "implementation", "implementation_of"],
-                Kind::Interface(interface) if interface.flavor == Flavor::Local => &["local"],
+                DefinitionKind::Value(_) => &["state", "marshal", "implementation", "implementation_of"],
+                DefinitionKind::Interface(interface) if interface.flavor == Flavor::Local => &["local"],
                 _ => &["servant", "servant_of"],
             };
             let mut taken: HashSet<String> = own.iter().copied().map(str::to_owned).collect();
             for base in model.all_bases(id) {
                 let inherited = match &model.get(base).kind {
-                    Kind::Interface(base) => &base.members,
-                    Kind::Value(base) => &base.members,
+                    DefinitionKind::Interface(base) => &base.members,
+                    DefinitionKind::Value(base) => &base.members,
                     _ => continue,
                 };
                 let inherited = inherited
@@ -153,10 +153,10 @@ impl Names {
                 let definition = model.get(*member);
                 let name = snake(symbols.text(definition.name));
                 match &definition.kind {
-                    Kind::Operation(_) => {
+                    DefinitionKind::Operation(_) => {
                         self.item.insert(*member, free(escaped(name), &mut taken));
                     }
-                    Kind::Attribute(attribute) => {
+                    DefinitionKind::Attribute(attribute) => {
                         if !attribute.readonly {
                             self.setter.insert(*member, free(format!("set_{name}"), &mut taken));
                         }
@@ -172,7 +172,7 @@ impl Names {
 /// Returns true for objects and values. Their type has a name distinct from the trait or structure,
 /// and its uses are in an `Option`.
 pub(super) fn is_reference(model: &Model, id: DefinitionId) -> bool {
-    matches!(&model.get(id).kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_))
+    matches!(&model.get(id).kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_))
 }
 
 /// Returns the name, with underscores appended until it is free.
@@ -264,8 +264,17 @@ pub(super) fn escaped(name: String) -> String {
 /// Returns true if the definition gets a constant that describes its type.
 fn is_described(model: &Model, id: DefinitionId) -> bool {
     let kind = &model.get(id).kind;
-    matches!(kind, Kind::Struct(_) | Kind::Exception(_) | Kind::Union(_) | Kind::Enum(_) | Kind::Typedef(_))
-        || matches!(kind, Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) | Kind::Native)
+    matches!(
+        kind,
+        DefinitionKind::Struct(_)
+            | DefinitionKind::Exception(_)
+            | DefinitionKind::Union(_)
+            | DefinitionKind::Enum(_)
+            | DefinitionKind::Typedef(_)
+    ) || matches!(
+        kind,
+        DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) | DefinitionKind::Native
+    )
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! path to it.
 
 use super::Generator;
-use super::code::Read;
-use super::writer::Line;
+use super::code::DecodingCode;
+use super::writer::CodeLine;
 
 /// Maximum width of an inner call. A wider call would have to be broken, so it gets no name.
 const INNER_WIDTH: usize = 60;
@@ -43,35 +43,35 @@ impl Wrap {
     }
 
     /// Adds the name to a statement that can fail and is short enough.
-    fn line(&self, line: &Line) -> Option<Line> {
+    fn line(&self, line: &CodeLine) -> Option<CodeLine> {
         match line {
-            Line::Plain(text) => {
+            CodeLine::Plain(text) => {
                 let fallible = text.strip_suffix("?;")?;
                 match fallible.strip_prefix("let ").and_then(|text| text.split_once(" = ")) {
                     Some((left, right)) => self.assign(&format!("let {left}"), right),
                     None => self.call(fallible),
                 }
             }
-            Line::Call { before, arguments, after } if after == ")?;" && !before.starts_with("let ") => {
+            CodeLine::Call { before, arguments, after } if after == ")?;" && !before.starts_with("let ") => {
                 self.call(&format!("{before}{})", arguments.join(", ")))
             }
-            Line::Assign(left, right) => self.assign(left, right.strip_suffix('?')?),
+            CodeLine::Assign(left, right) => self.assign(left, right.strip_suffix('?')?),
             _ => None,
         }
     }
 
-    fn call(&self, fallible: &str) -> Option<Line> {
+    fn call(&self, fallible: &str) -> Option<CodeLine> {
         let arguments = self.arguments(fallible)?;
-        Some(Line::Call { before: self.before.clone(), arguments, after: ")?;".to_owned() })
+        Some(CodeLine::Call { before: self.before.clone(), arguments, after: ")?;".to_owned() })
     }
 
-    fn assign(&self, left: &str, fallible: &str) -> Option<Line> {
+    fn assign(&self, left: &str, fallible: &str) -> Option<CodeLine> {
         let arguments = self.arguments(fallible)?;
         let (left, before) = (left.to_owned(), self.before.clone());
-        Some(Line::AssignCall { left, before, arguments, after: ")?;".to_owned() })
+        Some(CodeLine::AssignCall { left, before, arguments, after: ")?;".to_owned() })
     }
 
-    fn lines(&self, lines: &[Line]) -> Vec<Line> {
+    fn lines(&self, lines: &[CodeLine]) -> Vec<CodeLine> {
         let (mut named, mut rest) = (Vec::new(), lines);
         while let [line, behind @ ..] = rest {
             if let Some(lines) = self.items(rest) {
@@ -89,22 +89,22 @@ impl Wrap {
     }
 
     /// Adds the index to a loop that writes each element with one statement.
-    fn items(&self, lines: &[Line]) -> Option<[Line; 3]> {
-        let [Line::Open(head), body, end @ Line::Close(_), ..] = lines else { return None };
+    fn items(&self, lines: &[CodeLine]) -> Option<[CodeLine; 3]> {
+        let [CodeLine::Open(head), body, end @ CodeLine::Close(_), ..] = lines else { return None };
         let list = head.strip_prefix("for item in ")?.strip_suffix(" {")?.trim_start_matches('&');
         let list = list.strip_suffix(".iter()").unwrap_or(list);
         let text = body.text()?;
         let element = format!("{}::element({}, index, {})", self.at, text.strip_suffix("?;")?, self.coder);
-        let head = Line::Open(format!("for (index, item) in {list}.iter().enumerate() {{"));
+        let head = CodeLine::Open(format!("for (index, item) in {list}.iter().enumerate() {{"));
         Some([head, self.call(&element)?, end.clone()])
     }
 
     /// Adds the index to a statement that reads an element into a list.
-    fn push(&self, line: &Line) -> Option<[Line; 2]> {
-        let Line::Plain(text) = line else { return None };
+    fn push(&self, line: &CodeLine) -> Option<[CodeLine; 2]> {
+        let CodeLine::Plain(text) = line else { return None };
         let item = text.strip_prefix("list.push(")?.strip_suffix("?);")?;
         let element = format!("{}::element({item}, list.len(), {})", self.at, self.coder);
-        Some([self.assign("let item", &element)?, Line::plain("list.push(item);")])
+        Some([self.assign("let item", &element)?, CodeLine::plain("list.push(item);")])
     }
 
     /// Adds the name to an expression that can fail and is short enough.
@@ -125,10 +125,10 @@ impl Generator<'_> {
     }
 
     /// Adds the name to all statements that can fail; others stay unchanged.
-    pub(super) fn named(&mut self, lines: Vec<Line>, part: Part, name: &str, coder: &str) -> Vec<Line> {
-        let can_fail = |line: &Line| match line {
-            Line::Plain(text) | Line::Assign(_, text) => text.contains('?'),
-            Line::Call { after, .. } => after.starts_with(")?"),
+    pub(super) fn named(&mut self, lines: Vec<CodeLine>, part: Part, name: &str, coder: &str) -> Vec<CodeLine> {
+        let can_fail = |line: &CodeLine| match line {
+            CodeLine::Plain(text) | CodeLine::Assign(_, text) => text.contains('?'),
+            CodeLine::Call { after, .. } => after.starts_with(")?"),
             _ => false,
         };
         if !lines.iter().any(can_fail) {
@@ -138,14 +138,14 @@ impl Generator<'_> {
     }
 
     /// Adds the name of a member to the code that reads it.
-    pub(super) fn named_read(&mut self, read: Read, name: &str, d: &str) -> Read {
+    pub(super) fn named_read(&mut self, read: DecodingCode, name: &str, d: &str) -> DecodingCode {
         let wrap = self.wrap(Part::Member, name, d);
         match read {
-            Read::Expression(value) => Read::Expression(wrap.expression(&value).unwrap_or(value)),
-            Read::Block(lines, value) => {
+            DecodingCode::Expression(value) => DecodingCode::Expression(wrap.expression(&value).unwrap_or(value)),
+            DecodingCode::Block(lines, value) => {
                 let named = wrap.expression(&value).filter(|named| named.len() <= INNER_WIDTH);
                 let value = named.unwrap_or(value);
-                Read::Block(wrap.lines(&lines), value)
+                DecodingCode::Block(wrap.lines(&lines), value)
             }
         }
     }

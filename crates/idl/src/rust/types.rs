@@ -3,7 +3,7 @@
 use super::Generator;
 use super::names::is_reference;
 use crate::ast::{Basic, Flavor};
-use crate::model::{DefinitionId, Kind, Type};
+use crate::model::{DefinitionId, DefinitionKind, Type};
 
 /// Arrays of at least this many bytes are boxed.
 const BOXED_FROM: u64 = 4096;
@@ -124,8 +124,8 @@ impl Generator<'_> {
             Type::Array(..) if self.is_boxed(&resolved) => format!("&{}", self.array(&resolved)),
             Type::Array(..) => format!("&{}", self.owned(ty)),
             Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Enum(_) | Kind::Bitmask(_) | Kind::Bitset(_) => self.owned(ty),
-                Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) => {
+                DefinitionKind::Enum(_) | DefinitionKind::Bitmask(_) | DefinitionKind::Bitset(_) => self.owned(ty),
+                DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => {
                     self.owned(ty).replacen("Option<", "Option<&", 1)
                 }
                 _ => format!("&{}", self.owned(ty)),
@@ -143,7 +143,10 @@ impl Generator<'_> {
             ),
             Type::String(..) | Type::Fixed(..) => true,
             Type::Named(id) => {
-                matches!(self.model().get(*id).kind, Kind::Enum(_) | Kind::Bitmask(_) | Kind::Bitset(_))
+                matches!(
+                    self.model().get(*id).kind,
+                    DefinitionKind::Enum(_) | DefinitionKind::Bitmask(_) | DefinitionKind::Bitset(_)
+                )
             }
             _ => false,
         }
@@ -239,11 +242,11 @@ impl Generator<'_> {
     /// Returns true if a structure, union, enumeration or value type can derive `Default`.
     pub(super) fn has_default(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
-            Kind::Value(value) => {
+            DefinitionKind::Value(value) => {
                 value.state.iter().all(|(member, _)| self.has_default_type(&member.ty))
                     && self.base_with_state(value).is_none_or(|base| self.has_default(base))
             }
-            Kind::ValueBox(of) => self.has_default_type(of),
+            DefinitionKind::ValueBox(of) => self.has_default_type(of),
             _ => self.facts.get(&id).is_some_and(|facts| facts.default),
         }
     }
@@ -255,10 +258,10 @@ impl Generator<'_> {
             }
             Type::Named(id) => match &self.model().get(*id).kind {
                 // The default of a TypeCode is `tk_null`.
-                Kind::Native if self.is_type_code(ty) => true,
+                DefinitionKind::Native if self.is_type_code(ty) => true,
                 // The default of these types is nil or null.
-                Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) => true,
-                Kind::Native => false,
+                DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => true,
+                DefinitionKind::Native => false,
                 _ => self.has_default(*id),
             },
             _ => true,
@@ -269,11 +272,11 @@ impl Generator<'_> {
     /// crates accept the type.
     pub(super) fn is_standard(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
-            Kind::Value(value) => {
+            DefinitionKind::Value(value) => {
                 value.state.iter().all(|(member, _)| self.is_standard_type(&member.ty))
                     && self.base_with_state(value).is_none_or(|base| self.is_standard(base))
             }
-            Kind::ValueBox(of) => self.is_standard_type(of),
+            DefinitionKind::ValueBox(of) => self.is_standard_type(of),
             _ => self.facts.get(&id).is_some_and(|facts| facts.standard),
         }
     }
@@ -289,7 +292,10 @@ impl Generator<'_> {
             Type::Map(pair, _) => self.is_standard_type(&pair.0) && self.is_standard_type(&pair.1),
             Type::Named(_) if self.is_type_code(ty) => false,
             Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Interface(_) | Kind::Value(_) | Kind::ValueBox(_) | Kind::Native => false,
+                DefinitionKind::Interface(_)
+                | DefinitionKind::Value(_)
+                | DefinitionKind::ValueBox(_)
+                | DefinitionKind::Native => false,
                 _ => self.is_standard(*id),
             },
             Type::Fixed(..) | Type::FixedConstant | Type::Faulty => false,
@@ -325,8 +331,8 @@ impl Generator<'_> {
             }
             Type::Named(_) if self.is_type_code(ty) => 4,
             Type::Named(id) => match &self.model().get(*id).kind {
-                Kind::Value(_) | Kind::ValueBox(_) => 4,
-                Kind::Interface(interface) if interface.flavor == Flavor::Abstract => 5,
+                DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => 4,
+                DefinitionKind::Interface(interface) if interface.flavor == Flavor::Abstract => 5,
                 _ => self.facts.get(id).map_or(8, |facts| facts.least),
             },
             _ => 1,
@@ -339,8 +345,8 @@ impl Generator<'_> {
         let model = self.model();
         for id in model.ids() {
             let (size, least) = match &model.get(id).kind {
-                Kind::Bitmask(mask) => bits(mask.bound),
-                Kind::Bitset(set) => bits(set.bits),
+                DefinitionKind::Bitmask(mask) => bits(mask.bound),
+                DefinitionKind::Bitset(set) => bits(set.bits),
                 _ => continue,
             };
             let facts = Facts { size, least, copy: true, exact: true, plain: false, default: true, standard: true };
@@ -348,32 +354,34 @@ impl Generator<'_> {
         }
         for id in &model.completed {
             let members: Vec<Type> = match &model.get(*id).kind {
-                Kind::Struct(structure) | Kind::Exception(structure) => {
+                DefinitionKind::Struct(structure) | DefinitionKind::Exception(structure) => {
                     model.all_members(structure).into_iter().map(|member| member.ty).collect()
                 }
-                Kind::Union(union) => union.arms.iter().map(|arm| arm.member.ty.clone()).collect(),
+                DefinitionKind::Union(union) => union.arms.iter().map(|arm| arm.member.ty.clone()).collect(),
                 _ => Vec::new(),
             };
             let sum = |size: &dyn Fn(&Type) -> u64| members.iter().map(size).fold(0, u64::saturating_add);
             let (size, least) = match &model.get(*id).kind {
-                Kind::Union(union) => {
+                DefinitionKind::Union(union) => {
                     let largest = members.iter().map(|ty| self.size(ty)).max().unwrap_or(0);
                     (largest.saturating_add(8), self.least_size(&union.discriminator))
                 }
-                Kind::Enum(enumerators) => (if enumerators.len() <= 256 { 1 } else { 4 }, 4),
+                DefinitionKind::Enum(enumerators) => (if enumerators.len() <= 256 { 1 } else { 4 }, 4),
                 _ => (sum(&|ty| self.size(ty)), sum(&|ty| self.least_size(ty))),
             };
             let copy = members.iter().all(|ty| self.is_fixed_size(ty));
             let plain = match &model.get(*id).kind {
-                Kind::Struct(_) => !members.is_empty() && members.iter().all(|ty| self.is_plain(ty)),
-                Kind::Enum(_) => true,
+                DefinitionKind::Struct(_) => !members.is_empty() && members.iter().all(|ty| self.is_plain(ty)),
+                DefinitionKind::Enum(_) => true,
                 _ => false,
             };
             let default = match &model.get(*id).kind {
-                Kind::Struct(_) | Kind::Exception(_) => members.iter().all(|ty| self.has_default_type(ty)),
+                DefinitionKind::Struct(_) | DefinitionKind::Exception(_) => {
+                    members.iter().all(|ty| self.has_default_type(ty))
+                }
                 // The default of an enumeration is its first enumerator. A union cannot derive
                 // `Default`, because its variant would have no value.
-                Kind::Enum(_) => true,
+                DefinitionKind::Enum(_) => true,
                 _ => false,
             };
             self.facts.insert(*id, Facts { size, least, copy, exact: true, plain, default, standard: true });
@@ -384,10 +392,10 @@ impl Generator<'_> {
             changed = false;
             for id in &model.completed {
                 let members: Vec<Type> = match &model.get(*id).kind {
-                    Kind::Struct(structure) | Kind::Exception(structure) => {
+                    DefinitionKind::Struct(structure) | DefinitionKind::Exception(structure) => {
                         model.all_members(structure).into_iter().map(|member| member.ty).collect()
                     }
-                    Kind::Union(union) => union.arms.iter().map(|arm| arm.member.ty.clone()).collect(),
+                    DefinitionKind::Union(union) => union.arms.iter().map(|arm| arm.member.ty.clone()).collect(),
                     _ => continue,
                 };
                 let exact = members.iter().all(|ty| self.is_exact_type(ty));

@@ -1,25 +1,25 @@
 //! Value types: the structure of the state, the reference type, the trait of the operations.
 
-use super::code::{Operand, Read};
+use super::code::{DecodingCode, EncodedExpression};
 use super::data::{tail, write_value};
 use super::interface::Call;
 use super::names::{escaped, free, snake};
 use super::path::Part;
-use super::writer::{Line, Writer};
-use super::{Generator, Item};
+use super::writer::{CodeLine, CodeWriter};
+use super::{Generator, LintedItem};
 use crate::ast::ValueFlavor;
-use crate::model::{DefinitionId, Kind, Operation, Type, Value};
+use crate::model::{DefinitionId, DefinitionKind, OperationDeclaration, Type, ValueType};
 use std::collections::HashSet;
 
 impl Generator<'_> {
-    pub(super) fn value(&mut self, id: DefinitionId, value: &Value, out: &mut Writer) {
+    pub(super) fn value(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
         if value.flavor == ValueFlavor::Abstract || !value.defined {
             return self.abstract_value(id, value, out);
         }
         let name = self.name(id);
         let base = self.base_with_state(value);
         self.document(id, out);
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         self.derive(id, &[], &[], out);
         let mut taken = HashSet::new();
         let mut fields = Vec::new();
@@ -52,11 +52,11 @@ impl Generator<'_> {
         let value_type = self.runtime("ValueType");
         let (mut body, mut reads) = (Vec::new(), Vec::new());
         if base.is_some() {
-            body.push(Line::plain(format!("{value_type}::encode_state(&self.base, e)?;")));
-            reads.push(Read::Expression(format!("{value_type}::decode_state(d)?")));
+            body.push(CodeLine::plain(format!("{value_type}::encode_state(&self.base, e)?;")));
+            reads.push(DecodingCode::Expression(format!("{value_type}::decode_state(d)?")));
         }
         for ((member, _), field) in value.state.iter().zip(&fields[usize::from(base.is_some())..]) {
-            let lines = self.encode(&member.ty, &Operand::Place(format!("self.{field}")), "e");
+            let lines = self.encode(&member.ty, &EncodedExpression::Place(format!("self.{field}")), "e");
             body.extend(self.named(lines, Part::Member, field, "e"));
             let read = self.decode(&member.ty, "d");
             reads.push(self.named_read(read, field, "d"));
@@ -73,20 +73,20 @@ impl Generator<'_> {
     }
 
     /// Writes the reference type, used for members, parameters and results.
-    fn handle(&mut self, id: DefinitionId, of: &str, out: &mut Writer) {
+    fn handle(&mut self, id: DefinitionId, of: &str, out: &mut CodeWriter) {
         let (reference, value) = (self.names.reference[&id].clone(), self.runtime("ValueRef"));
         out.gap();
         out.line(&format!("/// A shared [`{}`].", of.trim_start_matches("dyn ").trim_start_matches("r#")));
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.line(&format!("pub type {reference} = {value}<{of}>;"));
     }
 
     /// Writes `impl ValueType` up to the beginning of `decode_state`.
-    fn open_state(&mut self, name: &str, body: &[Line], reads_nothing: bool, out: &mut Writer) {
+    fn open_state(&mut self, name: &str, body: &[CodeLine], reads_nothing: bool, out: &mut CodeWriter) {
         let (value_type, encoder, decoder, error) =
             (self.runtime("ValueType"), self.runtime("Encoder"), self.runtime("Decoder"), self.runtime("CdrError"));
         out.gap();
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         out.open(&format!("impl {value_type} for {name} {{"));
         let parameter = format!("{}: &mut {encoder}<'_>", if body.is_empty() { "_" } else { "e" });
         out.signature("fn encode_state(", &["&self".to_owned(), parameter], &format!("Result<(), {error}>"), " {");
@@ -100,7 +100,13 @@ impl Generator<'_> {
     }
 
     /// Writes the repository ids and properties of a value type.
-    fn describe_value(&mut self, id: DefinitionId, value: &Value, base: Option<DefinitionId>, out: &mut Writer) {
+    fn describe_value(
+        &mut self,
+        id: DefinitionId,
+        value: &ValueType,
+        base: Option<DefinitionId>,
+        out: &mut CodeWriter,
+    ) {
         let mut ids = vec![self.repository_id(id)];
         let (mut truncatable, mut at) = (0, Some(value));
         while let Some(known) = at.filter(|known| known.truncatable) {
@@ -118,10 +124,10 @@ impl Generator<'_> {
         let mut kinds = Vec::new();
         for ancestor in self.ancestors(id) {
             match &self.model().get(ancestor).kind {
-                Kind::Value(value) if value.flavor != ValueFlavor::Abstract && value.defined => {
+                DefinitionKind::Value(value) if value.flavor != ValueFlavor::Abstract && value.defined => {
                     kinds.push(self.path_to_trait(ancestor));
                 }
-                Kind::Interface(interface) if interface.flavor != crate::ast::Flavor::Abstract => {}
+                DefinitionKind::Interface(interface) if interface.flavor != crate::ast::Flavor::Abstract => {}
                 _ => kinds.push(format!("dyn {}", self.path_to_trait(ancestor))),
             }
         }
@@ -143,10 +149,10 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    fn abstract_value(&mut self, id: DefinitionId, value: &Value, out: &mut Writer) {
+    fn abstract_value(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
         let name = self.name(id);
         self.document(id, out);
-        self.attributes(Item::Calls, out);
+        self.attributes(LintedItem::Calls, out);
         let bounds = self.value_bounds(value);
         out.open(&format!("pub trait {name}: {bounds} {{"));
         for call in self.calls(&value.members) {
@@ -158,26 +164,26 @@ impl Generator<'_> {
     }
 
     /// Writes the macro call that turns a trait into a value type.
-    pub(super) fn abstract_kind(&mut self, id: DefinitionId, out: &mut Writer) {
+    pub(super) fn abstract_kind(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let (name, repository_id) = (self.name(id), self.repository_id(id));
         out.gap();
         out.line(&format!("corelane::abstract_value! {{ {name} = {repository_id:?} }}"));
     }
 
-    fn value_operation(&mut self, id: DefinitionId, call: &Call, out: &mut Writer) {
+    fn value_operation(&mut self, id: DefinitionId, call: &Call, out: &mut CodeWriter) {
         self.document_call(call, out);
         let (before, parameters, after) = self.signature(id, call);
         out.signature(&format!("fn {before}"), &parameters, &after, ";");
     }
 
     /// Returns the supertraits that an implementation of a value type needs.
-    fn value_bounds(&self, value: &Value) -> String {
+    fn value_bounds(&self, value: &ValueType) -> String {
         let bases = value.bases.iter().filter(|base| self.has_operations(**base));
         let traits: Vec<String> = bases.chain(&value.supports).map(|base| self.path_to_operations(*base)).collect();
         if traits.is_empty() { "Send + Sync + 'static".to_owned() } else { traits.join(" + ") }
     }
 
-    fn value_operations(&mut self, id: DefinitionId, value: &Value, out: &mut Writer) {
+    fn value_operations(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
         let (state, operations) = (self.name(id), self.names.operations_trait[&id].clone());
         let holder = self.names.skeleton[&id].clone();
         let implementation = self.runtime("Implementation");
@@ -185,7 +191,7 @@ impl Generator<'_> {
         let custom = value.flavor == ValueFlavor::Custom;
         out.gap();
         out.line(&format!("/// The operations of a [`{}`].", state.trim_start_matches("r#")));
-        self.attributes(Item::Calls, out);
+        self.attributes(LintedItem::Calls, out);
         out.open(&format!("pub trait {operations}: {bounds} {{"));
         for call in self.calls(&value.members) {
             self.value_operation(id, &call, out);
@@ -233,14 +239,14 @@ impl Generator<'_> {
     }
 
     /// Writes a trait with the factories that the type declares.
-    fn value_factory(&mut self, id: DefinitionId, value: &Value, out: &mut Writer) {
+    fn value_factory(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
         if value.factories.is_empty() {
             return;
         }
         let (name, handle) = (self.names.factory[&id].clone(), self.names.reference[&id].clone());
         out.gap();
         out.line(&format!("/// What makes a [`{}`].", self.name(id).trim_start_matches("r#")));
-        self.attributes(Item::Calls, out);
+        self.attributes(LintedItem::Calls, out);
         out.open(&format!("pub trait {name}: Send + Sync + 'static {{"));
         let mut taken = HashSet::new();
         for factory in &value.factories {
@@ -253,7 +259,12 @@ impl Generator<'_> {
     }
 
     /// Returns a factory as an operation without a result.
-    pub(super) fn factory_call(&self, id: DefinitionId, factory: &Operation, taken: &mut HashSet<String>) -> Call {
+    pub(super) fn factory_call(
+        &self,
+        id: DefinitionId,
+        factory: &OperationDeclaration,
+        taken: &mut HashSet<String>,
+    ) -> Call {
         let wire = self.text(factory.name).to_owned();
         let mut parameters = HashSet::new();
         let named = factory.parameters.iter().map(|parameter| {
@@ -274,22 +285,22 @@ impl Generator<'_> {
         }
     }
 
-    pub(super) fn value_box(&mut self, id: DefinitionId, of: &Type, out: &mut Writer) {
+    pub(super) fn value_box(&mut self, id: DefinitionId, of: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
         let ty = self.owned(of);
         self.document(id, out);
-        self.attributes(Item::Type, out);
+        self.attributes(LintedItem::Type, out);
         self.derive(id, &[], &[], out);
         out.line(&format!("pub struct {name}(pub {ty});"));
         self.handle(id, &name, out);
-        let body = self.encode(of, &Operand::Place("self.0".to_owned()), "e");
+        let body = self.encode(of, &EncodedExpression::Place("self.0".to_owned()), "e");
         self.open_state(&name, &body, false, out);
         match self.decode(of, "d") {
-            Read::Expression(value) => match value.strip_suffix('?') {
+            DecodingCode::Expression(value) => match value.strip_suffix('?') {
                 Some(fallible) if out.has_room(fallible.len() + 10) => out.line(&format!("{fallible}.map(Self)")),
                 _ => out.line(&format!("Ok(Self({value}))")),
             },
-            Read::Block(lines, value) => {
+            DecodingCode::Block(lines, value) => {
                 out.lines(&lines);
                 out.line(&format!("Ok(Self({value}))"));
             }
@@ -302,15 +313,15 @@ impl Generator<'_> {
 
     // ---- properties of value types -----------------------------------------------------------------
 
-    fn value_of(&self, id: DefinitionId) -> Option<&Value> {
+    fn value_of(&self, id: DefinitionId) -> Option<&ValueType> {
         match &self.model().get(id).kind {
-            Kind::Value(value) => Some(value),
+            DefinitionKind::Value(value) => Some(value),
             _ => None,
         }
     }
 
     /// Returns the base whose state is a part of this type's state.
-    pub(super) fn base_with_state(&self, value: &Value) -> Option<DefinitionId> {
+    pub(super) fn base_with_state(&self, value: &ValueType) -> Option<DefinitionId> {
         let first = value.bases.first().copied()?;
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }
@@ -332,10 +343,11 @@ impl Generator<'_> {
     /// Returns true if the value type has operations to implement.
     pub(super) fn has_operations(&self, id: DefinitionId) -> bool {
         let Some(value) = self.value_of(id) else {
-            return matches!(self.model().get(id).kind, Kind::Interface(_));
+            return matches!(self.model().get(id).kind, DefinitionKind::Interface(_));
         };
-        let declares =
-            |id: &DefinitionId| matches!(self.model().get(*id).kind, Kind::Operation(_) | Kind::Attribute(_));
+        let declares = |id: &DefinitionId| {
+            matches!(self.model().get(*id).kind, DefinitionKind::Operation(_) | DefinitionKind::Attribute(_))
+        };
         value.flavor != ValueFlavor::Plain
             || !value.supports.is_empty()
             || value.members.iter().any(declares)

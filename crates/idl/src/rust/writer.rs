@@ -10,12 +10,12 @@ const FIELDS_WIDTH: usize = 18;
 
 /// Indented lines of Rust.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct CodeWriter {
     text: String,
     indent: usize,
 }
 
-impl Writer {
+impl CodeWriter {
     pub(super) fn at(indent: usize) -> Self {
         Self { text: String::new(), indent }
     }
@@ -104,18 +104,18 @@ impl Writer {
         }
     }
 
-    pub(super) fn lines(&mut self, lines: &[Line]) {
+    pub(super) fn lines(&mut self, lines: &[CodeLine]) {
         for line in lines {
             match line {
-                Line::Plain(text) => self.line(text),
-                Line::Open(text) => self.open(text),
-                Line::Close(text) => self.close(text),
-                Line::Call { before, arguments, after } => self.call(before, arguments, after),
-                Line::Assign(left, right) => self.assign(left, right),
-                Line::AssignCall { left, before, arguments, after } => {
+                CodeLine::Plain(text) => self.line(text),
+                CodeLine::Open(text) => self.open(text),
+                CodeLine::Close(text) => self.close(text),
+                CodeLine::Call { before, arguments, after } => self.call(before, arguments, after),
+                CodeLine::Assign(left, right) => self.assign(left, right),
+                CodeLine::AssignCall { left, before, arguments, after } => {
                     self.assign_call(left, before, arguments, after);
                 }
-                Line::Table { before, items, after } => self.table(before, items, after),
+                CodeLine::Table { before, items, after } => self.table(before, items, after),
             }
         }
     }
@@ -328,7 +328,7 @@ fn split(text: &str) -> Vec<&str> {
 
 /// A part of a function's body, independent of its indentation.
 #[derive(Clone, Debug)]
-pub(super) enum Line {
+pub(super) enum CodeLine {
     Plain(String),
     Open(String),
     Close(String),
@@ -352,7 +352,7 @@ pub(super) enum Line {
     },
 }
 
-impl Line {
+impl CodeLine {
     pub(super) fn plain(text: impl Into<String>) -> Self {
         Self::Plain(text.into())
     }

@@ -25,7 +25,7 @@ use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::process;
 use corelane_sys::ring::RingPair;
-use corelane_sys::thread::{self, Builder, JoinHandle, Scheduling, Tid};
+use corelane_sys::thread::{self, JoinHandle, Scheduling, ThreadBuilder, Tid};
 
 /// The rings of a connection, and a flag set when the peer is gone.
 #[derive(Debug)]
@@ -188,13 +188,13 @@ impl MonitoredPeer {
 /// The monitor's thread, while it has connections to watch.
 #[derive(Debug)]
 struct MonitorThread {
-    shared: Arc<MonitorShared>,
+    shared: Arc<PeerMonitorShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     forks: u64,
 }
 
 #[derive(Debug)]
-struct MonitorShared {
+struct PeerMonitorShared {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
@@ -223,7 +223,7 @@ impl MonitorThread {
     fn start() -> io::Result<Self> {
         let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
         epoll.add(wake.as_fd(), WAKE_TOKEN, Interest::READABLE)?;
-        let list = Arc::new(MonitorShared {
+        let list = Arc::new(PeerMonitorShared {
             epoll,
             wake,
             stop: AtomicBool::new(false),
@@ -234,7 +234,7 @@ impl MonitorThread {
         let run = Arc::clone(&list);
         // The thread starts with the priority of its creator, which may be a lane's thread, and
         // lowers its own priority. The creator does not wait for this.
-        let builder = Builder::new().name("net/peers").stack_size(128 * 1024);
+        let builder = ThreadBuilder::new().name("net/peers").stack_size(128 * 1024);
         let thread = builder.spawn(move || run.run())?;
         let thread = Mutex::new("thread of shared memory", Scope::Orb, Some(thread));
         Ok(MonitorThread { shared: list, thread, forks: process::generation() })
@@ -261,7 +261,7 @@ impl Drop for MonitorThread {
     }
 }
 
-impl MonitorShared {
+impl PeerMonitorShared {
     /// Raises the thread to at least the priority `wanted`; if the system refuses, the thread keeps
     /// its priority.
     #[cold]

@@ -175,7 +175,7 @@ impl HangupMonitor {
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
-            let builder = thread::Builder::new().name("orb/watch").stack_size(256 * 1024);
+            let builder = thread::ThreadBuilder::new().name("orb/watch").stack_size(256 * 1024);
             let builder = builder.scheduling(Scheduling::Other).preferred_affinity(self.cores);
             *thread = Some(builder.spawn(move || shared.run())?);
         }
@@ -192,7 +192,7 @@ impl HangupMonitor {
     pub(crate) fn replace_thread(&self) {
         self.stop();
         self.shared.stop.store(false, Ordering::Release);
-        *self.thread.lock() = Some(thread::Builder::new().spawn(|| ()).expect("a thread"));
+        *self.thread.lock() = Some(thread::ThreadBuilder::new().spawn(|| ()).expect("a thread"));
     }
 
     pub(crate) fn request_stop(&self) {

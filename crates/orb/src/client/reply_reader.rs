@@ -121,7 +121,8 @@ impl ReplyReaders {
         reader: &Arc<ReplyReader>,
     ) -> io::Result<(JoinHandle<()>, Option<Event>)> {
         let name = format!("orb/r{}", band.id());
-        let builder = thread::Builder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(orb.cores());
+        let builder =
+            thread::ThreadBuilder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(orb.cores());
         // A band has no calls at an end that has no native priority.
         let scheduling = band.scheduling(&orb.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
         let run = || {

@@ -9,7 +9,7 @@ use corelane_net::{Endpoint, Peer};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
+use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 
 use super::error::OrbError;
 use super::initial_references::InitialReferences;
@@ -138,7 +138,7 @@ impl Core {
         }
         let core = Arc::clone(self);
         // The shutdown is not urgent, even if the thread that began it is.
-        let ender = Builder::new().name("orb/end").stack_size(256 * 1024);
+        let ender = ThreadBuilder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
             // Without that thread no thread joins the others. They are told to stop, and end when

@@ -112,7 +112,7 @@ impl OverrunMonitor {
 
 #[cfg(test)]
 mod tests {
-    use corelane_sys::thread::{Builder, Scheduling};
+    use corelane_sys::thread::{Scheduling, ThreadBuilder};
 
     use super::*;
     use crate::rt::RtConfig;
@@ -139,7 +139,8 @@ mod tests {
             drop(outer);
             assert_eq!(priority(), 50);
         };
-        let thread = Builder::new().scheduling(Scheduling::Fifo(50)).spawn(body).expect("SCHED_FIFO is permitted");
+        let thread =
+            ThreadBuilder::new().scheduling(Scheduling::Fifo(50)).spawn(body).expect("SCHED_FIFO is permitted");
         thread.join().unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
+use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 
 use super::architecture::Architecture;
 use super::handler::RequestHandler;
@@ -40,7 +40,7 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
             run(&lane, &handler);
         }
     };
-    let builder = Builder::new()
+    let builder = ThreadBuilder::new()
         .name(name.clone())
         .stack_size(lane.config.thread_stack_size)
         .prefault(handler.context().config().locks_memory);

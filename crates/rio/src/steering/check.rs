@@ -3,18 +3,18 @@
 
 use corelane_sys::bpf::{Program, XdpAction};
 
-use super::interpreter::{Interpreter, ProgramFault, Table};
+use super::interpreter::{Interpreter, ProgramFault, ProgramTable};
 use super::{Route, Steering, StreamCounts, StreamEntry, StreamId, assemble, symbol};
 use crate::frame::ConnectionKey;
 
 /// Two instances of the same tables: the oracle, and the program with its maps.
-pub(crate) struct Pair {
+pub(crate) struct SteeringPair {
     oracle: Steering,
     program: Program,
-    tables: Vec<Table>,
+    tables: Vec<ProgramTable>,
 }
 
-impl Pair {
+impl SteeringPair {
     /// Copies the oracle's tables into maps.
     pub(crate) fn new(oracle: Steering) -> Self {
         let program = assemble(oracle.layout()).expect("the program can be assembled");
@@ -51,7 +51,7 @@ impl Pair {
     }
 
     fn counts(&self, index: u16) -> [u64; 3] {
-        let Some(Table::Array { values, .. }) = self.tables.get(symbol::COUNTS.0) else { return [0; 3] };
+        let Some(ProgramTable::Array { values, .. }) = self.tables.get(symbol::COUNTS.0) else { return [0; 3] };
         let place = usize::from(index) * StreamCounts::SIZE;
         [0, 8, 16].map(|field| {
             let bytes = values.get(place + field..).and_then(<[u8]>::first_chunk);
@@ -78,7 +78,7 @@ impl Pair {
 
 /// Returns the oracle's tables as the program's maps, in the order of their symbols. A CPUMAP for
 /// each stream follows.
-fn tables(oracle: &Steering) -> Vec<Table> {
+fn tables(oracle: &Steering) -> Vec<ProgramTable> {
     let (parts, layout) = (oracle.parts(), oracle.layout());
     let mut ports = vec![0; 4 << 16];
     for (port, rule) in parts.ports {
@@ -87,20 +87,22 @@ fn tables(oracle: &Steering) -> Vec<Table> {
     }
     let places = parts.connections.keys().enumerate().map(|(place, key)| (key.as_bytes().to_vec(), place)).collect();
     let streams = parts.connections.values().flat_map(|stream| u32::from(stream.0).to_ne_bytes()).collect();
-    let array = |value_size, values| Table::Array { value_size, values };
+    let array = |value_size, values| ProgramTable::Array { value_size, values };
     let mut tables = vec![
         array(4, ports),
-        Table::Hash { key_size: ConnectionKey::SIZE, value_size: 4, places, values: streams },
+        ProgramTable::Hash { key_size: ConnectionKey::SIZE, value_size: 4, places, values: streams },
         array(StreamEntry::SIZE, parts.streams.iter().flat_map(StreamEntry::encode).collect()),
         array(8, parts.limits.iter().flat_map(|limit| limit.to_ne_bytes()).collect()),
         array(StreamCounts::SIZE, vec![0; (usize::from(layout.streams) + 1) * StreamCounts::SIZE]),
-        Table::Targets(parts.rings.clone()),
-        Table::Tables((0..usize::from(layout.streams)).map(|stream| symbol::PROCESSORS.0 + 1 + stream).collect()),
+        ProgramTable::Targets(parts.rings.clone()),
+        ProgramTable::Tables(
+            (0..usize::from(layout.streams)).map(|stream| symbol::PROCESSORS.0 + 1 + stream).collect(),
+        ),
         array(4, parts.processors.iter().flat_map(|processor| processor.to_ne_bytes()).collect()),
     ];
     for stream in (0..layout.streams).map(StreamId) {
         let of_stream = parts.threads.iter().filter(|(owner, _)| *owner == stream);
-        tables.push(Table::Targets(of_stream.map(|(_, processor)| *processor).collect()));
+        tables.push(ProgramTable::Targets(of_stream.map(|(_, processor)| *processor).collect()));
     }
     tables
 }
@@ -121,7 +123,7 @@ mod tests {
         #[test]
         fn the_program_decides_as_its_specification(input in prop::collection::vec(any::<u8>(), 0..240)) {
             let scenario = Scenario::read(&input, 2);
-            let mut pair = Pair::new(scenario.steering);
+            let mut pair = SteeringPair::new(scenario.steering);
             for arrival in &scenario.arrivals {
                 pair.steer(&arrival.frame, arrival.queue, arrival.now);
             }
@@ -136,7 +138,7 @@ mod tests {
             let ring = StreamEntry { delivery: Delivery::Ring, in_context: None };
             oracle.set_stream(StreamId(1), ring).unwrap();
             oracle.set_ring(StreamId(1), 0, true).unwrap();
-            prop_assert_eq!(Pair::new(oracle).steer(&frame, queue, 0), Route::Pass);
+            prop_assert_eq!(SteeringPair::new(oracle).steer(&frame, queue, 0), Route::Pass);
         }
     }
 
@@ -153,7 +155,7 @@ mod tests {
             };
             let input: Vec<u8> = (0..240).map(|_| random()).collect();
             let scenario = Scenario::read(&input, 2);
-            let mut pair = Pair::new(scenario.steering);
+            let mut pair = SteeringPair::new(scenario.steering);
             for arrival in &scenario.arrivals {
                 let verdict = match pair.oracle.classify(&arrival.frame) {
                     Verdict::Pass => "pass",

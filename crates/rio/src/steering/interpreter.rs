@@ -22,7 +22,7 @@ pub(crate) struct ProgramFault(pub(crate) String);
 
 /// A table as the program sees it.
 #[derive(Clone, Debug)]
-pub(crate) enum Table {
+pub(crate) enum ProgramTable {
     /// Values by index, stored consecutively.
     Array { value_size: usize, values: Vec<u8> },
     /// Values by key: `places` maps the key to an index in `values`.
@@ -34,7 +34,7 @@ pub(crate) enum Table {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
+enum RegisterValue {
     Unset,
     Scalar(u64),
     Context,
@@ -53,27 +53,33 @@ enum Value {
 /// One run of a program.
 pub(crate) struct Interpreter<'r> {
     program: &'r Program,
-    tables: &'r mut [Table],
+    tables: &'r mut [ProgramTable],
     frame: &'r [u8],
     queue: u32,
     now: u64,
-    registers: [Value; 11],
+    registers: [RegisterValue; 11],
     stack: [Option<u8>; STACK],
     redirect: Option<(usize, u32)>,
 }
 
 /// The result of a run: the action, and the table and index of the last successful redirection.
-pub(crate) type Outcome = (u64, Option<(usize, u32)>);
+pub(crate) type ProgramResult = (u64, Option<(usize, u32)>);
 
 impl<'r> Interpreter<'r> {
-    pub(crate) fn new(program: &'r Program, tables: &'r mut [Table], frame: &'r [u8], queue: u32, now: u64) -> Self {
-        let mut registers = [Value::Unset; 11];
-        registers[1] = Value::Context;
-        registers[10] = Value::Stack(0);
+    pub(crate) fn new(
+        program: &'r Program,
+        tables: &'r mut [ProgramTable],
+        frame: &'r [u8],
+        queue: u32,
+        now: u64,
+    ) -> Self {
+        let mut registers = [RegisterValue::Unset; 11];
+        registers[1] = RegisterValue::Context;
+        registers[10] = RegisterValue::Stack(0);
         Self { program, tables, frame, queue, now, registers, stack: [None; STACK], redirect: None }
     }
 
-    pub(crate) fn run(mut self) -> Result<Outcome, ProgramFault> {
+    pub(crate) fn run(mut self) -> Result<ProgramResult, ProgramFault> {
         let mut place = 0;
         for _ in 0..MAX_STEPS {
             let instruction = *self.program.instructions().get(place).ok_or_else(|| fault("runs over the end"))?;
@@ -93,7 +99,7 @@ impl<'r> Interpreter<'r> {
         match code & opcode::CLASS {
             opcode::LOAD_IMMEDIATE => {
                 let map = self.program.map_at(place).ok_or_else(|| fault("loads no map"))?;
-                self.set(destination, Value::Table(map.0))?;
+                self.set(destination, RegisterValue::Table(map.0))?;
                 return Ok(1);
             }
             opcode::LOAD => {
@@ -125,7 +131,7 @@ impl<'r> Interpreter<'r> {
         }
         let bytes = self.scalar(instruction.destination)?.to_le_bytes();
         let swapped = u16::from_le_bytes([bytes[0], bytes[1]]).to_be();
-        self.set(instruction.destination, Value::Scalar(swapped.into()))
+        self.set(instruction.destination, RegisterValue::Scalar(swapped.into()))
     }
 
     fn compute(&mut self, instruction: Instruction) -> Result<(), ProgramFault> {
@@ -136,12 +142,14 @@ impl<'r> Interpreter<'r> {
         }
         let left = self.register(instruction.destination)?;
         let result = match (left, right) {
-            (Value::Scalar(left), Value::Scalar(right)) => Value::Scalar(arithmetic(operation, left, right)?),
-            (Value::Frame(at), Value::Scalar(right)) if operation == Arithmetic::Add as u8 => {
-                Value::Frame(at.wrapping_add(right.cast_signed()))
+            (RegisterValue::Scalar(left), RegisterValue::Scalar(right)) => {
+                RegisterValue::Scalar(arithmetic(operation, left, right)?)
             }
-            (Value::Stack(at), Value::Scalar(right)) if operation == Arithmetic::Add as u8 => {
-                Value::Stack(at.wrapping_add(right.cast_signed()))
+            (RegisterValue::Frame(at), RegisterValue::Scalar(right)) if operation == Arithmetic::Add as u8 => {
+                RegisterValue::Frame(at.wrapping_add(right.cast_signed()))
+            }
+            (RegisterValue::Stack(at), RegisterValue::Scalar(right)) if operation == Arithmetic::Add as u8 => {
+                RegisterValue::Stack(at.wrapping_add(right.cast_signed()))
             }
             _ => return Err(fault("arithmetic on pointers")),
         };
@@ -155,11 +163,11 @@ impl<'r> Interpreter<'r> {
         }
         let length = i64::try_from(self.frame.len()).unwrap_or(i64::MAX).cast_unsigned();
         let (left, right) = match (self.register(instruction.destination)?, self.operand(instruction)?) {
-            (Value::Scalar(left), Value::Scalar(right)) => (left, right),
+            (RegisterValue::Scalar(left), RegisterValue::Scalar(right)) => (left, right),
             // A frame pointer is compared by its offset, which is never negative.
-            (Value::Frame(at), Value::FrameEnd) if at >= 0 => (at.cast_unsigned(), length),
+            (RegisterValue::Frame(at), RegisterValue::FrameEnd) if at >= 0 => (at.cast_unsigned(), length),
             // A pointer to an entry or a table is never 0.
-            (Value::Entry { .. } | Value::Table(_), Value::Scalar(0)) => (1, 0),
+            (RegisterValue::Entry { .. } | RegisterValue::Table(_), RegisterValue::Scalar(0)) => (1, 0),
             _ => return Err(fault("comparison of pointers")),
         };
         let is = |condition: Condition| operation == condition as u8;
@@ -178,43 +186,45 @@ impl<'r> Interpreter<'r> {
     fn call(&mut self, helper: i32) -> Result<(), ProgramFault> {
         let result = match () {
             () if helper == Helper::MapLookup as i32 => self.look_up()?,
-            () if helper == Helper::MonotonicTime as i32 => Value::Scalar(self.now),
-            () if helper == Helper::XdpFrameLength as i32 && self.registers[1] == Value::Context => {
-                Value::Scalar(u64::try_from(self.frame.len()).unwrap_or(u64::MAX))
+            () if helper == Helper::MonotonicTime as i32 => RegisterValue::Scalar(self.now),
+            () if helper == Helper::XdpFrameLength as i32 && self.registers[1] == RegisterValue::Context => {
+                RegisterValue::Scalar(u64::try_from(self.frame.len()).unwrap_or(u64::MAX))
             }
-            () if helper == Helper::RedirectMap as i32 => Value::Scalar(self.redirect()?),
+            () if helper == Helper::RedirectMap as i32 => RegisterValue::Scalar(self.redirect()?),
             () => return Err(fault("unknown helper")),
         };
-        self.registers[1..=5].fill(Value::Unset);
+        self.registers[1..=5].fill(RegisterValue::Unset);
         self.registers[0] = result;
         Ok(())
     }
 
-    fn look_up(&self) -> Result<Value, ProgramFault> {
-        let (Value::Table(table), key) = (self.registers[1], self.registers[2]) else {
+    fn look_up(&self) -> Result<RegisterValue, ProgramFault> {
+        let (RegisterValue::Table(table), key) = (self.registers[1], self.registers[2]) else {
             return Err(fault("looks up in no table"));
         };
         let key_size = match self.table(table)? {
-            Table::Hash { key_size, .. } => *key_size,
+            ProgramTable::Hash { key_size, .. } => *key_size,
             _ => 4,
         };
         let key = self.read(key, 0, key_size)?;
         let index = usize::try_from(little(&key)).unwrap_or(usize::MAX);
         let place = match self.table(table)? {
-            Table::Array { value_size, values } => (index < values.len() / value_size).then_some(index),
-            Table::Hash { places, .. } => places.get(&key).copied(),
-            Table::Tables(tables) => {
-                return Ok(tables.get(index).map_or(Value::Scalar(0), |table| Value::Table(*table)));
+            ProgramTable::Array { value_size, values } => (index < values.len() / value_size).then_some(index),
+            ProgramTable::Hash { places, .. } => places.get(&key).copied(),
+            ProgramTable::Tables(tables) => {
+                return Ok(tables.get(index).map_or(RegisterValue::Scalar(0), |table| RegisterValue::Table(*table)));
             }
-            Table::Targets(_) => return Err(fault("looks up a target")),
+            ProgramTable::Targets(_) => return Err(fault("looks up a target")),
         };
-        Ok(place.map_or(Value::Scalar(0), |place| Value::Entry { table, place, offset: 0 }))
+        Ok(place.map_or(RegisterValue::Scalar(0), |place| RegisterValue::Entry { table, place, offset: 0 }))
     }
 
     fn redirect(&mut self) -> Result<u64, ProgramFault> {
-        let Value::Table(table) = self.registers[1] else { return Err(fault("redirects to no table")) };
+        let RegisterValue::Table(table) = self.registers[1] else { return Err(fault("redirects to no table")) };
         let (index, flags) = (self.scalar(2)?, self.scalar(3)?);
-        let Table::Targets(targets) = self.table(table)? else { return Err(fault("redirects to a plain table")) };
+        let ProgramTable::Targets(targets) = self.table(table)? else {
+            return Err(fault("redirects to a plain table"));
+        };
         let index = u32::try_from(index).map_err(|_| fault("redirects to an index of 64 bits"))?;
         if !targets.contains(&index) {
             return Ok(flags & 3);
@@ -223,42 +233,42 @@ impl<'r> Interpreter<'r> {
         Ok(u64::from(XdpAction::REDIRECT.unsigned_abs()))
     }
 
-    fn load(&self, width: Width, base: Value, offset: i16) -> Result<Value, ProgramFault> {
-        if base == Value::Context {
+    fn load(&self, width: Width, base: RegisterValue, offset: i16) -> Result<RegisterValue, ProgramFault> {
+        if base == RegisterValue::Context {
             return match (width, offset) {
-                (Width::Word, 0) => Ok(Value::Frame(0)),
-                (Width::Word, 4) => Ok(Value::FrameEnd),
-                (Width::Word, 16) => Ok(Value::Scalar(self.queue.into())),
+                (Width::Word, 0) => Ok(RegisterValue::Frame(0)),
+                (Width::Word, 4) => Ok(RegisterValue::FrameEnd),
+                (Width::Word, 16) => Ok(RegisterValue::Scalar(self.queue.into())),
                 _ => Err(fault("unknown field of the context")),
             };
         }
-        Ok(Value::Scalar(little(&self.read(base, offset, width.bytes())?)))
+        Ok(RegisterValue::Scalar(little(&self.read(base, offset, width.bytes())?)))
     }
 
-    fn read(&self, base: Value, offset: i16, length: usize) -> Result<Vec<u8>, ProgramFault> {
+    fn read(&self, base: RegisterValue, offset: i16, length: usize) -> Result<Vec<u8>, ProgramFault> {
         let offset = i64::from(offset);
         match base {
-            Value::Frame(at) => bytes(self.frame, at + offset, length).map(<[u8]>::to_vec),
-            Value::Stack(at) => {
+            RegisterValue::Frame(at) => bytes(self.frame, at + offset, length).map(<[u8]>::to_vec),
+            RegisterValue::Stack(at) => {
                 let from = bytes(&self.stack, at + offset + stack_size(), length)?;
                 from.iter().copied().collect::<Option<_>>().ok_or_else(|| fault("reads what it did not write"))
             }
-            Value::Entry { table, place, offset: at } => {
+            RegisterValue::Entry { table, place, offset: at } => {
                 bytes(self.entry(table, place)?, at + offset, length).map(<[u8]>::to_vec)
             }
             _ => Err(fault("reads through no pointer")),
         }
     }
 
-    fn store(&mut self, width: Width, base: Value, offset: i16, value: u64) -> Result<(), ProgramFault> {
+    fn store(&mut self, width: Width, base: RegisterValue, offset: i16, value: u64) -> Result<(), ProgramFault> {
         let (value, length, offset) = (value.to_le_bytes(), width.bytes(), i64::from(offset));
         let value = value.get(..length).unwrap_or_default();
         match base {
-            Value::Stack(at) => {
+            RegisterValue::Stack(at) => {
                 let into = bytes_mut(&mut self.stack, at + offset + stack_size(), length)?;
                 into.iter_mut().zip(value).for_each(|(into, byte)| *into = Some(*byte));
             }
-            Value::Entry { table, place, offset: at } => {
+            RegisterValue::Entry { table, place, offset: at } => {
                 let into = bytes_mut(self.entry_mut(table, place)?, at + offset, length)?;
                 into.copy_from_slice(value);
             }
@@ -267,19 +277,21 @@ impl<'r> Interpreter<'r> {
         Ok(())
     }
 
-    fn table(&self, table: usize) -> Result<&Table, ProgramFault> {
+    fn table(&self, table: usize) -> Result<&ProgramTable, ProgramFault> {
         self.tables.get(table).ok_or_else(|| fault("no such table"))
     }
 
     fn entry(&self, table: usize, place: usize) -> Result<&[u8], ProgramFault> {
-        let (Table::Array { value_size, values } | Table::Hash { value_size, values, .. }) = self.table(table)? else {
+        let (ProgramTable::Array { value_size, values } | ProgramTable::Hash { value_size, values, .. }) =
+            self.table(table)?
+        else {
             return Err(fault("a table without values"));
         };
         values.chunks_exact(*value_size).nth(place).ok_or_else(|| fault("an entry outside its table"))
     }
 
     fn entry_mut(&mut self, table: usize, place: usize) -> Result<&mut [u8], ProgramFault> {
-        let (Table::Array { value_size, values } | Table::Hash { value_size, values, .. }) =
+        let (ProgramTable::Array { value_size, values } | ProgramTable::Hash { value_size, values, .. }) =
             self.tables.get_mut(table).ok_or_else(|| fault("no such table"))?
         else {
             return Err(fault("a table without values"));
@@ -287,28 +299,28 @@ impl<'r> Interpreter<'r> {
         values.chunks_exact_mut(*value_size).nth(place).ok_or_else(|| fault("an entry outside its table"))
     }
 
-    fn operand(&self, instruction: Instruction) -> Result<Value, ProgramFault> {
+    fn operand(&self, instruction: Instruction) -> Result<RegisterValue, ProgramFault> {
         if instruction.opcode & opcode::REGISTER != 0 {
             return self.register(instruction.source);
         }
-        Ok(Value::Scalar(sign_extend(instruction.immediate)))
+        Ok(RegisterValue::Scalar(sign_extend(instruction.immediate)))
     }
 
-    fn register(&self, number: u8) -> Result<Value, ProgramFault> {
+    fn register(&self, number: u8) -> Result<RegisterValue, ProgramFault> {
         match self.registers.get(usize::from(number)) {
-            None | Some(Value::Unset) => Err(fault("reads a register without value")),
+            None | Some(RegisterValue::Unset) => Err(fault("reads a register without value")),
             Some(value) => Ok(*value),
         }
     }
 
     fn scalar(&self, number: u8) -> Result<u64, ProgramFault> {
         match self.register(number)? {
-            Value::Scalar(value) => Ok(value),
+            RegisterValue::Scalar(value) => Ok(value),
             _ => Err(fault("a pointer in place of a number")),
         }
     }
 
-    fn set(&mut self, number: u8, value: Value) -> Result<(), ProgramFault> {
+    fn set(&mut self, number: u8, value: RegisterValue) -> Result<(), ProgramFault> {
         match Register::from_number(number) {
             None | Some(Register::R10) => Err(fault("writes a register that it must not")),
             Some(register) => {

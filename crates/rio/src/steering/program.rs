@@ -76,15 +76,19 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 /// instructions.
 pub fn assemble(layout: Layout) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
-    let labels =
-        Labels { pass: asm.label(), best_effort: asm.label(), connection_tables: asm.label(), deliver: asm.label() };
-    let mut writer = Writer { asm, labels, layout };
+    let labels = JumpLabels {
+        pass: asm.label(),
+        best_effort: asm.label(),
+        connection_tables: asm.label(),
+        deliver: asm.label(),
+    };
+    let mut writer = ProgramWriter { asm, labels, layout };
     writer.write();
     writer.asm.finish()
 }
 
 #[derive(Clone, Copy)]
-struct Labels {
+struct JumpLabels {
     pass: Label,
     best_effort: Label,
     /// The code that runs with the key on the stack and the local port in R9.
@@ -93,15 +97,15 @@ struct Labels {
     deliver: Label,
 }
 
-struct Writer {
+struct ProgramWriter {
     asm: Assembler,
-    labels: Labels,
+    labels: JumpLabels,
     layout: Layout,
 }
 
-impl Writer {
+impl ProgramWriter {
     fn write(&mut self) {
-        let Labels { pass, best_effort, connection_tables, deliver } = self.labels;
+        let JumpLabels { pass, best_effort, connection_tables, deliver } = self.labels;
         self.ethernet();
         self.ipv4_and_ipv6();
         self.asm.bind(connection_tables);
@@ -140,7 +144,7 @@ impl Writer {
     }
 
     fn ipv4_and_ipv6(&mut self) {
-        let Labels { best_effort, connection_tables, .. } = self.labels;
+        let JumpLabels { best_effort, connection_tables, .. } = self.labels;
         let ipv6 = self.asm.label();
         self.asm.jump_if(Condition::Equal, R9, network(ether_type::IPV6), ipv6);
         self.asm.jump_if(Condition::NotEqual, R9, network(ether_type::IPV4), best_effort);
@@ -173,7 +177,7 @@ impl Writer {
     }
 
     fn ipv6(&mut self) {
-        let Labels { pass, best_effort, .. } = self.labels;
+        let JumpLabels { pass, best_effort, .. } = self.labels;
         let tcp = self.asm.label();
         // The shortest packet that matters here has an ICMPv6 header.
         self.need(ETHERNET_HEADER + IPV6_HEADER + 4);
@@ -225,7 +229,7 @@ impl Writer {
     /// Looks up the stream for the key on the stack and the local port in R9. Leaves the stream in
     /// R9.
     fn look_up_stream(&mut self) {
-        let Labels { best_effort, deliver, .. } = self.labels;
+        let JumpLabels { best_effort, deliver, .. } = self.labels;
         let accepted = self.asm.label();
         self.asm.store(Width::Word, R10, stack::INDEX, R9);
         self.look_up(symbol::PORTS, stack::INDEX, best_effort);

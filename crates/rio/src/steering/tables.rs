@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use corelane_sched::task::Nanos;
 
 use super::{Delivery, Layout, PortRule, StreamCounts, StreamEntry, StreamId, TableError};
-use crate::frame::{ConnectionKey, Parsed, parse};
+use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, and the table that named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,9 +182,9 @@ impl Steering {
     #[must_use]
     pub fn classify(&self, frame: &[u8]) -> Verdict {
         let key = match parse(frame) {
-            Parsed::Pass => return Verdict::Pass,
-            Parsed::BestEffort => return Verdict::BestEffort,
-            Parsed::Tcp(key) => key,
+            ParsedFrame::Pass => return Verdict::Pass,
+            ParsedFrame::BestEffort => return Verdict::BestEffort,
+            ParsedFrame::Tcp(key) => key,
         };
         match self.ports.get(&key.local_port()) {
             None => Verdict::BestEffort,

@@ -327,7 +327,7 @@ pub struct Plan {
 
 /// The test that a rejected task failed on the core with the most room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Test {
+pub enum AdmissionTest {
     /// The core's share would exceed its capacity.
     Capacity,
     /// The share fits, but a deadline would be missed.
@@ -347,7 +347,7 @@ pub struct Rejection {
     /// The task.
     pub task: TaskId,
     /// The test that it failed.
-    pub test: Test,
+    pub test: AdmissionTest,
     /// The core with the most room.
     pub core: Option<CoreId>,
     /// The part by which that core's share would exceed its capacity; 0 if only a deadline fails.
@@ -361,7 +361,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    fn without_core(task: TaskId, test: Test) -> Self {
+    fn without_core(task: TaskId, test: AdmissionTest) -> Self {
         let excess = Utilization::default();
         Self { task, test, core: None, excess, longest_execution: None, is_exhaustive: true }
     }
@@ -378,13 +378,13 @@ impl Rejection {
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = match (self.test, self.core) {
-            (Test::Name, _) => return "a task of this name is admitted already".to_owned(),
-            (Test::NoCore, _) | (_, None) => return "the machine has no core that it may run on".to_owned(),
-            (Test::Capacity, Some(core)) => {
+            (AdmissionTest::Name, _) => return "a task of this name is admitted already".to_owned(),
+            (AdmissionTest::NoCore, _) | (_, None) => return "the machine has no core that it may run on".to_owned(),
+            (AdmissionTest::Capacity, Some(core)) => {
                 format!("core {} would be used {} beyond its capacity", core.core, self.excess)
             }
-            (Test::Deadlines, Some(core)) => format!("a deadline would be missed on core {}", core.core),
-            (Test::Levels, Some(core)) => {
+            (AdmissionTest::Deadlines, Some(core)) => format!("a deadline would be missed on core {}", core.core),
+            (AdmissionTest::Levels, Some(core)) => {
                 format!("core {} has no priority level left, and none can be shared", core.core)
             }
         };
@@ -424,7 +424,7 @@ impl std::error::Error for Rejection {}
 /// ```
 pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Plan, Rejection> {
     if set.core_of(task.id).is_some() {
-        return Err(Rejection::without_core(task.id, Test::Name));
+        return Err(Rejection::without_core(task.id, AdmissionTest::Name));
     }
     let loads = set.loads(machine);
     let charged = machine.charged(task);
@@ -435,13 +435,13 @@ pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Plan, Reje
 fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged, is_exhaustive: bool) -> Rejection {
     let allowed = |place: &usize| task.pinned.is_none_or(|pinned| machine.cores[*place].id == pinned);
     let widest = (0..loads.len()).filter(allowed).max_by_key(|&place| loads[place].room());
-    let Some(place) = widest else { return Rejection::without_core(task.id, Test::NoCore) };
+    let Some(place) = widest else { return Rejection::without_core(task.id, AdmissionTest::NoCore) };
     let load = &loads[place];
     let excess = charged.floor.minus(load.room());
     let test = match excess {
-        Utilization(0) if load.has_free_level() => Test::Deadlines,
-        Utilization(0) => Test::Levels,
-        _ => Test::Capacity,
+        Utilization(0) if load.has_free_level() => AdmissionTest::Deadlines,
+        Utilization(0) => AdmissionTest::Levels,
+        _ => AdmissionTest::Capacity,
     };
     let mut steps = Steps::new(machine.max_steps);
     let longest_execution = sensitivity::longest_part(load.room(), &task.timing, |tried| {

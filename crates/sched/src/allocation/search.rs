@@ -21,7 +21,7 @@ pub(super) struct Search<'a> {
 
 /// A task to be placed, and its present core, if it has one.
 #[derive(Clone, Copy)]
-struct Item {
+struct PlacedTask {
     task: Task,
     charged: Charged,
     from: Option<usize>,
@@ -31,7 +31,7 @@ struct Item {
 type Room = (usize, Vec<Move>);
 
 /// A way to find room on the cores of one cluster.
-type Finder<'a> = fn(&mut Search<'a>, &Item, &[usize]) -> Option<Room>;
+type Finder<'a> = fn(&mut Search<'a>, &PlacedTask, &[usize]) -> Option<Room>;
 
 impl<'a> Search<'a> {
     pub(super) fn new(machine: &'a Machine, loads: &'a [CoreLoad]) -> Self {
@@ -45,7 +45,7 @@ impl<'a> Search<'a> {
 
     /// Looks for room, from the cheapest rung to the most expensive.
     pub(super) fn place(&mut self, task: &Task, charged: &Charged) -> Option<Plan> {
-        let item = Item { task: *task, charged: *charged, from: None };
+        let item = PlacedTask { task: *task, charged: *charged, from: None };
         let all: Vec<usize> = (0..self.loads.len()).collect();
         let for_moves = std::mem::replace(&mut self.steps, Steps::new(DIRECT_STEPS.max(self.machine.max_steps)));
         let direct = self.best_fit(&item, &all);
@@ -80,12 +80,19 @@ impl<'a> Search<'a> {
         None
     }
 
-    fn plan(&self, item: &Item, core: usize, moves: Vec<Move>, rung: AllocationStep, response: Option<u64>) -> Plan {
+    fn plan(
+        &self,
+        item: &PlacedTask,
+        core: usize,
+        moves: Vec<Move>,
+        rung: AllocationStep,
+        response: Option<u64>,
+    ) -> Plan {
         Plan { task: item.task, core: self.machine.cores[core].id, moves, rung, response }
     }
 
     /// Returns the response time of the new task on its core after the moves.
-    fn response_after(&self, item: &Item, core: usize, moves: &[Move]) -> Option<u64> {
+    fn response_after(&self, item: &PlacedTask, core: usize, moves: &[Move]) -> Option<u64> {
         let id = self.machine.cores[core].id;
         let mut load = self.loads[core].clone();
         for step in moves {
@@ -105,7 +112,7 @@ impl<'a> Search<'a> {
     /// room first.
     ///
     /// A cluster whose cores together have less room than the task needs is left out.
-    fn clusters(&self, item: &Item) -> Vec<Vec<usize>> {
+    fn clusters(&self, item: &PlacedTask) -> Vec<Vec<usize>> {
         let mut numbers: Vec<u32> = self.machine.cores.iter().map(|core| core.cluster).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -127,7 +134,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns, among the cores that take the task as it is, the one with the least room.
-    fn best_fit(&mut self, item: &Item, cores: &[usize]) -> Option<usize> {
+    fn best_fit(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<usize> {
         let loads = self.loads;
         let possible = |core: &usize| self.may_run(&item.task, *core) && loads[*core].room() >= item.charged.floor;
         let mut cores: Vec<usize> = cores.iter().copied().filter(possible).collect();
@@ -140,7 +147,7 @@ impl<'a> Search<'a> {
     }
 
     /// Moves one task to another core and puts the new task in its place.
-    fn with_one_move(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+    fn with_one_move(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
                 continue;
@@ -155,7 +162,7 @@ impl<'a> Search<'a> {
                 if self.rest_with(item, core, place).is_none() {
                     continue;
                 }
-                let moved = Item { task, charged, from: Some(core) };
+                let moved = PlacedTask { task, charged, from: Some(core) };
                 if let Some(to) = self.best_fit(&moved, &others) {
                     return Some((core, vec![self.step(&task, core, to)]));
                 }
@@ -166,7 +173,7 @@ impl<'a> Search<'a> {
 
     /// Returns the load of `core` with the new task in place of the one at index `place`. `None` if
     /// that task may not move, a deadline would be missed, or the steps run out.
-    fn rest_with(&mut self, item: &Item, core: usize, place: usize) -> Option<CoreLoad> {
+    fn rest_with(&mut self, item: &PlacedTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
         if task.pinned.is_some() || load.room().plus(charged.floor) < item.charged.floor {
@@ -186,7 +193,7 @@ impl<'a> Search<'a> {
     }
 
     /// Exchanges two tasks of different cores and gives the new one to the first core.
-    fn with_a_swap(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+    fn with_a_swap(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         let loads = self.loads;
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -224,11 +231,11 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the new task and all tasks of these cores that may move, by decreasing utilization.
-    fn items(&self, item: &Item, cores: &[usize]) -> Vec<Item> {
+    fn items(&self, item: &PlacedTask, cores: &[usize]) -> Vec<PlacedTask> {
         let mut items = vec![*item];
         for &core in cores {
             let tasks = self.loads[core].tasks().iter().filter(|(task, _)| task.pinned.is_none());
-            items.extend(tasks.map(|(task, charged)| Item { task: *task, charged: *charged, from: Some(core) }));
+            items.extend(tasks.map(|(task, charged)| PlacedTask { task: *task, charged: *charged, from: Some(core) }));
         }
         items.sort_by_key(|item| Reverse(item.charged.floor));
         items
@@ -250,7 +257,7 @@ impl<'a> Search<'a> {
 
     /// Places all tasks of the cluster anew: each on the core where it fits best, the largest task
     /// first.
-    fn repacked(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+    fn repacked(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
         let mut places = Vec::with_capacity(items.len());
@@ -266,7 +273,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the moves that lead to this placement, and the core of the new task.
-    fn moves(&self, items: &[Item], places: &[usize], cores: &[usize]) -> Option<Room> {
+    fn moves(&self, items: &[PlacedTask], places: &[usize], cores: &[usize]) -> Option<Room> {
         let mut core = None;
         let mut moves = Vec::new();
         for (item, &place) in items.iter().zip(places) {
@@ -281,14 +288,20 @@ impl<'a> Search<'a> {
 
     /// Searches all placements of the cluster's tasks by branch and bound, the largest task first
     /// and the fullest core first.
-    fn searched(&mut self, item: &Item, cores: &[usize]) -> Option<Room> {
+    fn searched(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
         let mut places = Vec::with_capacity(items.len());
         self.branch(&items, &mut loads, &mut places, cores).then(|| self.moves(&items, &places, cores)).flatten()
     }
 
-    fn branch(&mut self, items: &[Item], loads: &mut [CoreLoad], places: &mut Vec<usize>, cores: &[usize]) -> bool {
+    fn branch(
+        &mut self,
+        items: &[PlacedTask],
+        loads: &mut [CoreLoad],
+        places: &mut Vec<usize>,
+        cores: &[usize],
+    ) -> bool {
         let rest = &items[places.len()..];
         let Some(item) = rest.first() else { return true };
         let needed = rest.iter().fold(Utilization::default(), |sum, item| sum.plus(item.charged.floor));

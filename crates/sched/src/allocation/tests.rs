@@ -120,7 +120,7 @@ fn a_rejection_says_what_would_fit() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 70, 100)], &[task(2, 80, 100)]]);
     let rejection = admit(&set, &machine, &task(3, 50, 100)).expect_err("no room");
-    assert_eq!((rejection.test, rejection.excess), (Test::Capacity, Utilization(200_000_000)));
+    assert_eq!((rejection.test, rejection.excess), (AdmissionTest::Capacity, Utilization(200_000_000)));
     assert_eq!(rejection.longest_execution, Some(30 * MS));
     assert_eq!(
         rejection.to_string(),
@@ -129,18 +129,18 @@ fn a_rejection_says_what_would_fit() {
     let short = Task::new(TaskId(4), Timing::new(6 * MS, 100 * MS).with_deadline(7 * MS)).expect("in range");
     let busy = placed(&machine, [&[task(1, 6, 10)], &[task(2, 6, 10)]]);
     let rejection = admit(&busy, &machine, &short).expect_err("the share fits, the deadline does not");
-    assert_eq!(rejection.test, Test::Deadlines);
+    assert_eq!(rejection.test, AdmissionTest::Deadlines);
 }
 
 #[test]
 fn names_are_unique_and_cores_must_exist() {
     let machine = whole(1);
     let set = filled(&machine, &[task(1, 10, 100)]);
-    assert_eq!(admit(&set, &machine, &task(1, 10, 100)).expect_err("the name is taken").test, Test::Name);
+    assert_eq!(admit(&set, &machine, &task(1, 10, 100)).expect_err("the name is taken").test, AdmissionTest::Name);
     let mut lost = task(2, 10, 100);
     lost.pinned = Some(CoreId { host: HostId(9), core: 0 });
-    assert_eq!(admit(&set, &machine, &lost).expect_err("no such core").test, Test::NoCore);
-    assert_eq!(admit(&set, &whole(0), &task(3, 1, 100)).expect_err("no core").test, Test::NoCore);
+    assert_eq!(admit(&set, &machine, &lost).expect_err("no such core").test, AdmissionTest::NoCore);
+    assert_eq!(admit(&set, &whole(0), &task(3, 1, 100)).expect_err("no core").test, AdmissionTest::NoCore);
 }
 
 #[test]
@@ -253,12 +253,12 @@ fn a_core_without_levels_names_them() {
     machine.discipline = Discipline::EarliestDeadlineFirst;
     let set = filled(&machine, &[task(1, 10, 100)]);
     let rejection = admit(&set, &machine, &task(2, 10, 100)).expect_err("one level, one task");
-    assert_eq!(rejection.test, Test::Levels);
+    assert_eq!(rejection.test, AdmissionTest::Levels);
     assert!(rejection.to_string().contains("no priority level left"), "{rejection}");
     // Fixed priorities can share it.
     machine.discipline = Discipline::FixedPriority;
     assert!(admit(&set, &machine, &task(2, 10, 100)).is_ok());
-    assert_eq!(admit(&set, &machine, &task(2, 10, 15)).expect_err("it cannot wait for 10").test, Test::Levels);
+    assert_eq!(admit(&set, &machine, &task(2, 10, 15)).expect_err("it cannot wait for 10").test, AdmissionTest::Levels);
 }
 
 #[test]

@@ -74,10 +74,10 @@ pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
         let line = error.span().map(|span| line_of(text, span.start));
         TaskFileError::new(line, "", error.message())
     })?;
-    let mut root = Table { text, path: "", line: 1, table: document.get_ref(), known: BTreeSet::new() };
+    let mut root = TomlTable { text, path: "", line: 1, table: document.get_ref(), known: BTreeSet::new() };
     let mut file = TaskFile::default();
     if let Some(value) = root.value("machine") {
-        file.machine = read_machine(Table::of(text, "machine", value)?)?;
+        file.machine = read_machine(TomlTable::of(text, "machine", value)?)?;
     }
     if let Some(value) = root.value("task") {
         let tasks = match value.get_ref() {
@@ -89,7 +89,7 @@ pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
         }
         let mut names = BTreeSet::new();
         for (id, value) in (0..).zip(tasks.iter()) {
-            let named = read_task(Table::of(text, "task", value)?, TaskId(id), &mut names)?;
+            let named = read_task(TomlTable::of(text, "task", value)?, TaskId(id), &mut names)?;
             file.tasks.push(named);
         }
     }
@@ -166,7 +166,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn read_machine(mut table: Table<'_>) -> Result<MachineTable, TaskFileError> {
+fn read_machine(mut table: TomlTable<'_>) -> Result<MachineTable, TaskFileError> {
     let mut machine = MachineTable { cores: table.number("cores", 1, MAX_CORES)?, ..MachineTable::default() };
     machine.discipline = table.choice("discipline", &DISCIPLINES)?;
     if let Some(value) = table.value("capacity") {
@@ -197,7 +197,7 @@ fn read_machine(mut table: Table<'_>) -> Result<MachineTable, TaskFileError> {
     Ok(machine)
 }
 
-fn read_task(mut table: Table<'_>, id: TaskId, names: &mut BTreeSet<String>) -> Result<NamedTask, TaskFileError> {
+fn read_task(mut table: TomlTable<'_>, id: TaskId, names: &mut BTreeSet<String>) -> Result<NamedTask, TaskFileError> {
     let name = table.string("name")?.ok_or_else(|| table.missing("name"))?.to_owned();
     if let Some(reason) = super::name_error(&name) {
         return Err(table.wrong_field("name", reason));
@@ -223,7 +223,7 @@ fn read_task(mut table: Table<'_>, id: TaskId, names: &mut BTreeSet<String>) -> 
 }
 
 /// A table of the document, and its fields that were requested.
-struct Table<'d> {
+struct TomlTable<'d> {
     text: &'d str,
     path: &'static str,
     /// The line of the table's header.
@@ -232,7 +232,7 @@ struct Table<'d> {
     known: BTreeSet<&'static str>,
 }
 
-impl<'d> Table<'d> {
+impl<'d> TomlTable<'d> {
     fn of(text: &'d str, path: &'static str, value: &'d Spanned<DeValue<'d>>) -> Result<Self, TaskFileError> {
         let line = line_of(text, value.span().start);
         match value.get_ref() {

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::state::{Change, Target};
+use super::state::{BindingTarget, Change};
 
 /// Bounds of a log, or of one answer from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +103,8 @@ fn size_of(change: &Change) -> usize {
         _ => (None, None),
     };
     let reference = match target {
-        Some(Target::Object(reference) | Target::ForeignContext(reference)) => reference.len(),
-        Some(Target::Context(_)) | None => 0,
+        Some(BindingTarget::Object(reference) | BindingTarget::ForeignContext(reference)) => reference.len(),
+        Some(BindingTarget::Context(_)) | None => 0,
     };
     1 + name.map_or(0, |name| name.id.len() + name.kind.len()) + reference
 }

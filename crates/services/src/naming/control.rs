@@ -7,19 +7,23 @@ use corelane::{Servant, SystemException};
 use super::corelane_naming::control::{BackupError, BindAllError, Failed};
 use super::corelane_naming::{BindOutcome, BindOutcomes, Control, NewBinding};
 use super::cos_naming::{NameComponent, NamingContextRef};
-use super::directory::Failure;
+use super::directory::DirectoryError;
 use super::records;
-use super::servants::Service;
-use super::state::{ContextId, Operation, Refusal, Resolved, Target};
+use super::servants::ServiceState;
+use super::state::{BindingTarget, ContextId, NamingOperation, NamingRefusal, ResolvedName};
 
 struct ControlServant {
-    service: Arc<Service>,
+    service: Arc<ServiceState>,
     /// The initial context.
     root: NamingContextRef,
     shutdown: Box<dyn Fn() + Send + Sync>,
 }
 
-pub(super) fn servant(service: Arc<Service>, root: NamingContextRef, shutdown: Box<dyn Fn() + Send + Sync>) -> Servant {
+pub(super) fn servant(
+    service: Arc<ServiceState>,
+    root: NamingContextRef,
+    shutdown: Box<dyn Fn() + Send + Sync>,
+) -> Servant {
     Control::servant(ControlServant { service, root, shutdown })
 }
 
@@ -57,7 +61,7 @@ impl Control for ControlServant {
 
 /// Binds names of the context with the name `parent` to objects, in one batch.
 pub(super) fn bind_all(
-    service: &Service,
+    service: &ServiceState,
     parent: &[NameComponent],
     bindings: &[NewBinding],
     replaces: bool,
@@ -70,29 +74,33 @@ pub(super) fn bind_all(
     let results = service.directory.submit_all(operations);
     let outcomes = results.into_iter().map(|result| match result {
         Ok(_) => Ok(BindOutcome::BoundNow),
-        Err(Failure::Refused(Refusal::AlreadyBound)) => Ok(BindOutcome::BoundBefore),
-        Err(Failure::Refused(Refusal::NotFound { .. })) => Ok(BindOutcome::BoundToContext),
-        Err(Failure::Refused(_)) => Err(failed("the context has been destroyed")),
-        Err(Failure::Store(error)) => Err(failed(error.to_string())),
+        Err(DirectoryError::Refused(NamingRefusal::AlreadyBound)) => Ok(BindOutcome::BoundBefore),
+        Err(DirectoryError::Refused(NamingRefusal::NotFound { .. })) => Ok(BindOutcome::BoundToContext),
+        Err(DirectoryError::Refused(_)) => Err(failed("the context has been destroyed")),
+        Err(DirectoryError::Store(error)) => Err(failed(error.to_string())),
     });
     outcomes.collect()
 }
 
 /// Returns the context of this server that a name is bound to.
-fn context(service: &Service, name: &[NameComponent]) -> Result<ContextId, BindAllError> {
+fn context(service: &ServiceState, name: &[NameComponent]) -> Result<ContextId, BindAllError> {
     if name.is_empty() {
         return Ok(ContextId::ROOT);
     }
     match service.directory.state().resolve(ContextId::ROOT, name) {
-        Ok(Resolved::Bound(Target::Context(context))) => Ok(*context),
+        Ok(ResolvedName::Bound(BindingTarget::Context(context))) => Ok(*context),
         _ => Err(failed("the name of the parent is bound to no context of this server")),
     }
 }
 
-fn operation(context: ContextId, binding: &NewBinding, replaces: bool) -> Result<Operation, BindAllError> {
+fn operation(context: ContextId, binding: &NewBinding, replaces: bool) -> Result<NamingOperation, BindAllError> {
     let nil = corelane::Ior::default();
     let ior = binding.target.as_ref().map_or(&nil, corelane::ObjectRef::ior);
     let reference = records::encode_reference(ior).map_err(SystemException::from)?;
-    let (name, target) = (vec![binding.name.clone()], Target::Object(reference));
-    Ok(if replaces { Operation::Rebind { context, name, target } } else { Operation::Bind { context, name, target } })
+    let (name, target) = (vec![binding.name.clone()], BindingTarget::Object(reference));
+    Ok(if replaces {
+        NamingOperation::Rebind { context, name, target }
+    } else {
+        NamingOperation::Bind { context, name, target }
+    })
 }

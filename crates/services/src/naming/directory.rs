@@ -22,8 +22,8 @@ use corelane_sys::rcu_cell::{RcuCell, RcuGuard};
 use corelane_sys::thread;
 
 use super::changes::{ChangeLog, LogLimits};
-use super::records::{self, Record, STAMP_KEY};
-use super::state::{Change, ContextId, Done, Loader, Operation, Refusal, State};
+use super::records::{self, NamingRecord, STAMP_KEY};
+use super::state::{Change, ContextId, Done, Loader, NamingOperation, NamingRefusal, State};
 use crate::store::{Durability, Revision, Store, StoreError, Write};
 
 /// Time between two syncs of relaxed changes. This time plus the duration of a sync must stay below
@@ -43,8 +43,8 @@ const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20
 const MAX_ATTEMPTS: usize = 32;
 
 #[derive(Clone, Debug)]
-pub(super) enum Failure {
-    Refused(Refusal),
+pub(super) enum DirectoryError {
+    Refused(NamingRefusal),
     /// The store did not take the change.
     Store(Arc<StoreError>),
 }
@@ -84,8 +84,8 @@ struct Unsynced {
 }
 
 struct Queue {
-    waiting: Vec<(u64, Operation)>,
-    results: HashMap<u64, Result<Done, Failure>>,
+    waiting: Vec<(u64, NamingOperation)>,
+    results: HashMap<u64, Result<Done, DirectoryError>>,
     next_ticket: u64,
     /// Number of threads whose operations are in `waiting`.
     submitters: usize,
@@ -99,7 +99,7 @@ struct Queue {
 
 impl Queue {
     /// Adds an operation and returns its ticket.
-    fn push(&mut self, operation: Operation) -> u64 {
+    fn push(&mut self, operation: NamingOperation) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket = ticket.wrapping_add(1);
         self.waiting.push((ticket, operation));
@@ -157,7 +157,7 @@ impl Directory {
             Durability::Synced => None,
             Durability::Relaxed => {
                 let stored = Arc::clone(&stored);
-                let spawned = thread::Builder::new().name("naming/sync").spawn(move || stored.sync_changes());
+                let spawned = thread::ThreadBuilder::new().name("naming/sync").spawn(move || stored.sync_changes());
                 Some(spawned.map_err(|error: io::Error| StoreError::Failed { path: None, reason: error.to_string() })?)
             }
         };
@@ -231,7 +231,7 @@ impl Directory {
     }
 
     /// Runs an operation and returns when the store has its changes.
-    pub(super) fn submit(&self, operation: Operation) -> Result<Done, Failure> {
+    pub(super) fn submit(&self, operation: NamingOperation) -> Result<Done, DirectoryError> {
         let mut queue = self.queue.lock();
         let ticket = queue.push(operation);
         queue.submitters += 1;
@@ -241,7 +241,7 @@ impl Directory {
 
     /// Runs operations in one batch, each of which succeeds or fails by itself. Returns when the
     /// store has their changes.
-    pub(super) fn submit_all(&self, operations: Vec<Operation>) -> Vec<Result<Done, Failure>> {
+    pub(super) fn submit_all(&self, operations: Vec<NamingOperation>) -> Vec<Result<Done, DirectoryError>> {
         let mut queue = self.queue.lock();
         let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
         let Some(first) = tickets.first().copied() else { return Vec::new() };
@@ -294,13 +294,15 @@ impl Directory {
     }
 
     /// Runs a batch of operations and publishes their changes.
-    fn run(&self, head: &mut Head, batch: &[(u64, Operation)]) -> Vec<(u64, Result<Done, Failure>)> {
+    fn run(&self, head: &mut Head, batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<Done, DirectoryError>)> {
         for _ in 0..MAX_ATTEMPTS {
             let mut next = head.state.clone();
             let mut changes = Vec::new();
             let results = batch
                 .iter()
-                .map(|(ticket, operation)| (*ticket, next.apply(operation, &mut changes).map_err(Failure::Refused)))
+                .map(|(ticket, operation)| {
+                    (*ticket, next.apply(operation, &mut changes).map_err(DirectoryError::Refused))
+                })
                 .collect();
             if changes.is_empty() {
                 return results;
@@ -333,7 +335,7 @@ impl Directory {
 
     fn commit(&self, after: Revision, changes: &[Change]) -> Result<Revision, StoreError> {
         let Some(stored) = &self.store else { return Ok(after) };
-        let written: Vec<records::Written> = changes.iter().map(records::encode).collect();
+        let written: Vec<records::RecordWrite> = changes.iter().map(records::encode).collect();
         let batch: Vec<Write<'_>> = written
             .iter()
             .map(|written| match &written.value {
@@ -402,7 +404,7 @@ impl Stored {
 struct Turn<'d> {
     directory: &'d Directory,
     head: Head,
-    results: Vec<(u64, Result<Done, Failure>)>,
+    results: Vec<(u64, Result<Done, DirectoryError>)>,
 }
 
 impl Drop for Turn<'_> {
@@ -415,23 +417,27 @@ impl Drop for Turn<'_> {
 }
 
 /// Returns the results for a batch that a panic ends.
-fn unfinished(batch: &[(u64, Operation)]) -> Vec<(u64, Result<Done, Failure>)> {
+fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<Done, DirectoryError>)> {
     let reason = "the change ended in the middle".to_owned();
     let error = Arc::new(StoreError::Failed { path: None, reason });
-    batch.iter().map(|(ticket, _)| (*ticket, Err(Failure::Store(Arc::clone(&error))))).collect()
+    batch.iter().map(|(ticket, _)| (*ticket, Err(DirectoryError::Store(Arc::clone(&error))))).collect()
 }
 
 /// Returns the results for a batch that the store refused. Operations without changes keep their
 /// own results.
-fn refuse(head: &Head, batch: &[(u64, Operation)], error: StoreError) -> Vec<(u64, Result<Done, Failure>)> {
+fn refuse(
+    head: &Head,
+    batch: &[(u64, NamingOperation)],
+    error: StoreError,
+) -> Vec<(u64, Result<Done, DirectoryError>)> {
     let error = Arc::new(error);
     batch
         .iter()
         .map(|(ticket, operation)| {
             let mut changes = Vec::new();
-            let result = head.state.clone().apply(operation, &mut changes).map_err(Failure::Refused);
+            let result = head.state.clone().apply(operation, &mut changes).map_err(DirectoryError::Refused);
             let is_kept = changes.is_empty();
-            (*ticket, if is_kept { result } else { Err(Failure::Store(Arc::clone(&error))) })
+            (*ticket, if is_kept { result } else { Err(DirectoryError::Store(Arc::clone(&error))) })
         })
         .collect()
 }
@@ -443,8 +449,8 @@ fn load(store: &dyn Store) -> Result<(Head, Option<u64>), StoreError> {
     let damaged = |reason: &str| StoreError::Damaged { path: None, reason: reason.to_owned() };
     let revision = store.for_each(&mut |key, value| {
         match records::decode(key, value).map_err(|_| damaged("a record of the Naming Service cannot be read"))? {
-            Record::Stamp(number) => stamp = Some(number),
-            Record::Change(change) => {
+            NamingRecord::Stamp(number) => stamp = Some(number),
+            NamingRecord::Change(change) => {
                 loader.replay(change).map_err(|_| damaged("a binding belongs to no context"))?;
             }
         }
@@ -459,7 +465,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::super::cos_naming::NameComponent;
-    use super::super::state::{BatchLimits, Reference, Resolved, Target};
+    use super::super::state::{BatchLimits, BindingTarget, EncodedReference, ResolvedName};
     use super::*;
     use crate::store::{MemoryStore, Visitor};
 
@@ -516,17 +522,17 @@ mod tests {
         vec![NameComponent { id: id.to_owned(), kind: String::new() }]
     }
 
-    fn bind(id: &str) -> Operation {
-        let target = Target::Object(Reference::from(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..]));
-        Operation::Bind { context: ContextId::ROOT, name: name(id), target }
+    fn bind(id: &str) -> NamingOperation {
+        let target = BindingTarget::Object(EncodedReference::from(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..]));
+        NamingOperation::Bind { context: ContextId::ROOT, name: name(id), target }
     }
 
     fn is_bound(directory: &Directory, id: &str) -> bool {
-        matches!(directory.state().resolve(ContextId::ROOT, &name(id)), Ok(Resolved::Bound(_)))
+        matches!(directory.state().resolve(ContextId::ROOT, &name(id)), Ok(ResolvedName::Bound(_)))
     }
 
     fn is_bound_in(store: &dyn Store, id: &str) -> bool {
-        matches!(load(store).unwrap().0.state.resolve(ContextId::ROOT, &name(id)), Ok(Resolved::Bound(_)))
+        matches!(load(store).unwrap().0.state.resolve(ContextId::ROOT, &name(id)), Ok(ResolvedName::Bound(_)))
     }
 
     fn open(store: impl Store) -> Directory {
@@ -620,11 +626,11 @@ mod tests {
         directory.submit(bind("a")).unwrap();
         fails.store(true, Ordering::Relaxed);
         for _ in 0..3 {
-            let Err(Failure::Store(error)) = directory.submit(bind("b")) else { panic!() };
+            let Err(DirectoryError::Store(error)) = directory.submit(bind("b")) else { panic!() };
             assert!(matches!(*error, StoreError::Full { .. }));
             assert!(is_bound(&directory, "a") && !is_bound(&directory, "b"));
-            let Err(Failure::Refused(refusal)) = directory.submit(bind("a")) else { panic!() };
-            assert_eq!(refusal, Refusal::AlreadyBound);
+            let Err(DirectoryError::Refused(refusal)) = directory.submit(bind("a")) else { panic!() };
+            assert_eq!(refusal, NamingRefusal::AlreadyBound);
         }
         fails.store(false, Ordering::Relaxed);
         directory.submit(bind("b")).unwrap();
@@ -665,14 +671,15 @@ mod tests {
         // The second server decides on the store's newest records.
         second.submit(bind("b")).unwrap();
         assert!(is_bound(&second, "a"));
-        let Err(Failure::Refused(refusal)) = first.submit(bind("b")) else { panic!() };
-        assert_eq!(refusal, Refusal::AlreadyBound);
+        let Err(DirectoryError::Refused(refusal)) = first.submit(bind("b")) else { panic!() };
+        assert_eq!(refusal, NamingRefusal::AlreadyBound);
         std::thread::scope(|scope| {
             for (server, directory) in [&first, &second].into_iter().enumerate() {
                 scope.spawn(move || {
                     for number in 0..100 {
                         directory.submit(bind(&format!("{server}/{number}"))).unwrap();
-                        let created = directory.submit(Operation::NewContext { context: ContextId::ROOT }).unwrap();
+                        let created =
+                            directory.submit(NamingOperation::NewContext { context: ContextId::ROOT }).unwrap();
                         assert!(matches!(created, Done::Created(_)));
                     }
                 });

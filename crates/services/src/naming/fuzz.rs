@@ -3,7 +3,7 @@
 
 use super::cos_naming::NameComponent;
 use super::name;
-use super::records::{self, Record};
+use super::records::{self, NamingRecord};
 use super::state::State;
 
 /// Decodes and checks records of a store, each preceded by two bytes with the lengths of its key
@@ -19,11 +19,11 @@ pub fn naming_records(input: &[u8]) {
         let Some((key, octets)) = octets.split_at_checked(usize::from(*key_length)) else { break };
         let Some((value, octets)) = octets.split_at_checked(usize::from(*value_length)) else { break };
         rest = octets;
-        if let Ok(Record::Change(change)) = records::decode(key, value) {
+        if let Ok(NamingRecord::Change(change)) = records::decode(key, value) {
             let written = records::encode(&change);
             assert_eq!(written.key, key);
             let again = written.value.map(|value| records::decode(&written.key, &value));
-            assert_eq!(again, Some(Ok(Record::Change(change.clone()))));
+            assert_eq!(again, Some(Ok(NamingRecord::Change(change.clone()))));
             let _ = state.replay(change);
         }
     }

@@ -33,16 +33,16 @@ pub(super) struct IteratorLimits {
 
 /// The position of an iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct IteratorPosition {
     /// The context whose bindings are listed.
     pub(super) context: ContextId,
     /// Last binding that was returned; `None` before the first.
     pub(super) cursor: Option<ListCursor>,
 }
 
-struct Entry {
+struct IteratorEntry {
     client: ClientId,
-    place: Place,
+    place: IteratorPosition,
     /// Number of the last use, counted over all iterators.
     used: u64,
     used_at: Duration,
@@ -50,7 +50,7 @@ struct Entry {
 
 pub(super) struct Iterators {
     limits: IteratorLimits,
-    entries: HashMap<IteratorId, Entry>,
+    entries: HashMap<IteratorId, IteratorEntry>,
     /// Iterators by last use, the least recent first.
     by_use: BTreeMap<u64, IteratorId>,
     /// Iterators of each client by last use, the least recent first.
@@ -78,7 +78,7 @@ impl Iterators {
     }
 
     /// Adds an iterator and ends others if necessary. `None` if the limits allow no iterator.
-    pub(super) fn open(&mut self, client: ClientId, place: Place, now: Duration) -> Option<IteratorId> {
+    pub(super) fn open(&mut self, client: ClientId, place: IteratorPosition, now: Duration) -> Option<IteratorId> {
         self.expire(now);
         if self.limits.max_iterators == 0 || self.limits.max_per_client == 0 {
             return None;
@@ -93,14 +93,14 @@ impl Iterators {
         }
         let id = IteratorId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
-        self.entries.insert(id, Entry { client, place, used: 0, used_at: now });
+        self.entries.insert(id, IteratorEntry { client, place, used: 0, used_at: now });
         self.note_use(id, now);
         Some(id)
     }
 
     /// Returns the position of an iterator, to be changed. This counts as a use. `None` if the
     /// iterator has ended.
-    pub(super) fn place_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut Place> {
+    pub(super) fn place_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
         self.expire(now);
         self.note_use(id, now);
         self.entries.get_mut(&id).map(|entry| &mut entry.place)
@@ -153,8 +153,8 @@ mod tests {
     const LIMITS: IteratorLimits =
         IteratorLimits { max_iterators: 4, max_per_client: 2, idle_timeout: Duration::from_secs(60) };
 
-    fn place(context: u64) -> Place {
-        Place { context: ContextId(context), cursor: None }
+    fn place(context: u64) -> IteratorPosition {
+        IteratorPosition { context: ContextId(context), cursor: None }
     }
 
     fn second(number: u64) -> Duration {

@@ -51,13 +51,13 @@ use self::corelane_naming::{BindOutcomes, NewBinding};
 use self::cos_naming::{BindingIterator, NameComponent, NamingContextExtRef};
 use self::directory::Directory;
 use self::iterators::IteratorLimits;
-use self::servants::{BindingIterators, Contexts, Service, Settings};
-use crate::store::{Durability, FileStore, Kind, Store, StoreError};
+use self::servants::{BindingIterators, NamingContexts, ServiceSettings, ServiceState};
+use crate::store::{Durability, FileStore, RecordKind, Store, StoreError};
 
 pub use self::idl::{corelane_naming, cos_naming};
 
 /// The service and the format of its records, for a [`Store`] that a program supplies.
-pub const STORE_KIND: Kind = records::KIND;
+pub const STORE_KIND: RecordKind = records::KIND;
 
 /// Plain object key of the object that controls a server: [`corelane_naming::Control`].
 pub const NAMING_CONTROL: &str = "CorelaneNamingControl";
@@ -70,7 +70,7 @@ pub const NAME_SERVICE: &str = "NameService";
 pub struct Naming {
     place: StorePlace,
     durability: Durability,
-    settings: Settings,
+    settings: ServiceSettings,
 }
 
 enum StorePlace {
@@ -105,7 +105,7 @@ impl Naming {
             max_per_client: 1_000,
             idle_timeout: Duration::from_secs(900),
         };
-        let settings = Settings {
+        let settings = ServiceSettings {
             iterator_limits,
             forward_timeout: Duration::from_secs(3),
             max_forwards: 2,
@@ -236,18 +236,18 @@ impl Naming {
     }
 
     /// Loads the contexts and makes their servants.
-    fn load(self, poa: &Poa) -> Result<Arc<Service>, ServeError> {
+    fn load(self, poa: &Poa) -> Result<Arc<ServiceState>, ServeError> {
         let directory = match self.place {
             StorePlace::Memory => Directory::in_memory(),
             StorePlace::File(path) => Directory::open(Box::new(FileStore::open(path, STORE_KIND)?), self.durability)?,
             StorePlace::Other(store) => Directory::open(store, self.durability)?,
         };
-        let service = Arc::new(Service::new(directory, self.settings));
+        let service = Arc::new(ServiceState::new(directory, self.settings));
         let iterator_poa = create_poa(poa, "Iterators", Lifespan::Transient)?;
         let iterators = BindingIterator::servant(BindingIterators(Arc::clone(&service)));
         iterator_poa.set_servant(&iterators).map_err(SystemException::from)?;
         iterator_poa.manager().activate().map_err(SystemException::from)?;
-        let contexts = Servant::new(Contexts { service: Arc::clone(&service), iterator_poa });
+        let contexts = Servant::new(NamingContexts { service: Arc::clone(&service), iterator_poa });
         poa.set_servant(&contexts).map_err(SystemException::from)?;
         Ok(service)
     }
@@ -268,7 +268,7 @@ fn create_poa(parent: &Poa, name: &str, lifespan: Lifespan) -> Result<Poa, Syste
 /// A name service in operation. Dropping the handle has no effect: the service ends with its ORB.
 #[derive(Clone)]
 pub struct NamingService {
-    service: Arc<Service>,
+    service: Arc<ServiceState>,
     root: NamingContextExtRef,
 }
 

@@ -14,11 +14,11 @@
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Endian, Ior};
 
 use super::cos_naming::NameComponent;
-use super::state::{Change, ContextId, Reference, Target};
-use crate::store::Kind;
+use super::state::{BindingTarget, Change, ContextId, EncodedReference};
+use crate::store::RecordKind;
 
 /// The service and the format of its stores.
-pub(super) const KIND: Kind = Kind { service: "naming", format: 1 };
+pub(super) const KIND: RecordKind = RecordKind { service: "naming", format: 1 };
 
 /// Key of the number that distinguishes the object ids of one store from others'.
 pub(super) const STAMP_KEY: &[u8] = b"\x01stamp";
@@ -35,28 +35,28 @@ const FOREIGN_CONTEXT: u8 = 2;
 pub(super) struct BadRecord;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum NamingRecord {
     Stamp(u64),
     /// The change that the record represents.
     Change(Change),
 }
 
 /// A record to be written, or deleted if it has no value.
-pub(super) struct Written {
+pub(super) struct RecordWrite {
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Vec<u8>>,
 }
 
 /// Returns the record that a change writes.
-pub(super) fn encode(change: &Change) -> Written {
+pub(super) fn encode(change: &Change) -> RecordWrite {
     match change {
-        Change::AddContext(context) => Written { key: context_key(*context), value: Some(Vec::new()) },
-        Change::RemoveContext(context) => Written { key: context_key(*context), value: None },
+        Change::AddContext(context) => RecordWrite { key: context_key(*context), value: Some(Vec::new()) },
+        Change::RemoveContext(context) => RecordWrite { key: context_key(*context), value: None },
         Change::PutBinding { context, name, target } => {
-            Written { key: binding_key(*context, name), value: Some(encode_target(target)) }
+            RecordWrite { key: binding_key(*context, name), value: Some(encode_target(target)) }
         }
-        Change::RemoveBinding { context, name } => Written { key: binding_key(*context, name), value: None },
-        Change::NextContext(next) => Written { key: NEXT_KEY.to_vec(), value: Some(next.to_be_bytes().to_vec()) },
+        Change::RemoveBinding { context, name } => RecordWrite { key: binding_key(*context, name), value: None },
+        Change::NextContext(next) => RecordWrite { key: NEXT_KEY.to_vec(), value: Some(next.to_be_bytes().to_vec()) },
     }
 }
 
@@ -70,34 +70,34 @@ fn binding_key(context: ContextId, name: &NameComponent) -> Vec<u8> {
     [&[BINDING][..], &context.0.to_be_bytes(), &length, name.id.as_bytes(), name.kind.as_bytes()].concat()
 }
 
-fn encode_target(target: &Target) -> Vec<u8> {
+fn encode_target(target: &BindingTarget) -> Vec<u8> {
     let order = u8::from(Endian::NATIVE == Endian::Little);
     match target {
-        Target::Object(reference) => [&[OBJECT, order][..], reference].concat(),
-        Target::Context(context) => [&[OWN_CONTEXT][..], &context.0.to_be_bytes()].concat(),
-        Target::ForeignContext(reference) => [&[FOREIGN_CONTEXT, order][..], reference].concat(),
+        BindingTarget::Object(reference) => [&[OBJECT, order][..], reference].concat(),
+        BindingTarget::Context(context) => [&[OWN_CONTEXT][..], &context.0.to_be_bytes()].concat(),
+        BindingTarget::ForeignContext(reference) => [&[FOREIGN_CONTEXT, order][..], reference].concat(),
     }
 }
 
-pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<Record, BadRecord> {
+pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<NamingRecord, BadRecord> {
     if key == STAMP_KEY {
-        return Ok(Record::Stamp(number(value)?));
+        return Ok(NamingRecord::Stamp(number(value)?));
     }
     if key == NEXT_KEY {
-        return Ok(Record::Change(Change::NextContext(number(value)?)));
+        return Ok(NamingRecord::Change(Change::NextContext(number(value)?)));
     }
     let (tag, key) = key.split_first().ok_or(BadRecord)?;
     let (context, name) = key.split_at_checked(8).ok_or(BadRecord)?;
     let context = ContextId(number(context)?);
     match *tag {
-        CONTEXT if name.is_empty() && value.is_empty() => Ok(Record::Change(Change::AddContext(context))),
+        CONTEXT if name.is_empty() && value.is_empty() => Ok(NamingRecord::Change(Change::AddContext(context))),
         BINDING => {
             let (length, text) = name.split_first_chunk().ok_or(BadRecord)?;
             let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BadRecord)?;
             let (id, kind) = text.split_at_checked(length).ok_or(BadRecord)?;
             let field = |octets: &[u8]| String::from_utf8(octets.to_vec()).map_err(|_| BadRecord);
             let name = NameComponent { id: field(id)?, kind: field(kind)? };
-            Ok(Record::Change(Change::PutBinding { context, name, target: decode_target(value)? }))
+            Ok(NamingRecord::Change(Change::PutBinding { context, name, target: decode_target(value)? }))
         }
         _ => Err(BadRecord),
     }
@@ -107,16 +107,18 @@ fn number(octets: &[u8]) -> Result<u64, BadRecord> {
     octets.try_into().map(u64::from_be_bytes).map_err(|_| BadRecord)
 }
 
-fn decode_target(value: &[u8]) -> Result<Target, BadRecord> {
+fn decode_target(value: &[u8]) -> Result<BindingTarget, BadRecord> {
     match value {
-        [OBJECT, order, reference @ ..] => Ok(Target::Object(decode_reference(*order, reference)?)),
-        [OWN_CONTEXT, context @ ..] => Ok(Target::Context(ContextId(number(context)?))),
-        [FOREIGN_CONTEXT, order, reference @ ..] => Ok(Target::ForeignContext(decode_reference(*order, reference)?)),
+        [OBJECT, order, reference @ ..] => Ok(BindingTarget::Object(decode_reference(*order, reference)?)),
+        [OWN_CONTEXT, context @ ..] => Ok(BindingTarget::Context(ContextId(number(context)?))),
+        [FOREIGN_CONTEXT, order, reference @ ..] => {
+            Ok(BindingTarget::ForeignContext(decode_reference(*order, reference)?))
+        }
         _ => Err(BadRecord),
     }
 }
 
-fn decode_reference(order: u8, octets: &[u8]) -> Result<Reference, BadRecord> {
+fn decode_reference(order: u8, octets: &[u8]) -> Result<EncodedReference, BadRecord> {
     let order = match order {
         0 => Endian::Big,
         1 => Endian::Little,
@@ -124,7 +126,7 @@ fn decode_reference(order: u8, octets: &[u8]) -> Result<Reference, BadRecord> {
     };
     if order == Endian::NATIVE {
         check_reference(octets, order).map_err(|_| BadRecord)?;
-        return Ok(Reference::from(octets));
+        return Ok(EncodedReference::from(octets));
     }
     let mut decoder = Decoder::new(octets, order);
     let ior = Ior::decode(&mut decoder).map_err(|_| BadRecord)?;
@@ -146,10 +148,10 @@ fn check_reference(octets: &[u8], order: Endian) -> Result<(), CdrError> {
 }
 
 /// Encodes a reference as contexts store it, with all profiles unchanged.
-pub(super) fn encode_reference(ior: &Ior) -> Result<Reference, CdrError> {
+pub(super) fn encode_reference(ior: &Ior) -> Result<EncodedReference, CdrError> {
     let mut encoder = Encoder::new();
     ior.encode(&mut encoder)?;
-    Ok(Reference::from(encoder.to_vec()))
+    Ok(EncodedReference::from(encoder.to_vec()))
 }
 
 #[cfg(test)]
@@ -173,19 +175,19 @@ mod tests {
         vec![
             Change::AddContext(context),
             Change::NextContext(7),
-            bind(name("ä", ""), Target::Object(Reference::clone(&reference))),
-            bind(name("", "k"), Target::ForeignContext(reference)),
-            bind(name("", ""), Target::Context(ContextId(3))),
+            bind(name("ä", ""), BindingTarget::Object(EncodedReference::clone(&reference))),
+            bind(name("", "k"), BindingTarget::ForeignContext(reference)),
+            bind(name("", ""), BindingTarget::Context(ContextId(3))),
         ]
     }
 
     #[test]
     fn records_say_what_was_written() {
         for change in changes() {
-            let Written { key, value } = encode(&change);
-            assert_eq!(decode(&key, &value.unwrap()), Ok(Record::Change(change)));
+            let RecordWrite { key, value } = encode(&change);
+            assert_eq!(decode(&key, &value.unwrap()), Ok(NamingRecord::Change(change)));
         }
-        assert_eq!(decode(STAMP_KEY, &[0, 0, 0, 0, 0, 0, 1, 2]), Ok(Record::Stamp(0x102)));
+        assert_eq!(decode(STAMP_KEY, &[0, 0, 0, 0, 0, 0, 1, 2]), Ok(NamingRecord::Stamp(0x102)));
     }
 
     #[test]
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn shortened_records_are_refused() {
         for change in changes() {
-            let Written { key, value } = encode(&change);
+            let RecordWrite { key, value } = encode(&change);
             let value = value.unwrap();
             for length in 0..value.len() {
                 assert_eq!(decode(&key, &value[..length]), Err(BadRecord), "{change:?}");
@@ -218,9 +220,9 @@ mod tests {
             tag in 0..5u8, key in prop::collection::vec(0..4u8, 0..24), value in prop::collection::vec(0..4u8, 0..40)
         ) {
             let key = [&[tag][..], &key].concat();
-            if let Ok(Record::Change(change)) = decode(&key, &value) {
+            if let Ok(NamingRecord::Change(change)) = decode(&key, &value) {
                 let written = encode(&change);
-                prop_assert_eq!(decode(&written.key, &written.value.unwrap()), Ok(Record::Change(change)));
+                prop_assert_eq!(decode(&written.key, &written.value.unwrap()), Ok(NamingRecord::Change(change)));
                 prop_assert_eq!(written.key, key);
             }
         }

@@ -33,10 +33,13 @@ use super::cos_naming::{
     Binding, BindingIterator, BindingIteratorRef, BindingType, NameComponent, NamingContextExtRef, NamingContextRef,
 };
 use super::directory::{self, Directory};
-use super::iterators::{ClientId, IteratorId, IteratorLimits, Iterators, Place};
+use super::iterators::{ClientId, IteratorId, IteratorLimits, IteratorPosition, Iterators};
 use super::name;
 use super::records;
-use super::state::{Batch, BatchLimits, Change, ContextId, Done, Operation, Reference, Refusal, Resolved, Target};
+use super::state::{
+    Batch, BatchLimits, BindingTarget, Change, ContextId, Done, EncodedReference, NamingOperation, NamingRefusal,
+    ResolvedName,
+};
 
 /// Limits on the bindings in one reply of `list` or `next_n`, independent of the client's request.
 const BATCH_LIMITS: BatchLimits = BatchLimits { max_bindings: 10_000, max_size: 1 << 20 };
@@ -51,7 +54,7 @@ const MAX_PATIENCE: Duration = Duration::from_secs(1);
 const ROOT_ID: &[u8] = b"root";
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct ServiceSettings {
     pub(super) iterator_limits: IteratorLimits,
     pub(super) forward_timeout: Duration,
     pub(super) max_forwards: usize,
@@ -61,9 +64,9 @@ pub(super) struct Settings {
 }
 
 /// State that both servants share.
-pub(super) struct Service {
+pub(super) struct ServiceState {
     pub(super) directory: Directory,
-    pub(super) settings: Settings,
+    pub(super) settings: ServiceSettings,
     iterators: Mutex<Iterators>,
     /// Secret that makes the object ids of iterators unguessable.
     iterator_secret: RandomState,
@@ -157,10 +160,10 @@ fn no_such_object() -> SystemException {
     system(Kind::ObjectNotExist, Completion::No, "the context or iterator has been destroyed")
 }
 
-impl Service {
-    pub(super) fn new(directory: Directory, settings: Settings) -> Self {
+impl ServiceState {
+    pub(super) fn new(directory: Directory, settings: ServiceSettings) -> Self {
         let iterators = Iterators::new(settings.iterator_limits, directory::random_number());
-        Service {
+        ServiceState {
             directory,
             settings,
             iterators: Mutex::new("naming iterators", Scope::Orb, iterators),
@@ -238,14 +241,14 @@ impl Drop for WaitingThread<'_> {
     }
 }
 
-pub(super) struct Contexts {
-    pub(super) service: Arc<Service>,
+pub(super) struct NamingContexts {
+    pub(super) service: Arc<ServiceState>,
     /// Creates the references of iterators.
     pub(super) iterator_poa: Poa,
 }
 
-struct Request<'s, 'c, 'm> {
-    service: &'s Service,
+struct ContextRequest<'s, 'c, 'm> {
+    service: &'s ServiceState,
     iterator_poa: &'s Poa,
     poa: Poa,
     context: ContextId,
@@ -254,7 +257,7 @@ struct Request<'s, 'c, 'm> {
     call: &'c mut ServerCall<'m>,
 }
 
-impl Skeleton for Contexts {
+impl Skeleton for NamingContexts {
     fn repository_ids(&self) -> &'static [&'static str] {
         &[NamingContextExtRef::REPOSITORY_ID, NamingContextRef::REPOSITORY_ID, WatchedContextRef::REPOSITORY_ID]
     }
@@ -278,7 +281,7 @@ impl Skeleton for Contexts {
         }
         let context = context.ok_or_else(no_such_object)?;
         let (poa, orb) = (current.poa, call.arguments().env());
-        let mut request = Request { service, iterator_poa: &self.iterator_poa, poa, context, orb, call };
+        let mut request = ContextRequest { service, iterator_poa: &self.iterator_poa, poa, context, orb, call };
         match request.run(operation) {
             Ok(()) => Ok(()),
             Err(raised) => raised.answer(call),
@@ -286,7 +289,7 @@ impl Skeleton for Contexts {
     }
 }
 
-impl Request<'_, '_, '_> {
+impl ContextRequest<'_, '_, '_> {
     fn run(&mut self, operation: &[u8]) -> Result<(), Raised> {
         match operation {
             b"resolve" => {
@@ -312,7 +315,7 @@ impl Request<'_, '_, '_> {
             }
             b"destroy" => {
                 let context = self.context;
-                self.submit(Operation::Destroy { context }, &[]).map(drop)
+                self.submit(NamingOperation::Destroy { context }, &[]).map(drop)
             }
             b"list" => self.list(),
             b"to_string" => {
@@ -344,14 +347,14 @@ impl Request<'_, '_, '_> {
     fn resolve(&mut self, name: &[NameComponent]) -> Result<(), Raised> {
         let state = self.service.directory.state();
         let foreign = match state.resolve(self.context, name) {
-            Ok(Resolved::Bound(Target::Object(reference) | Target::ForeignContext(reference))) => {
+            Ok(ResolvedName::Bound(BindingTarget::Object(reference) | BindingTarget::ForeignContext(reference))) => {
                 let encoder = self.call.reply();
                 encoder.align(4);
                 encoder.write_raw(reference);
                 return Ok(());
             }
-            Ok(Resolved::Bound(Target::Context(context))) => return self.write_context(*context),
-            Ok(Resolved::Foreign { context, at }) => (Reference::clone(context), at),
+            Ok(ResolvedName::Bound(BindingTarget::Context(context))) => return self.write_context(*context),
+            Ok(ResolvedName::Foreign { context, at }) => (EncodedReference::clone(context), at),
             Err(refusal) => return Err(self.raise(refusal, name)),
         };
         drop(state);
@@ -365,7 +368,7 @@ impl Request<'_, '_, '_> {
         let decoder = self.call.arguments();
         let ior = At::argument(Ior::decode(decoder), "obj", decoder)?;
         let reference = records::encode_reference(&ior).map_err(SystemException::from)?;
-        let target = Target::Object(Reference::clone(&reference));
+        let target = BindingTarget::Object(EncodedReference::clone(&reference));
         let foreign = match self.bind(&name, target, rebind)? {
             Done::Foreign { context, at } => (context, at),
             _ => return Ok(()),
@@ -390,10 +393,10 @@ impl Request<'_, '_, '_> {
         };
         let own = self.poa.reference_to_id(context.as_object()).ok().and_then(|id| self.service.context(&id));
         let target = match own {
-            Some(own) => Target::Context(own),
+            Some(own) => BindingTarget::Context(own),
             None => {
                 let reference = records::encode_reference(context.as_object().ior());
-                Target::ForeignContext(reference.map_err(SystemException::from)?)
+                BindingTarget::ForeignContext(reference.map_err(SystemException::from)?)
             }
         };
         let foreign = match self.bind(&name, target, rebind)? {
@@ -409,32 +412,32 @@ impl Request<'_, '_, '_> {
         })
     }
 
-    fn bind(&mut self, name: &[NameComponent], target: Target, rebind: bool) -> Result<Done, Raised> {
+    fn bind(&mut self, name: &[NameComponent], target: BindingTarget, rebind: bool) -> Result<Done, Raised> {
         let (context, owned) = (self.context, name.to_vec());
         let operation = if rebind {
-            Operation::Rebind { context, name: owned, target }
+            NamingOperation::Rebind { context, name: owned, target }
         } else {
-            Operation::Bind { context, name: owned, target }
+            NamingOperation::Bind { context, name: owned, target }
         };
         self.submit(operation, name)
     }
 
     fn unbind(&mut self, name: Vec<NameComponent>) -> Result<(), Raised> {
-        match self.submit(Operation::Unbind { context: self.context, name: name.clone() }, &name)? {
+        match self.submit(NamingOperation::Unbind { context: self.context, name: name.clone() }, &name)? {
             Done::Foreign { context, at } => self.forward(&context, &name, at, |context, rest| context.unbind(rest)),
             _ => Ok(()),
         }
     }
 
     fn new_context(&mut self) -> Result<(), Raised> {
-        match self.submit(Operation::NewContext { context: self.context }, &[])? {
+        match self.submit(NamingOperation::NewContext { context: self.context }, &[])? {
             Done::Created(context) => self.write_context(context),
             _ => Err(system(Kind::Internal, Completion::Maybe, "no context was made").into()),
         }
     }
 
     fn bind_new_context(&mut self, name: Vec<NameComponent>) -> Result<(), Raised> {
-        let operation = Operation::BindNewContext { context: self.context, name: name.clone() };
+        let operation = NamingOperation::BindNewContext { context: self.context, name: name.clone() };
         let created = match self.submit(operation, &name)? {
             Done::Created(context) => return self.write_context(context),
             Done::Foreign { context, at } => {
@@ -453,7 +456,7 @@ impl Request<'_, '_, '_> {
         let batch = self.service.directory.state().list(self.context, None, limits);
         let batch = batch.map_err(|refusal| self.raise(refusal, &[]))?;
         let iterator = if batch.has_more {
-            let place = Place { context: self.context, cursor: batch.cursor.clone() };
+            let place = IteratorPosition { context: self.context, cursor: batch.cursor.clone() };
             Some(self.open_iterator(place)?)
         } else {
             None
@@ -463,7 +466,7 @@ impl Request<'_, '_, '_> {
         Ok(At::result(write_reference(encoder, iterator.as_ref()), "bi", encoder)?)
     }
 
-    fn open_iterator(&self, place: Place) -> Result<BindingIteratorRef, SystemException> {
+    fn open_iterator(&self, place: IteratorPosition) -> Result<BindingIteratorRef, SystemException> {
         // The ORB does not yet tell servants which client calls.
         let client = ClientId(0);
         let opened = self.service.iterators.lock().open(client, place, self.service.now());
@@ -505,17 +508,19 @@ impl Request<'_, '_, '_> {
             _ => return Ok(ReportedChange::default()),
         };
         let parent = Some(NamingContextRef::unchecked_narrow(&self.context_reference(context)?));
-        let is_context = target.as_ref().is_some_and(Target::is_context);
+        let is_context = target.as_ref().is_some_and(BindingTarget::is_context);
         let kind = if target.is_some() { ChangeKind::Bound } else { ChangeKind::Unbound };
         let target = match target {
-            Some(Target::Object(reference) | Target::ForeignContext(reference)) => self.reference(&reference)?,
-            Some(Target::Context(context)) => Some(self.context_reference(context)?),
+            Some(BindingTarget::Object(reference) | BindingTarget::ForeignContext(reference)) => {
+                self.reference(&reference)?
+            }
+            Some(BindingTarget::Context(context)) => Some(self.context_reference(context)?),
             None => None,
         };
         Ok(ReportedChange { parent, name, kind, binding_type: binding_type(is_context), target })
     }
 
-    fn submit(&self, operation: Operation, name: &[NameComponent]) -> Result<Done, Raised> {
+    fn submit(&self, operation: NamingOperation, name: &[NameComponent]) -> Result<Done, Raised> {
         if self.service.settings.is_read_only {
             let why = "the naming service is read-only";
             return Err(system(Kind::NoPermission, Completion::No, why).into());
@@ -527,8 +532,8 @@ impl Request<'_, '_, '_> {
             return Err(system(Kind::Transient, Completion::No, why).into());
         };
         self.service.directory.submit(operation).map_err(|failure| match failure {
-            directory::Failure::Refused(refusal) => self.raise(refusal, name),
-            directory::Failure::Store(error) => {
+            directory::DirectoryError::Refused(refusal) => self.raise(refusal, name),
+            directory::DirectoryError::Store(error) => {
                 let kind = match *error {
                     crate::store::StoreError::Full { .. } => Kind::NoResources,
                     _ => Kind::Internal,
@@ -541,7 +546,7 @@ impl Request<'_, '_, '_> {
     /// Calls a context of another server with the components of `name` from `at` on.
     fn forward<T, E: Into<Raised>>(
         &self,
-        context: &Reference,
+        context: &EncodedReference,
         name: &[NameComponent],
         at: usize,
         call: impl FnOnce(&NamingContextRef, &[NameComponent]) -> Result<T, E>,
@@ -564,22 +569,22 @@ impl Request<'_, '_, '_> {
     }
 
     /// Returns the exception for a refusal of an operation with `name`.
-    fn raise(&self, refusal: Refusal, name: &[NameComponent]) -> Raised {
+    fn raise(&self, refusal: NamingRefusal, name: &[NameComponent]) -> Raised {
         let rest = |at: usize| name.get(at..).unwrap_or_default().to_vec();
         match refusal {
-            Refusal::NotFound { why, at } => Raised::NotFound(NotFound { why, rest_of_name: rest(at) }),
-            Refusal::CannotProceed { context, at } => match self.context_reference(context) {
+            NamingRefusal::NotFound { why, at } => Raised::NotFound(NotFound { why, rest_of_name: rest(at) }),
+            NamingRefusal::CannotProceed { context, at } => match self.context_reference(context) {
                 Ok(reference) => {
                     let cxt = Some(NamingContextRef::unchecked_narrow(&reference));
                     Raised::CannotProceed(CannotProceed { cxt, rest_of_name: rest(at) })
                 }
                 Err(exception) => exception.into(),
             },
-            Refusal::InvalidName => Raised::InvalidName,
-            Refusal::AlreadyBound => Raised::AlreadyBound,
-            Refusal::NotEmpty => Raised::NotEmpty,
-            Refusal::NoContext => no_such_object().into(),
-            Refusal::RootContext => {
+            NamingRefusal::InvalidName => Raised::InvalidName,
+            NamingRefusal::AlreadyBound => Raised::AlreadyBound,
+            NamingRefusal::NotEmpty => Raised::NotEmpty,
+            NamingRefusal::NoContext => no_such_object().into(),
+            NamingRefusal::RootContext => {
                 system(Kind::NoPermission, Completion::No, "the initial context cannot be destroyed").into()
             }
         }
@@ -611,13 +616,13 @@ impl Request<'_, '_, '_> {
     }
 
     /// Decodes a reference into one that can be called.
-    fn object(&self, reference: &Reference) -> Result<ObjectRef, SystemException> {
+    fn object(&self, reference: &EncodedReference) -> Result<ObjectRef, SystemException> {
         let object = self.reference(reference)?;
         object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
     }
 
     /// Decodes a reference; a nil reference gives `None`.
-    fn reference(&self, reference: &Reference) -> Result<Option<ObjectRef>, SystemException> {
+    fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {
             decoder = decoder.with_env(orb);
@@ -631,7 +636,7 @@ pub(super) fn root_reference(poa: &Poa) -> Result<ObjectRef, SystemException> {
     Ok(poa.create_reference_with_id(&ObjectId::from(ROOT_ID), NamingContextExtRef::REPOSITORY_ID)?)
 }
 
-fn context_reference(poa: &Poa, service: &Service, context: ContextId) -> Result<ObjectRef, SystemException> {
+fn context_reference(poa: &Poa, service: &ServiceState, context: ContextId) -> Result<ObjectRef, SystemException> {
     Ok(poa.create_reference_with_id(&service.object_id(context), NamingContextExtRef::REPOSITORY_ID)?)
 }
 
@@ -649,7 +654,7 @@ fn bindings(batch: Batch) -> Vec<Binding> {
     batch.bindings.into_iter().map(binding).collect()
 }
 
-pub(super) struct BindingIterators(pub(super) Arc<Service>);
+pub(super) struct BindingIterators(pub(super) Arc<ServiceState>);
 
 impl BindingIterators {
     fn id(&self) -> Result<IteratorId, SystemException> {

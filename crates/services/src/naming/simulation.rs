@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use super::cos_naming::NameComponent;
 use super::cos_naming::naming_context::NotFoundReason;
-use super::iterators::{ClientId, IteratorId, IteratorLimits, Iterators, Place};
-use super::state::{BatchLimits, Change, ContextId, Done, Operation, Refusal, Resolved, State, Target};
+use super::iterators::{ClientId, IteratorId, IteratorLimits, IteratorPosition, Iterators};
+use super::state::{
+    BatchLimits, BindingTarget, Change, ContextId, Done, NamingOperation, NamingRefusal, ResolvedName, State,
+};
 
 const SEEDS: u64 = 60;
 const STEPS: usize = 2_000;
@@ -19,9 +21,9 @@ const LIMITS: IteratorLimits =
     IteratorLimits { max_iterators: 12, max_per_client: 4, idle_timeout: Duration::from_secs(100) };
 
 /// A generator of pseudo-random numbers (splitmix64).
-pub(super) struct Random(pub(super) u64);
+pub(super) struct SplitMix(pub(super) u64);
 
-impl Random {
+impl SplitMix {
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -54,8 +56,8 @@ type Key = (String, String);
 
 /// The rules of the specification, component by component, over plain maps.
 #[derive(Default)]
-struct Model {
-    contexts: HashMap<u64, BTreeMap<Key, Target>>,
+struct NamingModel {
+    contexts: HashMap<u64, BTreeMap<Key, BindingTarget>>,
     created: u64,
 }
 
@@ -63,51 +65,59 @@ fn key(component: &NameComponent) -> Key {
     (component.id.clone(), component.kind.clone())
 }
 
-enum Step<'m> {
-    Here(u64, Option<&'m Target>),
+enum ModelStep<'m> {
+    Here(u64, Option<&'m BindingTarget>),
     Foreign(&'m Arc<[u8]>, usize),
 }
 
-impl Model {
+impl NamingModel {
     /// `op(<c1 .. cn>)` on a context equals `op(<c2 .. cn>)` on the result of `resolve(<c1>)`.
-    fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<Step<'_>, Refusal> {
+    fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<ModelStep<'_>, NamingRefusal> {
         let bindings = match self.contexts.get(&context) {
             Some(bindings) => bindings,
-            None if at == 0 => return Err(Refusal::NoContext),
-            None => return Err(Refusal::CannotProceed { context: ContextId(context), at }),
+            None if at == 0 => return Err(NamingRefusal::NoContext),
+            None => return Err(NamingRefusal::CannotProceed { context: ContextId(context), at }),
         };
-        let component = name.get(at).ok_or(Refusal::InvalidName)?;
+        let component = name.get(at).ok_or(NamingRefusal::InvalidName)?;
         let target = bindings.get(&key(component));
         if at + 1 == name.len() {
-            return Ok(Step::Here(context, target));
+            return Ok(ModelStep::Here(context, target));
         }
         match target {
-            None => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at }),
-            Some(Target::Object(_)) => Err(Refusal::NotFound { why: NotFoundReason::NotContext, at }),
-            Some(Target::ForeignContext(reference)) => Ok(Step::Foreign(reference, at + 1)),
-            Some(Target::Context(next)) => self.find(next.0, name, at + 1),
+            None => Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at }),
+            Some(BindingTarget::Object(_)) => Err(NamingRefusal::NotFound { why: NotFoundReason::NotContext, at }),
+            Some(BindingTarget::ForeignContext(reference)) => Ok(ModelStep::Foreign(reference, at + 1)),
+            Some(BindingTarget::Context(next)) => self.find(next.0, name, at + 1),
         }
     }
 
-    fn resolve(&self, context: u64, name: &[NameComponent]) -> Result<Resolved<'_>, Refusal> {
+    fn resolve(&self, context: u64, name: &[NameComponent]) -> Result<ResolvedName<'_>, NamingRefusal> {
         match self.find(context, name, 0)? {
-            Step::Foreign(context, at) => Ok(Resolved::Foreign { context, at }),
-            Step::Here(_, Some(target)) => Ok(Resolved::Bound(target)),
-            Step::Here(_, None) => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 }),
+            ModelStep::Foreign(context, at) => Ok(ResolvedName::Foreign { context, at }),
+            ModelStep::Here(_, Some(target)) => Ok(ResolvedName::Bound(target)),
+            ModelStep::Here(_, None) => {
+                Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 })
+            }
         }
     }
 
-    fn bind(&mut self, context: u64, name: &[NameComponent], target: Target, rebind: bool) -> Result<Done, Refusal> {
+    fn bind(
+        &mut self,
+        context: u64,
+        name: &[NameComponent],
+        target: BindingTarget,
+        rebind: bool,
+    ) -> Result<Done, NamingRefusal> {
         let context = match self.find(context, name, 0)? {
-            Step::Foreign(context, at) => return Ok(Done::Foreign { context: Arc::clone(context), at }),
-            Step::Here(_, Some(_)) if !rebind => return Err(Refusal::AlreadyBound),
-            Step::Here(_, Some(old)) if old.is_context() && !target.is_context() => {
-                return Err(Refusal::NotFound { why: NotFoundReason::NotObject, at: name.len() - 1 });
+            ModelStep::Foreign(context, at) => return Ok(Done::Foreign { context: Arc::clone(context), at }),
+            ModelStep::Here(_, Some(_)) if !rebind => return Err(NamingRefusal::AlreadyBound),
+            ModelStep::Here(_, Some(old)) if old.is_context() && !target.is_context() => {
+                return Err(NamingRefusal::NotFound { why: NotFoundReason::NotObject, at: name.len() - 1 });
             }
-            Step::Here(_, Some(old)) if !old.is_context() && target.is_context() => {
-                return Err(Refusal::NotFound { why: NotFoundReason::NotContext, at: name.len() - 1 });
+            ModelStep::Here(_, Some(old)) if !old.is_context() && target.is_context() => {
+                return Err(NamingRefusal::NotFound { why: NotFoundReason::NotContext, at: name.len() - 1 });
             }
-            Step::Here(context, _) => context,
+            ModelStep::Here(context, _) => context,
         };
         self.contexts.get_mut(&context).unwrap().insert(key(&name[name.len() - 1]), target);
         Ok(Done::Changed)
@@ -119,33 +129,35 @@ impl Model {
         ContextId(self.created)
     }
 
-    fn apply(&mut self, operation: &Operation) -> Result<Done, Refusal> {
+    fn apply(&mut self, operation: &NamingOperation) -> Result<Done, NamingRefusal> {
         match operation {
-            Operation::Bind { context, name, target } => self.bind(context.0, name, target.clone(), false),
-            Operation::Rebind { context, name, target } => self.bind(context.0, name, target.clone(), true),
-            Operation::NewContext { context } if self.contexts.contains_key(&context.0) => {
+            NamingOperation::Bind { context, name, target } => self.bind(context.0, name, target.clone(), false),
+            NamingOperation::Rebind { context, name, target } => self.bind(context.0, name, target.clone(), true),
+            NamingOperation::NewContext { context } if self.contexts.contains_key(&context.0) => {
                 Ok(Done::Created(self.create()))
             }
-            Operation::NewContext { .. } => Err(Refusal::NoContext),
-            Operation::BindNewContext { context, name } => {
+            NamingOperation::NewContext { .. } => Err(NamingRefusal::NoContext),
+            NamingOperation::BindNewContext { context, name } => {
                 let created = ContextId(self.created + 1);
-                match self.bind(context.0, name, Target::Context(created), false)? {
+                match self.bind(context.0, name, BindingTarget::Context(created), false)? {
                     Done::Changed => Ok(Done::Created(self.create())),
                     other => Ok(other),
                 }
             }
-            Operation::Unbind { context, name } => match self.find(context.0, name, 0)? {
-                Step::Foreign(context, at) => Ok(Done::Foreign { context: Arc::clone(context), at }),
-                Step::Here(_, None) => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 }),
-                Step::Here(context, Some(_)) => {
+            NamingOperation::Unbind { context, name } => match self.find(context.0, name, 0)? {
+                ModelStep::Foreign(context, at) => Ok(Done::Foreign { context: Arc::clone(context), at }),
+                ModelStep::Here(_, None) => {
+                    Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 })
+                }
+                ModelStep::Here(context, Some(_)) => {
                     self.contexts.get_mut(&context).unwrap().remove(&key(&name[name.len() - 1]));
                     Ok(Done::Changed)
                 }
             },
-            Operation::Destroy { context } => match self.contexts.get(&context.0) {
-                None => Err(Refusal::NoContext),
-                Some(bindings) if !bindings.is_empty() => Err(Refusal::NotEmpty),
-                Some(_) if context.0 == 0 => Err(Refusal::RootContext),
+            NamingOperation::Destroy { context } => match self.contexts.get(&context.0) {
+                None => Err(NamingRefusal::NoContext),
+                Some(bindings) if !bindings.is_empty() => Err(NamingRefusal::NotEmpty),
+                Some(_) if context.0 == 0 => Err(NamingRefusal::RootContext),
                 Some(_) => {
                     self.contexts.remove(&context.0);
                     Ok(Done::Changed)
@@ -168,11 +180,11 @@ struct Listing {
     returned: BTreeSet<Key>,
 }
 
-struct World {
-    random: Random,
+struct NamingSimulation {
+    random: SplitMix,
     now: Duration,
     state: State,
-    model: Model,
+    model: NamingModel,
     records: Vec<Change>,
     iterators: Iterators,
     /// Listings whose iterators have not ended.
@@ -183,12 +195,12 @@ struct World {
     seen: BTreeMap<&'static str, usize>,
 }
 
-impl World {
+impl NamingSimulation {
     fn new(seed: u64) -> Self {
-        let mut model = Model::default();
+        let mut model = NamingModel::default();
         model.contexts.insert(0, BTreeMap::new());
-        World {
-            random: Random(seed),
+        NamingSimulation {
+            random: SplitMix(seed),
             now: Duration::ZERO,
             state: State::new(seed),
             model,
@@ -220,23 +232,23 @@ impl World {
         Arc::from(self.random.next().to_ne_bytes().as_slice())
     }
 
-    fn target(&mut self) -> Target {
+    fn target(&mut self) -> BindingTarget {
         match self.random.below(5) {
-            0 => Target::ForeignContext(self.reference()),
-            1 | 2 => Target::Context(self.context()),
-            _ => Target::Object(self.reference()),
+            0 => BindingTarget::ForeignContext(self.reference()),
+            1 | 2 => BindingTarget::Context(self.context()),
+            _ => BindingTarget::Object(self.reference()),
         }
     }
 
-    fn operation(&mut self) -> Operation {
+    fn operation(&mut self) -> NamingOperation {
         let (context, name) = (self.context(), self.name());
         match self.random.below(14) {
-            0..5 => Operation::Bind { context, name, target: self.target() },
-            5..8 => Operation::Rebind { context, name, target: self.target() },
-            8..10 => Operation::Unbind { context, name },
-            10 => Operation::NewContext { context },
-            11 | 12 => Operation::BindNewContext { context, name },
-            _ => Operation::Destroy { context },
+            0..5 => NamingOperation::Bind { context, name, target: self.target() },
+            5..8 => NamingOperation::Rebind { context, name, target: self.target() },
+            8..10 => NamingOperation::Unbind { context, name },
+            10 => NamingOperation::NewContext { context },
+            11 | 12 => NamingOperation::BindNewContext { context, name },
+            _ => NamingOperation::Destroy { context },
         }
     }
 
@@ -249,8 +261,8 @@ impl World {
         match &outcome {
             Ok(Done::Changed | Done::Created(_)) => self.note("changed"),
             Ok(Done::Foreign { .. }) => self.note("foreign"),
-            Err(Refusal::NotFound { .. }) => self.note("not found"),
-            Err(Refusal::CannotProceed { .. }) => self.note("cannot proceed"),
+            Err(NamingRefusal::NotFound { .. }) => self.note("not found"),
+            Err(NamingRefusal::CannotProceed { .. }) => self.note("cannot proceed"),
             Err(_) => self.note("refused otherwise"),
         }
         if !matches!(outcome, Ok(Done::Changed | Done::Created(_))) {
@@ -308,7 +320,7 @@ impl World {
         if self.listings.len() == LIMITS.max_iterators {
             self.evict(None);
         }
-        let id = self.iterators.open(client, Place { context, cursor: None }, self.now).unwrap();
+        let id = self.iterators.open(client, IteratorPosition { context, cursor: None }, self.now).unwrap();
         let (used_at, used, returned) = (self.now, self.step, BTreeSet::new());
         self.listings.insert(id, Listing { context: context.0, client, used_at, used, lasting, returned });
     }
@@ -330,7 +342,7 @@ impl World {
         let listing = self.listings.get_mut(&id).unwrap();
         (listing.used_at, listing.used) = (self.now, self.step);
         let Some(bindings) = self.model.contexts.get(&listing.context) else {
-            assert_eq!(outcome.unwrap_err(), Refusal::NoContext);
+            assert_eq!(outcome.unwrap_err(), NamingRefusal::NoContext);
             self.iterators.close(id);
             self.listings.remove(&id);
             return;
@@ -396,7 +408,7 @@ impl World {
 fn simulation_of_contexts_agrees_with_plain_maps() {
     let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
     under_seeds(SEEDS, |seed| {
-        let mut world = World::new(seed);
+        let mut world = NamingSimulation::new(seed);
         world.run();
         for (what, count) in world.seen {
             *seen.borrow_mut().entry(what).or_default() += count;

@@ -4,7 +4,7 @@
 //! versions. Readers resolve names in the newest published version while a writer prepares the next
 //! one. This module reads no clock, never waits, and knows neither stores nor connections.
 //!
-//! If a name leads into a context of another server, resolution ends with [`Resolved::Foreign`] or
+//! If a name leads into a context of another server, resolution ends with [`ResolvedName::Foreign`] or
 //! [`Done::Foreign`]. The caller continues there with the remaining components.
 //!
 //! Invariant: every binding belongs to an existing context, and no context id is used twice. A
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::cos_naming::NameComponent;
 use super::cos_naming::naming_context::NotFoundReason;
-use super::trie::{Cursor, Item, Trie};
+use super::trie::{Cursor, Trie, TrieItem};
 
 /// Identifies a context of this server, permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,40 +28,40 @@ impl ContextId {
 }
 
 /// An object reference in CDR in native byte order, aligned at its start.
-pub(super) type Reference = Arc<[u8]>;
+pub(super) type EncodedReference = Arc<[u8]>;
 
 /// The target of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum BindingTarget {
     /// An object, at which the resolution of names ends.
-    Object(Reference),
+    Object(EncodedReference),
     /// A context of this server.
     Context(ContextId),
     /// A context of another server.
-    ForeignContext(Reference),
+    ForeignContext(EncodedReference),
 }
 
-impl Target {
+impl BindingTarget {
     /// Returns true if names can continue here.
     pub(super) fn is_context(&self) -> bool {
-        !matches!(self, Target::Object(_))
+        !matches!(self, BindingTarget::Object(_))
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Binding {
+pub(super) struct NameBinding {
     /// Id and kind in one allocation.
     text: Box<str>,
     id_len: usize,
-    target: Target,
+    target: BindingTarget,
 }
 
-impl Binding {
-    fn new(name: &NameComponent, target: Target) -> Self {
+impl NameBinding {
+    fn new(name: &NameComponent, target: BindingTarget) -> Self {
         let mut text = String::with_capacity(name.id.len() + name.kind.len());
         text.push_str(&name.id);
         text.push_str(&name.kind);
-        Binding { text: text.into(), id_len: name.id.len(), target }
+        NameBinding { text: text.into(), id_len: name.id.len(), target }
     }
 
     fn fields(&self) -> (&str, &str) {
@@ -75,12 +75,12 @@ impl Binding {
     }
 
     /// Returns the target of the binding.
-    pub(super) fn target(&self) -> &Target {
+    pub(super) fn target(&self) -> &BindingTarget {
         &self.target
     }
 }
 
-impl Item for Binding {
+impl TrieItem for NameBinding {
     type Key = NameComponent;
 
     fn compare(&self, key: &NameComponent) -> Ordering {
@@ -89,12 +89,12 @@ impl Item for Binding {
 }
 
 #[derive(Clone)]
-struct Context {
+struct ContextBindings {
     id: ContextId,
-    bindings: Trie<Binding>,
+    bindings: Trie<NameBinding>,
 }
 
-impl Item for Context {
+impl TrieItem for ContextBindings {
     type Key = ContextId;
 
     fn compare(&self, key: &ContextId) -> Ordering {
@@ -104,7 +104,7 @@ impl Item for Context {
 
 /// The reason why an operation fails. `at` is the index of the first component of `rest_of_name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum NamingRefusal {
     /// NotFound, with its reason.
     NotFound { why: NotFoundReason, at: usize },
     /// CannotProceed: the context has been destroyed.
@@ -122,19 +122,19 @@ pub(super) enum Refusal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resolved<'s> {
+pub(super) enum ResolvedName<'s> {
     /// The name is bound to this target.
-    Bound(&'s Target),
+    Bound(&'s BindingTarget),
     /// A context of another server has to resolve the components from `at` on.
-    Foreign { context: &'s Reference, at: usize },
+    Foreign { context: &'s EncodedReference, at: usize },
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Operation {
+pub(super) enum NamingOperation {
     /// `bind` and `bind_context`.
-    Bind { context: ContextId, name: Vec<NameComponent>, target: Target },
+    Bind { context: ContextId, name: Vec<NameComponent>, target: BindingTarget },
     /// `rebind` and `rebind_context`.
-    Rebind { context: ContextId, name: Vec<NameComponent>, target: Target },
+    Rebind { context: ContextId, name: Vec<NameComponent>, target: BindingTarget },
     /// `unbind`.
     Unbind { context: ContextId, name: Vec<NameComponent> },
     /// `new_context`.
@@ -154,7 +154,7 @@ pub(super) enum Done {
     Created(ContextId),
     /// A context of another server has to run the operation with the components from `at` on. This
     /// server has changed nothing.
-    Foreign { context: Reference, at: usize },
+    Foreign { context: EncodedReference, at: usize },
 }
 
 /// A change of one record, as a store keeps it.
@@ -165,7 +165,7 @@ pub(super) enum Change {
     /// A context without bindings is removed.
     RemoveContext(ContextId),
     /// A name is bound to a target, replacing any earlier one.
-    PutBinding { context: ContextId, name: NameComponent, target: Target },
+    PutBinding { context: ContextId, name: NameComponent, target: BindingTarget },
     /// A name is unbound.
     RemoveBinding { context: ContextId, name: NameComponent },
     /// Sets the id of the next context.
@@ -203,7 +203,7 @@ pub(super) struct BatchLimits {
 pub(super) struct State {
     /// Seed of the hashes, so that a client cannot choose names that collide.
     seed: u64,
-    contexts: Trie<Context>,
+    contexts: Trie<ContextBindings>,
     next_context: u64,
 }
 
@@ -228,14 +228,18 @@ impl State {
         self.contexts.len()
     }
 
-    pub(super) fn resolve(&self, context: ContextId, name: &[NameComponent]) -> Result<Resolved<'_>, Refusal> {
+    pub(super) fn resolve(
+        &self,
+        context: ContextId,
+        name: &[NameComponent],
+    ) -> Result<ResolvedName<'_>, NamingRefusal> {
         let (context, at, last) = match self.walk(context, name)? {
             Walk::Here { context, at, last } => (context, at, last),
-            Walk::Foreign { context, at } => return Ok(Resolved::Foreign { context, at }),
+            Walk::Foreign { context, at } => return Ok(ResolvedName::Foreign { context, at }),
         };
         match context.bindings.get(self.hash(last), last) {
-            Some(binding) => Ok(Resolved::Bound(&binding.target)),
-            None => Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at }),
+            Some(binding) => Ok(ResolvedName::Bound(&binding.target)),
+            None => Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at }),
         }
     }
 
@@ -245,8 +249,8 @@ impl State {
         context: ContextId,
         cursor: Option<&ListCursor>,
         limits: BatchLimits,
-    ) -> Result<Batch, Refusal> {
-        let context = self.context(context).ok_or(Refusal::NoContext)?;
+    ) -> Result<Batch, NamingRefusal> {
+        let context = self.context(context).ok_or(NamingRefusal::NoContext)?;
         let mut batch = Batch { cursor: cursor.cloned(), ..Batch::default() };
         let (mut size, mut last_hash) = (0_usize, 0);
         let after = cursor.map(|cursor| Cursor { hash: cursor.hash, key: &cursor.name });
@@ -269,34 +273,40 @@ impl State {
 
     /// Runs an operation and appends its changes to `changes`. An operation that fails, or that
     /// another server has to run, changes nothing.
-    pub(super) fn apply(&mut self, operation: &Operation, changes: &mut Vec<Change>) -> Result<Done, Refusal> {
+    pub(super) fn apply(
+        &mut self,
+        operation: &NamingOperation,
+        changes: &mut Vec<Change>,
+    ) -> Result<Done, NamingRefusal> {
         match operation {
-            Operation::Bind { context, name, target } => self.bind(*context, name, changes, |bound| match bound {
-                Some(_) => Err(Refusal::AlreadyBound),
-                None => Ok(target.clone()),
-            }),
-            Operation::Rebind { context, name, target } => {
+            NamingOperation::Bind { context, name, target } => {
+                self.bind(*context, name, changes, |bound| match bound {
+                    Some(_) => Err(NamingRefusal::AlreadyBound),
+                    None => Ok(target.clone()),
+                })
+            }
+            NamingOperation::Rebind { context, name, target } => {
                 let at = name.len().saturating_sub(1);
                 self.bind(*context, name, changes, |bound| match bound {
                     Some(bound) if bound.is_context() != target.is_context() => {
                         let is_context = bound.is_context();
                         let why = if is_context { NotFoundReason::NotObject } else { NotFoundReason::NotContext };
-                        Err(Refusal::NotFound { why, at })
+                        Err(NamingRefusal::NotFound { why, at })
                     }
                     _ => Ok(target.clone()),
                 })
             }
-            Operation::Unbind { context, name } => self.unbind(*context, name, changes),
-            Operation::NewContext { context } => {
-                self.context(*context).ok_or(Refusal::NoContext)?;
+            NamingOperation::Unbind { context, name } => self.unbind(*context, name, changes),
+            NamingOperation::NewContext { context } => {
+                self.context(*context).ok_or(NamingRefusal::NoContext)?;
                 Ok(Done::Created(self.create_context(changes)))
             }
-            Operation::BindNewContext { context, name } => {
+            NamingOperation::BindNewContext { context, name } => {
                 let created = ContextId(self.next_context);
                 let mut own = Vec::new();
                 let done = self.bind(*context, name, &mut own, |bound| match bound {
-                    Some(_) => Err(Refusal::AlreadyBound),
-                    None => Ok(Target::Context(created)),
+                    Some(_) => Err(NamingRefusal::AlreadyBound),
+                    None => Ok(BindingTarget::Context(created)),
                 })?;
                 if matches!(done, Done::Foreign { .. }) {
                     return Ok(done);
@@ -305,7 +315,7 @@ impl State {
                 changes.append(&mut own);
                 Ok(Done::Created(created))
             }
-            Operation::Destroy { context } => self.destroy(*context, changes),
+            NamingOperation::Destroy { context } => self.destroy(*context, changes),
         }
     }
 
@@ -322,7 +332,7 @@ impl State {
             Change::PutBinding { context, name, target } => {
                 let hash = self.hash(&name);
                 let context = self.context_mut(context).ok_or(ReplayError)?;
-                context.bindings.insert(hash, &name, Binding::new(&name, target));
+                context.bindings.insert(hash, &name, NameBinding::new(&name, target));
             }
             Change::RemoveBinding { context, name } => {
                 let hash = self.hash(&name);
@@ -340,16 +350,16 @@ impl State {
         context: ContextId,
         name: &[NameComponent],
         changes: &mut Vec<Change>,
-        choose: impl FnOnce(Option<&Target>) -> Result<Target, Refusal>,
-    ) -> Result<Done, Refusal> {
+        choose: impl FnOnce(Option<&BindingTarget>) -> Result<BindingTarget, NamingRefusal>,
+    ) -> Result<Done, NamingRefusal> {
         let (context, last) = match self.walk(context, name)? {
             Walk::Here { context, last, .. } => (context, last),
             Walk::Foreign { context, at } => return Ok(Done::Foreign { context: Arc::clone(context), at }),
         };
         let hash = self.hash(last);
-        let target = choose(context.bindings.get(hash, last).map(Binding::target))?;
+        let target = choose(context.bindings.get(hash, last).map(NameBinding::target))?;
         let id = context.id;
-        let binding = Binding::new(last, target.clone());
+        let binding = NameBinding::new(last, target.clone());
         if let Some(context) = self.context_mut(id) {
             context.bindings.insert(hash, last, binding);
         }
@@ -362,25 +372,25 @@ impl State {
         context: ContextId,
         name: &[NameComponent],
         changes: &mut Vec<Change>,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<Done, NamingRefusal> {
         let (id, at, last) = match self.walk(context, name)? {
             Walk::Here { context, at, last } => (context.id, at, last),
             Walk::Foreign { context, at } => return Ok(Done::Foreign { context: Arc::clone(context), at }),
         };
         let hash = self.hash(last);
         let removed = self.context_mut(id).and_then(|context| context.bindings.remove(hash, last));
-        removed.ok_or(Refusal::NotFound { why: NotFoundReason::MissingNode, at })?;
+        removed.ok_or(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at })?;
         changes.push(Change::RemoveBinding { context: id, name: last.clone() });
         Ok(Done::Changed)
     }
 
-    fn destroy(&mut self, id: ContextId, changes: &mut Vec<Change>) -> Result<Done, Refusal> {
-        let context = self.context(id).ok_or(Refusal::NoContext)?;
+    fn destroy(&mut self, id: ContextId, changes: &mut Vec<Change>) -> Result<Done, NamingRefusal> {
+        let context = self.context(id).ok_or(NamingRefusal::NoContext)?;
         if context.bindings.len() > 0 {
-            return Err(Refusal::NotEmpty);
+            return Err(NamingRefusal::NotEmpty);
         }
         if id == ContextId::ROOT {
-            return Err(Refusal::RootContext);
+            return Err(NamingRefusal::RootContext);
         }
         self.contexts.remove(self.hash(&id), &id);
         changes.push(Change::RemoveContext(id));
@@ -399,22 +409,24 @@ impl State {
     fn add_context(&mut self, id: ContextId) {
         let hash = self.hash(&id);
         if self.contexts.get(hash, &id).is_none() {
-            self.contexts.insert(hash, &id, Context { id, bindings: Trie::default() });
+            self.contexts.insert(hash, &id, ContextBindings { id, bindings: Trie::default() });
         }
     }
 
     /// Resolves all components of a name except the last one.
-    fn walk<'s, 'n>(&'s self, context: ContextId, name: &'n [NameComponent]) -> Result<Walk<'s, 'n>, Refusal> {
-        let mut context = self.context(context).ok_or(Refusal::NoContext)?;
-        let (last, path) = name.split_last().ok_or(Refusal::InvalidName)?;
+    fn walk<'s, 'n>(&'s self, context: ContextId, name: &'n [NameComponent]) -> Result<Walk<'s, 'n>, NamingRefusal> {
+        let mut context = self.context(context).ok_or(NamingRefusal::NoContext)?;
+        let (last, path) = name.split_last().ok_or(NamingRefusal::InvalidName)?;
         for (at, component) in path.iter().enumerate() {
             let binding = context.bindings.get(self.hash(component), component);
-            match binding.map(Binding::target) {
-                None => return Err(Refusal::NotFound { why: NotFoundReason::MissingNode, at }),
-                Some(Target::Object(_)) => return Err(Refusal::NotFound { why: NotFoundReason::NotContext, at }),
-                Some(Target::ForeignContext(context)) => return Ok(Walk::Foreign { context, at: at + 1 }),
-                Some(Target::Context(id)) => {
-                    let gone = Refusal::CannotProceed { context: *id, at: at + 1 };
+            match binding.map(NameBinding::target) {
+                None => return Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at }),
+                Some(BindingTarget::Object(_)) => {
+                    return Err(NamingRefusal::NotFound { why: NotFoundReason::NotContext, at });
+                }
+                Some(BindingTarget::ForeignContext(context)) => return Ok(Walk::Foreign { context, at: at + 1 }),
+                Some(BindingTarget::Context(id)) => {
+                    let gone = NamingRefusal::CannotProceed { context: *id, at: at + 1 };
                     context = self.context(*id).ok_or(gone)?;
                 }
             }
@@ -422,11 +434,11 @@ impl State {
         Ok(Walk::Here { context, at: path.len(), last })
     }
 
-    fn context(&self, id: ContextId) -> Option<&Context> {
+    fn context(&self, id: ContextId) -> Option<&ContextBindings> {
         self.contexts.get(self.hash(&id), &id)
     }
 
-    fn context_mut(&mut self, id: ContextId) -> Option<&mut Context> {
+    fn context_mut(&mut self, id: ContextId) -> Option<&mut ContextBindings> {
         let hash = self.hash(&id);
         self.contexts.get_mut(hash, &id)
     }
@@ -444,7 +456,7 @@ impl State {
 pub(super) struct Loader {
     state: State,
     context: ContextId,
-    bindings: Vec<(u64, Binding)>,
+    bindings: Vec<(u64, NameBinding)>,
 }
 
 impl Loader {
@@ -460,7 +472,7 @@ impl Loader {
             self.flush()?;
             self.context = context;
         }
-        self.bindings.push((self.state.hash(&name), Binding::new(&name, target)));
+        self.bindings.push((self.state.hash(&name), NameBinding::new(&name, target)));
         Ok(())
     }
 
@@ -496,6 +508,6 @@ pub(super) struct ReplayError;
 
 /// The result of resolving all components of a name except the last one.
 enum Walk<'s, 'n> {
-    Here { context: &'s Context, at: usize, last: &'n NameComponent },
-    Foreign { context: &'s Reference, at: usize },
+    Here { context: &'s ContextBindings, at: usize, last: &'n NameComponent },
+    Foreign { context: &'s EncodedReference, at: usize },
 }

@@ -20,7 +20,7 @@ const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
 /// A value that contains its key.
-pub(super) trait Item: Clone {
+pub(super) trait TrieItem: Clone {
     /// The type of keys in lookups.
     type Key: ?Sized;
 
@@ -92,11 +92,11 @@ fn can_split(depth: u32) -> bool {
 }
 
 /// Returns the position of the item in a leaf, or the position for its insertion.
-fn search<T: Item>(items: &[(u64, Arc<T>)], hash: u64, key: &T::Key) -> Result<usize, usize> {
+fn search<T: TrieItem>(items: &[(u64, Arc<T>)], hash: u64, key: &T::Key) -> Result<usize, usize> {
     items.binary_search_by(|(other, item)| other.cmp(&hash).then_with(|| item.compare(key)))
 }
 
-impl<T: Item> Trie<T> {
+impl<T: TrieItem> Trie<T> {
     /// Builds a map from items that are sorted by hash and key, without duplicate keys.
     pub(super) fn from_sorted(items: &[(u64, Arc<T>)]) -> Self {
         let root = if items.is_empty() { None } else { Some(Arc::new(build(items, 0))) };
@@ -178,7 +178,13 @@ impl<T: Item> Trie<T> {
 }
 
 /// Inserts an item below `node`. The recursion is at most as deep as the hash has digits.
-fn insert_into<T: Item>(node: &mut Arc<Node<T>>, depth: u32, hash: u64, key: &T::Key, item: Arc<T>) -> Option<Arc<T>> {
+fn insert_into<T: TrieItem>(
+    node: &mut Arc<Node<T>>,
+    depth: u32,
+    hash: u64,
+    key: &T::Key,
+    item: Arc<T>,
+) -> Option<Arc<T>> {
     match Arc::make_mut(node) {
         Node::Branch(children) => match children.get_mut(child_index(hash, depth))? {
             Some(child) => insert_into(child, depth + 1, hash, key, item),
@@ -228,7 +234,7 @@ fn build<T>(items: &[(u64, Arc<T>)], depth: u32) -> Node<T> {
 }
 
 /// Removes an item below `node`, and nodes that become empty.
-fn remove_from<T: Item>(node: &mut Option<Arc<Node<T>>>, depth: u32, hash: u64, key: &T::Key) -> Option<Arc<T>> {
+fn remove_from<T: TrieItem>(node: &mut Option<Arc<Node<T>>>, depth: u32, hash: u64, key: &T::Key) -> Option<Arc<T>> {
     let (removed, is_empty) = match Arc::make_mut(node.as_mut()?) {
         Node::Leaf(items) => {
             let index = search(items, hash, key).ok()?;
@@ -246,7 +252,7 @@ fn remove_from<T: Item>(node: &mut Option<Arc<Node<T>>>, depth: u32, hash: u64, 
     Some(removed)
 }
 
-fn visit_node<'t, T: Item, B>(
+fn visit_node<'t, T: TrieItem, B>(
     node: &'t Node<T>,
     depth: u32,
     cursor: Option<Cursor<'_, T::Key>>,
@@ -287,7 +293,7 @@ mod tests {
     #[derive(Clone, Debug, PartialEq)]
     struct Pair(u32, u32);
 
-    impl Item for Pair {
+    impl TrieItem for Pair {
         type Key = u32;
         fn compare(&self, key: &u32) -> Ordering {
             self.0.cmp(key)

@@ -44,7 +44,7 @@ const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane st
 
 /// The service that records belong to, and their latest format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct RecordKind {
     /// Name of the service.
     pub service: &'static str,
     /// Format in which the service writes records. It reads all earlier formats.
@@ -53,8 +53,8 @@ pub struct Kind {
 
 /// A store in a file.
 pub struct FileStore {
-    source: Source,
-    kind: Kind,
+    source: StoreSource,
+    kind: RecordKind,
     /// The open database; `None` after an error. The lock is taken for writing only while the file
     /// is closed or reopened.
     database: RwLock<Option<OpenDatabase>>,
@@ -121,24 +121,24 @@ impl Drop for OpenDatabase {
 }
 
 /// The way in which the database can be reopened.
-enum Source {
+enum StoreSource {
     Path(PathBuf),
     /// A backend of the caller.
     Backend(Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>),
 }
 
-impl Source {
+impl StoreSource {
     fn path(&self) -> Option<&Path> {
         match self {
-            Source::Path(path) => Some(path),
-            Source::Backend(_) => None,
+            StoreSource::Path(path) => Some(path),
+            StoreSource::Backend(_) => None,
         }
     }
 
     fn open(&self) -> Result<OpenDatabase, StoreError> {
         let open = || match self {
-            Source::Path(path) => builder().create(path).map_err(|error| of_database(error, Some(path))),
-            Source::Backend(open) => open().map_err(|error| of_database(error, None)),
+            StoreSource::Path(path) => builder().create(path).map_err(|error| of_database(error, Some(path))),
+            StoreSource::Backend(open) => open().map_err(|error| of_database(error, None)),
         };
         fenced(self.path(), open).map(|database| OpenDatabase(Some(database)))
     }
@@ -150,14 +150,14 @@ impl FileStore {
     /// # Errors
     /// The reason why the file cannot be used. A file that is not a store of this kind is left
     /// unchanged.
-    pub fn open(path: impl Into<PathBuf>, kind: Kind) -> Result<FileStore, StoreError> {
+    pub fn open(path: impl Into<PathBuf>, kind: RecordKind) -> Result<FileStore, StoreError> {
         let path = path.into();
         if is_database(&path)? {
             check_contents(&path, kind)?;
         } else {
             fenced(Some(&path), || create(&path, kind))?;
         }
-        Self::of_source(Source::Path(path), kind)
+        Self::of_source(StoreSource::Path(path), kind)
     }
 
     /// Opens a store over a backend of redb, for example one that simulates failures. `backend`
@@ -167,13 +167,13 @@ impl FileStore {
     /// The reason why the contents cannot be used.
     pub fn with_backend<B: StorageBackend>(
         backend: impl Fn() -> B + Send + Sync + 'static,
-        kind: Kind,
+        kind: RecordKind,
     ) -> Result<FileStore, StoreError> {
         let open = move || builder().create_with_backend(backend());
-        Self::of_source(Source::Backend(Box::new(open)), kind)
+        Self::of_source(StoreSource::Backend(Box::new(open)), kind)
     }
 
-    fn of_source(source: Source, kind: Kind) -> Result<FileStore, StoreError> {
+    fn of_source(source: StoreSource, kind: RecordKind) -> Result<FileStore, StoreError> {
         let database = source.open()?;
         let revision = fenced(source.path(), || prepare(database.get()?, kind, source.path()))?;
         Ok(FileStore {
@@ -330,7 +330,7 @@ const PRIVATE: u32 = 0o600;
 /// Writes the records that `records` yields to a new file, which only its owner can read.
 pub(super) fn write_copy(
     path: &Path,
-    kind: Kind,
+    kind: RecordKind,
     records: &mut dyn FnMut(&mut Visitor<'_>) -> Result<Revision, StoreError>,
 ) -> Result<(), StoreError> {
     let own = Some(path);
@@ -351,7 +351,7 @@ pub(super) fn write_copy(
 }
 
 /// Creates a file with an empty store, unless another process has just created one.
-fn create(path: &Path, kind: Kind) -> Result<(), StoreError> {
+fn create(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     create_with(path, kind, USUAL, |_| Ok(())).map(drop)
 }
 
@@ -360,7 +360,7 @@ fn create(path: &Path, kind: Kind) -> Result<(), StoreError> {
 /// exists by then, returns false and leaves it unchanged.
 fn create_with(
     path: &Path,
-    kind: Kind,
+    kind: RecordKind,
     mode: u32,
     fill: impl FnOnce(&Database) -> Result<(), StoreError>,
 ) -> Result<bool, StoreError> {
@@ -430,7 +430,7 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
 
 /// Checks that a database is a store of this kind, without changing its file. Opening it for
 /// writing would not do: redb would repair a database of another program that was not closed.
-fn check_contents(path: &Path, kind: Kind) -> Result<(), StoreError> {
+fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
     match file.try_lock() {
@@ -454,7 +454,7 @@ fn builder() -> Builder {
 }
 
 /// Checks the kind of the records, or writes it into an empty file. Returns the revision.
-fn prepare(database: &Database, kind: Kind, path: Option<&Path>) -> Result<Revision, StoreError> {
+fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {
         Ok(numbers) => numbers,
@@ -486,7 +486,7 @@ fn prepare(database: &Database, kind: Kind, path: Option<&Path>) -> Result<Revis
     revision_of(&numbers, path)
 }
 
-fn initialise(database: &Database, kind: Kind, path: Option<&Path>) -> Result<Revision, StoreError> {
+fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
     let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
     set_durability(&mut transaction, Durability::Synced)?;
     {
@@ -590,7 +590,7 @@ fn lock_holder(path: &Path) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind { service: "test", format: 1 };
+    const KIND: RecordKind = RecordKind { service: "test", format: 1 };
 
     /// Writes a copy, and, during this, another copy to the same file.
     #[test]

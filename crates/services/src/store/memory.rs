@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use corelane_sys::lock::{Mutex, Scope};
 
-use super::file::{Kind, write_copy};
+use super::file::{RecordKind, write_copy};
 use super::{Durability, Revision, Store, StoreError, Visitor, Write};
 
 /// A store in memory. Clones denote the same store, which several servers can share.
 #[derive(Clone)]
 pub struct MemoryStore {
-    kind: Kind,
+    kind: RecordKind,
     shared: Arc<Mutex<Records>>,
 }
 
@@ -25,7 +25,7 @@ struct Records {
 impl MemoryStore {
     /// Creates an empty store of this kind. Its backups are files of this kind.
     #[must_use]
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: RecordKind) -> Self {
         MemoryStore { kind, shared: Arc::new(Mutex::new("memory store", Scope::Orb, Records::default())) }
     }
 }

@@ -16,7 +16,7 @@ mod preview;
 use std::path::Path;
 
 pub use error::StoreError;
-pub use file::{FileStore, Kind};
+pub use file::{FileStore, RecordKind};
 pub use memory::MemoryStore;
 
 /// One change of a batch.

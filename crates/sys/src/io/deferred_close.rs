@@ -42,7 +42,7 @@ mod list {
     use std::os::fd::{AsFd, OwnedFd};
 
     use crate::lock::{PiMutex, Scope};
-    use crate::thread::{self, Builder, Scheduling};
+    use crate::thread::{self, Scheduling, ThreadBuilder};
     use crate::{process, socket};
 
     struct CloseQueue {
@@ -64,7 +64,7 @@ mod list {
         waiting.descriptors.push_back((descriptor, has_queue));
         let process = process::generation();
         if waiting.closing_process != process {
-            let builder = Builder::new().name("sys/close").stack_size(128 * 1024);
+            let builder = ThreadBuilder::new().name("sys/close").stack_size(128 * 1024);
             waiting.closing_process = if builder.spawn(run).is_ok() { process } else { 0 };
         }
     }

@@ -33,7 +33,7 @@ pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
 /// Memory and its owner. The address is stored too, because each message reads it several times.
-struct Storage {
+struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,
     owner: StorageOwner,
@@ -46,25 +46,25 @@ enum StorageOwner {
 }
 
 // SAFETY: a `Storage` owns its bytes, and a shared reference gives shared access only.
-unsafe impl Send for Storage {}
+unsafe impl Send for BufferStorage {}
 // SAFETY: a shared reference to a `Storage` gives shared access only.
-unsafe impl Sync for Storage {}
+unsafe impl Sync for BufferStorage {}
 
-impl Storage {
+impl BufferStorage {
     fn heap(octets: Box<[u8]>) -> Self {
         let length = octets.len();
         // SAFETY: a box's pointer is not null.
         let octets = unsafe { NonNull::new_unchecked(Box::into_raw(octets).cast()) };
-        Storage { octets, length, owner: StorageOwner::Heap }
+        BufferStorage { octets, length, owner: StorageOwner::Heap }
     }
 
     fn reserved(length: usize, spares: Option<&RegionCache>) -> io::Result<Self> {
         let reservation = MappedRegion::new(length, spares)?;
-        Ok(Storage { octets: reservation.as_ptr(), length, owner: StorageOwner::Reserved(reservation) })
+        Ok(BufferStorage { octets: reservation.as_ptr(), length, owner: StorageOwner::Reserved(reservation) })
     }
 }
 
-impl Deref for Storage {
+impl Deref for BufferStorage {
     type Target = [u8];
 
     #[inline]
@@ -74,7 +74,7 @@ impl Deref for Storage {
     }
 }
 
-impl DerefMut for Storage {
+impl DerefMut for BufferStorage {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: these are the owner's bytes, all initialised, and there is no other borrow.
@@ -82,7 +82,7 @@ impl DerefMut for Storage {
     }
 }
 
-impl Drop for Storage {
+impl Drop for BufferStorage {
     fn drop(&mut self) {
         if let StorageOwner::Heap = self.owner {
             // SAFETY: `heap` made this pointer from a box that has no other owner.
@@ -93,7 +93,7 @@ impl Drop for Storage {
 
 /// Received bytes that are not consumed yet, and room for more. Dereferences to the bytes.
 pub struct Buffer {
-    memory: Storage,
+    memory: BufferStorage,
     start: usize,
     end: usize,
 }
@@ -101,7 +101,7 @@ pub struct Buffer {
 impl Buffer {
     /// Creates an empty buffer without memory.
     pub fn new() -> Self {
-        Self { memory: Storage::heap(Box::default()), start: 0, end: 0 }
+        Self { memory: BufferStorage::heap(Box::default()), start: 0, end: 0 }
     }
 
     /// Creates an empty buffer with room for at least `octets` bytes.
@@ -257,7 +257,7 @@ impl Buffer {
     pub fn clear_and_shrink(&mut self, octets: usize) {
         self.clear();
         if self.capacity() > octets {
-            self.memory = Storage::heap(Box::default());
+            self.memory = BufferStorage::heap(Box::default());
         }
     }
 }
@@ -300,11 +300,11 @@ impl fmt::Debug for Buffer {
     }
 }
 
-fn allocate_storage(octets: usize, spares: Option<&RegionCache>) -> io::Result<Storage> {
+fn allocate_storage(octets: usize, spares: Option<&RegionCache>) -> io::Result<BufferStorage> {
     if octets <= MAX_HEAP_BYTES {
-        return Ok(Storage::heap(vec![0; octets.next_power_of_two().max(MIN_HEAP_BYTES)].into_boxed_slice()));
+        return Ok(BufferStorage::heap(vec![0; octets.next_power_of_two().max(MIN_HEAP_BYTES)].into_boxed_slice()));
     }
-    Storage::reserved(octets, spares)
+    BufferStorage::reserved(octets, spares)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fmt, fs, io};
 
-use crate::thread::{Builder, Reservation, Scheduling};
+use crate::thread::{Reservation, Scheduling, ThreadBuilder};
 use crate::{memory, poll, syscall};
 
 /// The state of a guarantee on this machine.
@@ -226,7 +226,7 @@ pub fn report() -> Vec<GuaranteeReport> {
 }
 
 fn scheduling_class() -> (Holds, String) {
-    let tried = Builder::new().name("guarantees").scheduling(Scheduling::Fifo(1)).spawn(|| ());
+    let tried = ThreadBuilder::new().name("guarantees").scheduling(Scheduling::Fifo(1)).spawn(|| ());
     let limit = match memory::priority_limit() {
         Ok(Some(limit)) => format!("RLIMIT_RTPRIO {limit}"),
         Ok(None) => "no RLIMIT_RTPRIO".into(),
@@ -245,7 +245,7 @@ fn scheduling_class() -> (Holds, String) {
 fn deadline_class() -> (Holds, String) {
     let period = Duration::from_millis(100);
     let reservation = Reservation { runtime: Duration::from_micros(100), deadline: period, period };
-    let tried = Builder::new().name("guarantees").scheduling(Scheduling::Deadline(reservation)).spawn(|| ());
+    let tried = ThreadBuilder::new().name("guarantees").scheduling(Scheduling::Deadline(reservation)).spawn(|| ());
     let (holds, found) = match tried {
         Ok(thread) => {
             let _ = thread.join();
@@ -395,7 +395,7 @@ fn tightest_budget(group: &str) -> Option<String> {
 }
 
 fn timer_slack() -> (Holds, String) {
-    let tried = Builder::new().name("guarantees").spawn(|| {
+    let tried = ThreadBuilder::new().name("guarantees").spawn(|| {
         poll::minimize_timer_slack();
         // SAFETY: the call takes no pointers.
         syscall::once(|| unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) })

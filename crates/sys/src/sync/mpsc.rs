@@ -51,13 +51,13 @@ struct QueueCell<T> {
 /// A position on a cache line of its own, so that senders and receivers do not slow each other
 /// down.
 #[repr(align(64))]
-struct Position(AtomicUsize);
+struct PaddedPosition(AtomicUsize);
 
 /// A bounded first-in, first-out queue. Any thread may send and receive.
 struct Queue<T> {
     cells: Box<[QueueCell<T>]>,
-    send: Position,
-    receive: Position,
+    send: PaddedPosition,
+    receive: PaddedPosition,
 }
 
 // SAFETY: one thread moves a value in and another moves it out; no two share it (`T: Send`). The
@@ -75,8 +75,8 @@ impl<T> Queue<T> {
             |number| QueueCell { number: AtomicUsize::new(number), value: UnsafeCell::new(MaybeUninit::uninit()) };
         Self {
             cells: (0..length).map(cell).collect(),
-            send: Position(AtomicUsize::new(0)),
-            receive: Position(AtomicUsize::new(0)),
+            send: PaddedPosition(AtomicUsize::new(0)),
+            receive: PaddedPosition(AtomicUsize::new(0)),
         }
     }
 

@@ -358,7 +358,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::thread::{Builder, CpuSet, Scheduling};
+    use crate::thread::{CpuSet, Scheduling, ThreadBuilder};
 
     #[test]
     fn uncontended_lock_makes_no_system_call() {
@@ -434,7 +434,7 @@ mod tests {
                 state.0 -= 1;
                 state.1.push(priority);
             };
-            let thread = Builder::new().name("waits").scheduling(Scheduling::Fifo(priority)).spawn(body);
+            let thread = ThreadBuilder::new().name("waits").scheduling(Scheduling::Fifo(priority)).spawn(body);
             thread.unwrap_or_else(|error| panic!("SCHED_FIFO is not permitted here: {error}"))
         });
         let asleep = || {
@@ -488,7 +488,7 @@ mod tests {
         }
         let core = CpuSet::one(thread::affinity(None).unwrap().iter().last().unwrap());
         let start = |priority, body: Box<dyn FnOnce() + Send>| {
-            Builder::new().name("pi").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body)
+            ThreadBuilder::new().name("pi").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body)
         };
         let mutex = Arc::new(PiMutex::new("test", Scope::Orb, ()));
         let [wanted, ready, middle_ran, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));

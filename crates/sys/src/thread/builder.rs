@@ -12,7 +12,7 @@ use crate::memory;
 /// The properties of a new thread: name, stack, cores, scheduling class. Unset properties are
 /// inherited.
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
+pub struct ThreadBuilder {
     name: Option<String>,
     stack: Option<usize>,
     affinity: Option<CpuSet>,
@@ -21,7 +21,7 @@ pub struct Builder {
     prefault: bool,
 }
 
-impl Builder {
+impl ThreadBuilder {
     /// Creates a builder whose threads inherit everything from the thread that spawns them.
     pub fn new() -> Self {
         Self::default()
@@ -211,7 +211,7 @@ mod tests {
     fn thread_has_the_builder_settings() {
         let cores = affinity(None).unwrap();
         let last = cores.iter().last().unwrap();
-        let thread = Builder::new()
+        let thread = ThreadBuilder::new()
             .name("lane0/io")
             .stack_size(256 * 1024)
             .affinity(CpuSet::one(last))
@@ -229,15 +229,15 @@ mod tests {
     #[test]
     fn refused_scheduling_is_reported_and_the_body_does_not_run() {
         let refused =
-            Builder::new().affinity(CpuSet::one(1023)).spawn(|| panic!("must not run")).map(|_| ()).unwrap_err();
+            ThreadBuilder::new().affinity(CpuSet::one(1023)).spawn(|| panic!("must not run")).map(|_| ()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        let refused = Builder::new().scheduling(Scheduling::Fifo(0)).spawn(|| ()).unwrap_err();
+        let refused = ThreadBuilder::new().scheduling(Scheduling::Fifo(0)).spawn(|| ()).unwrap_err();
         assert!(matches!(refused.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied));
     }
 
     #[test]
     fn fixed_priority_is_set_where_permitted() {
-        match Builder::new().scheduling(Scheduling::Fifo(3)).spawn(|| scheduling(None).unwrap()) {
+        match ThreadBuilder::new().scheduling(Scheduling::Fifo(3)).spawn(|| scheduling(None).unwrap()) {
             Ok(thread) => assert_eq!(thread.join().unwrap(), Scheduling::Fifo(3)),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
@@ -249,7 +249,7 @@ mod tests {
         let own = affinity(None).unwrap();
         let last = CpuSet::one(own.iter().last().unwrap());
         for (preferred, expected) in [(None, own), (Some(last), last), (Some(CpuSet::one(1023)), own)] {
-            let thread = Builder::new().preferred_affinity(preferred).spawn(|| affinity(None).unwrap()).unwrap();
+            let thread = ThreadBuilder::new().preferred_affinity(preferred).spawn(|| affinity(None).unwrap()).unwrap();
             assert_eq!(thread.join().unwrap(), expected);
         }
     }

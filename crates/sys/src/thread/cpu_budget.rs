@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::clock::timespec;
 use crate::lock::{PiMutex, Scope};
 use crate::syscall;
-use crate::thread::{Builder, JoinHandle, Scheduling, Tid, current_tid, set_scheduling};
+use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
 /// Returns the signal of the timers. It goes to the monitor's thread alone and is blocked there, so
@@ -29,22 +29,22 @@ fn signal() -> libc::c_int {
 /// The thread that lowers other threads.
 #[derive(Debug)]
 pub struct CpuBudgetMonitor {
-    shared: Arc<MonitorShared>,
+    shared: Arc<CpuMonitorShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct MonitorShared {
+struct CpuMonitorShared {
     stop: AtomicBool,
     /// The monitor's thread, set once it has blocked the signal.
     tid: OnceLock<Tid>,
     /// The budgets, indexed by the number that their timers send.
-    budgets: PiMutex<Vec<Weak<BudgetState>>>,
+    budgets: PiMutex<Vec<Weak<CpuBudgetState>>>,
 }
 
 /// State shared by the owner of a budget and the monitor.
 #[derive(Debug)]
-struct BudgetState {
+struct CpuBudgetState {
     owner: Tid,
     clock: libc::clockid_t,
     inner: PiMutex<Inner>,
@@ -65,12 +65,12 @@ impl CpuBudgetMonitor {
     /// # Errors
     /// If the system refuses the thread or its scheduling.
     pub fn start(name: &str, scheduling: Scheduling) -> io::Result<Self> {
-        let shared = Arc::new(MonitorShared {
+        let shared = Arc::new(CpuMonitorShared {
             stop: AtomicBool::new(false),
             tid: OnceLock::new(),
             budgets: PiMutex::new("allowances of processor time", Scope::Orb, Vec::new()),
         });
-        let builder = Builder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
+        let builder = ThreadBuilder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
         let own = Arc::clone(&shared);
         let thread = builder.spawn(move || {
             let set = block_signal();
@@ -95,7 +95,7 @@ fn block_signal() -> libc::sigset_t {
     set
 }
 
-impl MonitorShared {
+impl CpuMonitorShared {
     fn run(&self, set: &libc::sigset_t) {
         while !self.stop.load(Ordering::Acquire) {
             // SAFETY: a siginfo is integers and addresses that are never followed, for which zeroes
@@ -131,7 +131,7 @@ impl Drop for CpuBudgetMonitor {
     }
 }
 
-impl BudgetState {
+impl CpuBudgetState {
     fn expire(&self) {
         let mut inner = self.inner.lock();
         // A signal of an earlier setting of the timer may arrive only now.
@@ -152,7 +152,7 @@ impl BudgetState {
 #[derive(Debug)]
 pub struct CpuBudget {
     timer: libc::timer_t,
-    state: Arc<BudgetState>,
+    state: Arc<CpuBudgetState>,
     /// Makes the budget neither `Send` nor `Sync`: the clock belongs to its thread.
     here: PhantomData<*const ()>,
 }
@@ -181,7 +181,7 @@ impl CpuBudget {
             return Err(io::Error::from_raw_os_error(failed));
         }
         let inner = PiMutex::new("allowance of processor time", Scope::Connection, Inner::default());
-        let state = Arc::new(BudgetState { owner: current_tid(), clock, inner });
+        let state = Arc::new(CpuBudgetState { owner: current_tid(), clock, inner });
         let mut allowances = overseer.shared.budgets.lock();
         let number = allowances.iter().position(|other| other.strong_count() == 0).unwrap_or(allowances.len());
         // SAFETY: the structure is integers and an address that is never followed, for which zeroes
@@ -274,7 +274,7 @@ mod tests {
             spin(Duration::from_millis(60), || false);
             assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(5));
         };
-        Builder::new().scheduling(Scheduling::Fifo(5)).spawn(body).unwrap().join().unwrap();
+        ThreadBuilder::new().scheduling(Scheduling::Fifo(5)).spawn(body).unwrap().join().unwrap();
     }
 
     #[test]

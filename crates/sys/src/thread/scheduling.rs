@@ -392,14 +392,15 @@ mod tests {
     use std::sync::mpsc;
     use std::thread as std_thread;
 
-    use super::super::builder::Builder;
+    use super::super::builder::ThreadBuilder;
     use super::*;
 
     #[test]
     fn list_shows_threads_with_their_settings() {
         let (ended, end) = mpsc::sync_channel::<()>(0);
         let last = affinity(None).unwrap().iter().last().unwrap();
-        let builder = Builder::new().name("found/as it is").affinity(CpuSet::one(last)).scheduling(Scheduling::Idle);
+        let builder =
+            ThreadBuilder::new().name("found/as it is").affinity(CpuSet::one(last)).scheduling(Scheduling::Idle);
         let thread = builder.spawn(move || end.recv()).unwrap();
         let found = list().unwrap();
         let found: Vec<_> = found.iter().filter(|thread| thread.name == "found/as it is").collect();
@@ -418,17 +419,17 @@ mod tests {
         let wanted = Scheduling::Deadline(reservation);
         let body = move || {
             let found = scheduling(None).unwrap();
-            let child = Builder::new().spawn(|| scheduling(None).unwrap()).unwrap().join().unwrap();
+            let child = ThreadBuilder::new().spawn(|| scheduling(None).unwrap()).unwrap().join().unwrap();
             set_scheduling(None, Scheduling::Other).unwrap();
             (found, native_priority(), child, scheduling(None).unwrap())
         };
-        match Builder::new().scheduling(wanted).spawn(body) {
+        match ThreadBuilder::new().scheduling(wanted).spawn(body) {
             Ok(thread) => assert_eq!(thread.join().unwrap(), (wanted, 0, Scheduling::Other, Scheduling::Other)),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         let late = Reservation { deadline: milliseconds(30), ..reservation };
         assert!(reservation.is_valid() && !late.is_valid());
-        let refused = Builder::new().scheduling(Scheduling::Deadline(late)).spawn(|| ()).unwrap_err();
+        let refused = ThreadBuilder::new().scheduling(Scheduling::Deadline(late)).spawn(|| ()).unwrap_err();
         assert!(matches!(refused.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied), "{refused}");
     }
 

@@ -5,7 +5,7 @@
 //! [`Builder::spawn`] reports the refusal, and the caller decides whether to continue without them.
 //! No function here falls back silently.
 
-pub use super::builder::{Builder, JoinHandle, at_highest_priority};
+pub use super::builder::{JoinHandle, ThreadBuilder, at_highest_priority};
 pub use super::scheduling::{
     CpuSet, Reservation, Scheduling, ThreadInfo, Tid, affinity, current_core, current_tid, list, native_priority,
     online_cores, scheduling, set_affinity, set_scheduling, set_timer_slack,

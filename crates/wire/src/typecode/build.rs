@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::graph::{Child, Graph, Node, NodeMember};
-use super::{Kind, Repr, TypeCode, View};
+use super::{Kind, TypeCode, TypeCodeRepr, View};
 use crate::exception::{SystemExceptionKind, minor};
 
 /// The reason why a type cannot be created.
@@ -202,7 +202,7 @@ impl TypeCode {
         name: &str,
         enumerators: impl IntoIterator<Item = N>,
     ) -> Result<TypeCode, TypeCodeError> {
-        let mut names = Names::default();
+        let mut names = MemberNames::default();
         let members = enumerators.into_iter().map(|name| {
             names.add(name.as_ref())?;
             Ok(NodeMember { name: name.as_ref().into(), ty: Child::There(TypeCode::NULL), label: 0, visibility: 0 })
@@ -313,7 +313,7 @@ impl TypeCode {
     /// ```
     #[must_use]
     pub fn recursive(id: &str) -> TypeCode {
-        TypeCode(Repr::Announced(id.into()))
+        TypeCode(TypeCodeRepr::Announced(id.into()))
     }
 
     /// Returns the type without names of members and, except for aliases, of types
@@ -324,7 +324,7 @@ impl TypeCode {
             GraphCopy { nodes: Vec::new(), places: HashMap::new(), own: None, compact: true, incomplete: false };
         match copy.view(self.view()) {
             Child::Here(index) => {
-                TypeCode(Repr::Graph(Arc::new(Graph { nodes: copy.nodes, incomplete: copy.incomplete }), index))
+                TypeCode(TypeCodeRepr::Graph(Arc::new(Graph { nodes: copy.nodes, incomplete: copy.incomplete }), index))
             }
             Child::There(type_code) => type_code,
             Child::Announced(_) => self.clone(),
@@ -332,7 +332,7 @@ impl TypeCode {
     }
 
     fn simple(node: Node) -> TypeCode {
-        TypeCode(Repr::Graph(Arc::new(Graph { nodes: vec![node], incomplete: false }), 0))
+        TypeCode(TypeCodeRepr::Graph(Arc::new(Graph { nodes: vec![node], incomplete: false }), 0))
     }
 }
 
@@ -345,7 +345,7 @@ fn with_state(
     base: Option<TypeCode>,
     state: impl IntoIterator<Item = ValueMember>,
 ) -> Result<TypeCode, TypeCodeError> {
-    let mut names = Names::default();
+    let mut names = MemberNames::default();
     let mut members = Vec::new();
     for member in state {
         names.add(&member.name)?;
@@ -361,9 +361,9 @@ fn with_state(
 
 /// The names of members, which must differ in more than case.
 #[derive(Default)]
-struct Names(HashSet<String>);
+struct MemberNames(HashSet<String>);
 
-impl Names {
+impl MemberNames {
     fn add(&mut self, name: &str) -> Result<(), TypeCodeError> {
         let new = is_identifier(name) && self.0.insert(name.to_ascii_lowercase());
         if new { Ok(()) } else { Err(TypeCodeError::MemberName) }
@@ -388,7 +388,7 @@ fn named(kind: Kind, id: &str, name: &str) -> Result<Node, TypeCodeError> {
 fn plain_members<N: AsRef<str>>(
     members: impl IntoIterator<Item = (N, TypeCode)>,
 ) -> Result<Vec<NodeMember>, TypeCodeError> {
-    let mut names = Names::default();
+    let mut names = MemberNames::default();
     let members = members.into_iter().map(|(name, ty)| {
         names.add(name.as_ref())?;
         Ok(NodeMember { name: name.as_ref().into(), ty: child(ty)?, label: 0, visibility: 0 })
@@ -399,7 +399,7 @@ fn plain_members<N: AsRef<str>>(
 /// Checks a type that becomes a part of another one.
 fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
     match part {
-        TypeCode(Repr::Announced(id)) => Ok(Child::Announced((&*id).into())),
+        TypeCode(TypeCodeRepr::Announced(id)) => Ok(Child::Announced((&*id).into())),
         part if part.kind().is_legitimate() => Ok(Child::There(part)),
         _ => Err(TypeCodeError::Member),
     }
@@ -442,7 +442,7 @@ fn finish(node: Node) -> TypeCode {
     if let Some(place) = nodes.first_mut() {
         *place = first;
     }
-    TypeCode(Repr::Graph(Arc::new(Graph { nodes, incomplete }), 0))
+    TypeCode(TypeCodeRepr::Graph(Arc::new(Graph { nodes, incomplete }), 0))
 }
 
 /// Copies types into a new graph.
@@ -480,7 +480,7 @@ impl GraphCopy {
 
     fn there(&mut self, type_code: &TypeCode) -> Child {
         match &type_code.0 {
-            Repr::Announced(id) => self.announced(id),
+            TypeCodeRepr::Announced(id) => self.announced(id),
             _ if !self.compact && type_code.is_complete() => Child::There(type_code.clone()),
             _ => self.view(type_code.view()),
         }
@@ -532,7 +532,7 @@ impl GraphCopy {
 
     fn original(&mut self, graph: &Arc<Graph>, part: &Child) -> Child {
         match part {
-            Child::Here(index) => self.view(TypeCode(Repr::Graph(Arc::clone(graph), *index)).view()),
+            Child::Here(index) => self.view(TypeCode(TypeCodeRepr::Graph(Arc::clone(graph), *index)).view()),
             Child::There(type_code) => self.there(type_code),
             Child::Announced(id) => self.announced(id),
         }

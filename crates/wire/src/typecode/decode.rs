@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::encode::read_label;
 use super::graph::{Child, Graph, Node, NodeMember};
-use super::{INDIRECTION, Kind, Repr, TypeCode, description};
+use super::{INDIRECTION, Kind, TypeCode, TypeCodeRepr, description};
 use crate::cdr::{CdrError, Decoder};
 
 /// Reads a TypeCode. The limits bound its nesting; all other memory is proportional to its bytes.
@@ -23,7 +23,7 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     d.charge_block(size_of::<Graph>())?;
     match reader.of_kind(number, d, end)? {
         Child::Here(index) => {
-            Ok(TypeCode(Repr::Graph(Arc::new(Graph { nodes: reader.nodes, incomplete: false }), index)))
+            Ok(TypeCode(TypeCodeRepr::Graph(Arc::new(Graph { nodes: reader.nodes, incomplete: false }), index)))
         }
         Child::There(type_code) => Ok(type_code),
         Child::Announced(_) => Err(CdrError::BadIndirection),

@@ -255,7 +255,7 @@ impl<'t> View<'t> {
     pub(crate) fn to_type_code(self) -> TypeCode {
         match self {
             View::Static(description) => TypeCode::described(description),
-            View::Graph(graph, _, index) => TypeCode(super::Repr::Graph(Arc::clone(graph), index)),
+            View::Graph(graph, _, index) => TypeCode(super::TypeCodeRepr::Graph(Arc::clone(graph), index)),
             View::Missing => TypeCode::described(description::NULL),
         }
     }

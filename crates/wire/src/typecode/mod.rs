@@ -48,10 +48,10 @@ pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
 /// # Ok::<(), corelane_wire::typecode::TypeCodeError>(())
 /// ```
 #[derive(Clone)]
-pub struct TypeCode(Repr);
+pub struct TypeCode(TypeCodeRepr);
 
 #[derive(Clone)]
-enum Repr {
+enum TypeCodeRepr {
     Static(&'static TypeDescription),
     Graph(Arc<Graph>, u32),
     /// A placeholder for the type with this repository id, which is not created yet.
@@ -74,18 +74,18 @@ impl TypeCode {
     /// Returns the type that a constant describes.
     #[must_use]
     pub const fn described(description: &'static TypeDescription) -> TypeCode {
-        TypeCode(Repr::Static(description))
+        TypeCode(TypeCodeRepr::Static(description))
     }
 
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         match &self.0 {
-            Repr::Static(description) => View::Static(description),
-            Repr::Graph(graph, index) => match graph.nodes.get(*index as usize) {
+            TypeCodeRepr::Static(description) => View::Static(description),
+            TypeCodeRepr::Graph(graph, index) => match graph.nodes.get(*index as usize) {
                 Some(node) => View::Graph(graph, node, *index),
                 None => View::Missing,
             },
-            Repr::Announced(_) => View::Missing,
+            TypeCodeRepr::Announced(_) => View::Missing,
         }
     }
 
@@ -99,7 +99,7 @@ impl TypeCode {
     #[must_use]
     pub fn id(&self) -> &str {
         match &self.0 {
-            Repr::Announced(id) => id,
+            TypeCodeRepr::Announced(id) => id,
             _ => self.view().id(),
         }
     }
@@ -246,9 +246,9 @@ impl TypeCode {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         match &self.0 {
-            Repr::Static(_) => true,
-            Repr::Graph(graph, _) => !graph.incomplete,
-            Repr::Announced(_) => false,
+            TypeCodeRepr::Static(_) => true,
+            TypeCodeRepr::Graph(graph, _) => !graph.incomplete,
+            TypeCodeRepr::Announced(_) => false,
         }
     }
 }
@@ -263,7 +263,7 @@ impl Default for TypeCode {
 impl PartialEq for TypeCode {
     fn eq(&self, other: &TypeCode) -> bool {
         match (&self.0, &other.0) {
-            (Repr::Announced(a), Repr::Announced(b)) => a == b,
+            (TypeCodeRepr::Announced(a), TypeCodeRepr::Announced(b)) => a == b,
             _ => compare::equal(self.view(), other.view()),
         }
     }

@@ -9,17 +9,17 @@ use corelane_sys::counters;
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{Label, Progress};
+use crate::harness::{FigureLabel, Progress};
 use crate::launch::start_echo;
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::Architecture;
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::ServerArchitecture;
 use crate::orb::client::{target, two_way};
 use crate::orb::generated::cubit::{CountedTargetRef, Tally};
 use crate::peer::PeerKind;
 use crate::report::{Report, bounded};
 use crate::sample::Samples;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Number of calls that are counted.
 pub(crate) const CALLS: usize = 1000;
@@ -29,27 +29,27 @@ const TRIES: usize = 20;
 
 /// The dispatch architectures. A pool has one thread, so that the same thread runs, and counts, all
 /// requests.
-const ARCHITECTURES: [Architecture; 3] =
-    [Architecture::PerConnection, Architecture::LeaderFollowers(1), Architecture::Reactive];
+const ARCHITECTURES: [ServerArchitecture; 3] =
+    [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
 /// Operations that `counts` runs by default.
-const USUAL: [Operation; 9] = [
-    Operation::Nothing,
-    Operation::Octet,
-    Operation::Long,
-    Operation::Struct,
-    Operation::Longs(4),
-    Operation::Longs(1024),
-    Operation::Structs(4),
-    Operation::Text(20),
-    Operation::Oneway,
+const USUAL: [MeasuredOperation; 9] = [
+    MeasuredOperation::Nothing,
+    MeasuredOperation::Octet,
+    MeasuredOperation::Long,
+    MeasuredOperation::Struct,
+    MeasuredOperation::Longs(4),
+    MeasuredOperation::Longs(1024),
+    MeasuredOperation::Structs(4),
+    MeasuredOperation::Text(20),
+    MeasuredOperation::Oneway,
 ];
 
 /// A deadline that a timer enforces, and that no call here reaches.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 /// Reports counts per call on the client's and the server's thread.
-pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
     let operations = options.operations_or(&USUAL);
     let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.iter().copied().partition(|operation| operation.is_oneway());
@@ -64,7 +64,7 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
             let operations = two_ways.iter().chain(oneways.iter().filter(|_| deadline.is_empty()));
             for &operation in operations {
                 progress.show(&format!("counts: {architecture} {operation}"));
-                let label = Label {
+                let label = FigureLabel {
                     bench: "counts",
                     peer: "Corelane",
                     transport: "tcp",
@@ -76,7 +76,7 @@ pub(crate) fn counts(options: &Options, report: &mut Report<'_>, progress: &mut 
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
                 // Another thread than the one that ran the oneways may answer the question.
-                if !(operation.is_oneway() && architecture == Architecture::PerConnection) {
+                if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
             }
@@ -114,8 +114,8 @@ struct Bound {
 }
 
 impl Bounds {
-    fn of(architecture: Architecture, operation: Operation, precise: bool) -> Bounds {
-        use Operation::{
+    fn of(architecture: ServerArchitecture, operation: MeasuredOperation, precise: bool) -> Bounds {
+        use MeasuredOperation::{
             Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, TakeLongs, TakeOctets, Text,
         };
         // A result of variable size takes one allocation. The servant makes it at the server, the
@@ -131,7 +131,7 @@ impl Bounds {
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }
         // A thread that waits for several connections makes one more system call.
-        let server = if architecture == Architecture::PerConnection { 2.0 } else { 3.0 };
+        let server = if architecture == ServerArchitecture::PerConnection { 2.0 } else { 3.0 };
         Bounds {
             client: Bound { system_calls: Some(if precise { 3.0 } else { 2.0 }), allocations },
             server: Bound { system_calls: Some(server), allocations },
@@ -144,7 +144,7 @@ impl Bounds {
 /// If the machine stops the client for a while, the hang-up monitor watches its connection again.
 /// The next call suspends the monitoring again, under a lock of the ORB and with two system calls.
 /// Counts that contain such a change are discarded, and the calls are counted again.
-pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally), Failure> {
+pub(crate) fn of_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, CALLS, &mut Samples::with_room(CALLS))?;
     target.counted()?;
     for _ in 1..TRIES {
@@ -158,7 +158,7 @@ pub(crate) fn of_calls(target: &CountedTargetRef, operation: Operation) -> Resul
 }
 
 /// Makes the counted calls once. Also returns the client's counts before the first call.
-fn count(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tally, Tally), Failure> {
+fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally, Tally), Failure> {
     let samples = &mut Samples::with_room(CALLS);
     // The argument is made before the first call; a run without calls makes it too.
     let before = tally();
@@ -177,7 +177,12 @@ fn count(target: &CountedTargetRef, operation: Operation) -> Result<(Tally, Tall
     Ok((client, server, made))
 }
 
-fn calls(target: &CountedTargetRef, operation: Operation, count: usize, samples: &mut Samples) -> Result<(), Failure> {
+fn calls(
+    target: &CountedTargetRef,
+    operation: MeasuredOperation,
+    count: usize,
+    samples: &mut Samples,
+) -> Result<(), Failure> {
     if operation.is_oneway() {
         for _ in 0..count {
             target.take_octet(7)?;
@@ -227,7 +232,7 @@ const COUNTED: [&str; 8] = [
 ];
 
 /// Returns counts per call with their bounds, in the order of [`COUNTED`].
-fn told(label: &Label, side: &str, tally: Tally, bound: Bound) -> Vec<Value> {
+fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<SingleValue> {
     let calls = CALLS as f64;
     let none = bound.system_calls.map(|_| 0.0);
     let counts = [
@@ -240,7 +245,7 @@ fn told(label: &Label, side: &str, tally: Tally, bound: Bound) -> Vec<Value> {
         (tally.lane_locks, None),
         (tally.orb_locks, none),
     ];
-    let values = COUNTED.iter().zip(counts).map(|(what, (count, bound))| Value {
+    let values = COUNTED.iter().zip(counts).map(|(what, (count, bound))| SingleValue {
         label: label.clone(),
         what: format!("{side}: {what}"),
         value: count as f64 / calls,
@@ -251,7 +256,7 @@ fn told(label: &Label, side: &str, tally: Tally, bound: Bound) -> Vec<Value> {
 }
 
 /// Formats one line for each operation and side. A count above its bound is followed by the bound.
-fn table(title: &str, values: &[Value]) -> String {
+fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
     COUNTED.iter().for_each(|what| text.push_str(&format!(" {what:>18}")));
     for row in values.chunks(COUNTED.len()) {
@@ -272,7 +277,7 @@ mod tests {
 
     #[test]
     fn counts_above_their_bounds_stand_out() {
-        let label = Label {
+        let label = FigureLabel {
             bench: "counts",
             peer: "Corelane",
             transport: "tcp",
@@ -291,7 +296,7 @@ mod tests {
             allocated_octets: 0,
         };
         let calls = CALLS as u64;
-        let bounds = Bounds::of(Architecture::Reactive, Operation::Octet, false);
+        let bounds = Bounds::of(ServerArchitecture::Reactive, MeasuredOperation::Octet, false);
         let mut values = told(&label, "client", tally(2 * calls), bounds.client);
         values.extend(told(&label, "server", tally(4 * calls), bounds.server));
         assert_eq!((values[0].value, values[8].value), (2.0, 4.0));

@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Failure;
-use crate::baseline::Transport;
-use crate::harness::{Label, Subject};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::peer::{Counting, Invocation, Peer, PeerKind, Threads, output_folder};
+use crate::baseline::BaselineTransport;
+use crate::harness::{FigureLabel, Subject};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::peer::{BuiltPeer, Counting, PeerInvocation, PeerKind, Threads, output_folder};
 use crate::sample::Samples;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Numbers of calls of two runs. The difference of their counts is used, because both include the
 /// work of a program's start and end.
 const RUNS: [usize; 2] = [1000, 3000];
 
 /// Locks, and operations on condition variables.
-type Counts = [f64; 2];
+type LockCounts = [f64; 2];
 
 /// Counts locks per call of `octet`, on both sides.
-pub(super) fn locks(kind: PeerKind, options: &Options) -> Result<Vec<Value>, Failure> {
+pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let peer = options.peer(kind)?;
     let library = build(&options.peers)?;
     let mut runs = Vec::new();
@@ -34,8 +34,8 @@ pub(super) fn locks(kind: PeerKind, options: &Options) -> Result<Vec<Value>, Fai
     let mut values = Vec::new();
     for (side, name) in ["client", "server"].into_iter().enumerate() {
         for (at, what) in ["locks", "waits and signals"].into_iter().enumerate() {
-            values.push(Value {
-                label: Label {
+            values.push(SingleValue {
+                label: FigureLabel {
                     bench: "counts",
                     peer: kind.name(),
                     transport: "tcp",
@@ -54,14 +54,14 @@ pub(super) fn locks(kind: PeerKind, options: &Options) -> Result<Vec<Value>, Fai
 }
 
 /// Returns the counts of client and server in a run of `calls` calls.
-fn run(peer: &Peer, library: &Path, calls: usize, options: &Options) -> Result<[Counts; 2], Failure> {
+fn run(peer: &BuiltPeer, library: &Path, calls: usize, options: &BenchOptions) -> Result<[LockCounts; 2], Failure> {
     let files = ["client", "server"].map(|side| library.with_file_name(format!("{side}-{}", std::process::id())));
     let counting = |file: &PathBuf| Counting { library: library.to_path_buf(), file: file.clone() };
     let (server, reference) =
-        peer.clone().counting(counting(&files[1])).serve(Transport::Tcp, Threads::Usual, &options.placement)?;
+        peer.clone().counting(counting(&files[1])).serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
     let client = peer.clone().counting(counting(&files[0]));
     let mut client =
-        client.client(&reference, Operation::Octet, server.pid(), Invocation::Stubs, &options.placement)?;
+        client.client(&reference, MeasuredOperation::Octet, server.pid(), PeerInvocation::Stubs, &options.placement)?;
     client.run(0, calls, &mut Samples::with_room(calls))?;
     // The programs write their counts when they end.
     drop(client);
@@ -75,7 +75,7 @@ fn run(peer: &Peer, library: &Path, calls: usize, options: &Options) -> Result<[
     Ok([read(&files[0])?, read(&files[1])?])
 }
 
-fn parse(text: &str) -> Option<Counts> {
+fn parse(text: &str) -> Option<LockCounts> {
     let (locks, conditions) = text.trim().split_once(' ')?;
     Some([locks.parse().ok()?, conditions.parse().ok()?])
 }

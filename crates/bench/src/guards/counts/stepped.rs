@@ -15,17 +15,17 @@ use corelane_sys::ptrace_counter::{InstructionCounts, PtraceCounter};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::baseline::Transport;
+use crate::baseline::BaselineTransport;
 use crate::cost;
-use crate::harness::{Label, Progress};
+use crate::harness::{FigureLabel, Progress};
 use crate::launch::{start_caller, start_echo};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::Architecture;
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::ServerArchitecture;
 use crate::peer::{PeerKind, Threads};
 use crate::report::{Report, bounded};
-use crate::service::Service;
-use crate::value::Value;
+use crate::service::RunningProgram;
+use crate::value::SingleValue;
 
 /// Number of calls of each operation before a process is stepped.
 const WARM_UP: usize = 50;
@@ -62,9 +62,9 @@ impl From<Failure> for Stop {
 }
 
 /// A client, the server that it calls, and their labels.
-struct Pair {
-    client: Service,
-    server: Service,
+struct SteppedPair {
+    client: RunningProgram,
+    server: RunningProgram,
     peer: &'static str,
     config: String,
     /// Maximum number of atomic operations of a call with plain arguments, for the client's side
@@ -76,9 +76,9 @@ struct Pair {
 
 /// Counts calls of Corelane by architecture, and of omniORB.
 pub(super) fn stepped(
-    architectures: &[Architecture],
-    operations: &[Operation],
-    options: &Options,
+    architectures: &[ServerArchitecture],
+    operations: &[MeasuredOperation],
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -112,19 +112,19 @@ pub(super) fn stepped(
     report.records(title, &values)
 }
 
-fn ours(architecture: Architecture, options: &Options) -> Result<Pair, Stop> {
+fn ours(architecture: ServerArchitecture, options: &BenchOptions) -> Result<SteppedPair, Stop> {
     let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
     let client = start_caller(&reference, &options.placement)?;
-    let server_most = if architecture == Architecture::PerConnection { 9.0 } else { 10.0 };
+    let server_most = if architecture == ServerArchitecture::PerConnection { 9.0 } else { 10.0 };
     let most = [Some(2.0), Some(server_most)];
-    Ok(Pair { client, server, peer: "Corelane", config: architecture.config(), most, oneways: true })
+    Ok(SteppedPair { client, server, peer: "Corelane", config: architecture.config(), most, oneways: true })
 }
 
-fn omniorb(options: &Options) -> Result<Pair, Stop> {
+fn omniorb(options: &BenchOptions) -> Result<SteppedPair, Stop> {
     let peer = options.peer(PeerKind::OmniOrb)?;
-    let (server, reference) = peer.serve(Transport::Tcp, Threads::Usual, &options.placement)?;
+    let (server, reference) = peer.serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
     let client = peer.caller(&reference, &options.placement)?;
-    Ok(Pair {
+    Ok(SteppedPair {
         client,
         server,
         peer: peer.kind().name(),
@@ -134,16 +134,16 @@ fn omniorb(options: &Options) -> Result<Pair, Stop> {
     })
 }
 
-impl Pair {
-    fn counted(mut self, operations: &[Operation]) -> Result<Vec<Value>, Stop> {
-        let operations: Vec<Operation> =
+impl SteppedPair {
+    fn counted(mut self, operations: &[MeasuredOperation]) -> Result<Vec<SingleValue>, Stop> {
+        let operations: Vec<MeasuredOperation> =
             operations.iter().copied().filter(|operation| self.oneways || !operation.is_oneway()).collect();
         for operation in &operations {
             self.client.ask(&format!("call {operation} {WARM_UP}"), PATIENCE)?;
         }
         let processes = [self.client.pid(), self.server.pid()];
         let before = processes.map(switches);
-        self.client.ask(&format!("call {} {LOOKED_AT}", Operation::Nothing), PATIENCE)?;
+        self.client.ask(&format!("call {} {LOOKED_AT}", MeasuredOperation::Nothing), PATIENCE)?;
         let [client, server] = [0, 1].map(|at| taking_part(&before[at], &switches(processes[at])));
         let servers = self.on_server(&server, &operations)?;
         let clients = self.on_client(&client, &operations)?;
@@ -152,7 +152,7 @@ impl Pair {
     }
 
     /// Counts the server's work for one call of each operation.
-    fn on_server(&mut self, threads: &[u32], operations: &[Operation]) -> Result<Vec<Figures>, Stop> {
+    fn on_server(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.server, threads)?;
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
@@ -166,7 +166,7 @@ impl Pair {
     }
 
     /// Returns the difference that one more call makes to the client's work for a request.
-    fn on_client(&mut self, threads: &[u32], operations: &[Operation]) -> Result<Vec<Figures>, Stop> {
+    fn on_client(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
@@ -178,8 +178,8 @@ impl Pair {
         Ok(all)
     }
 
-    fn told(&self, operation: Operation, client: Figures, server: Figures) -> Vec<Value> {
-        let label = Label {
+    fn told(&self, operation: MeasuredOperation, client: Figures, server: Figures) -> Vec<SingleValue> {
+        let label = FigureLabel {
             bench: "counts",
             peer: self.peer,
             transport: "tcp",
@@ -193,12 +193,8 @@ impl Pair {
             // allocator.
             let bounded = !operation.is_oneway() && !operation.compares_first();
             let bounds = [most.filter(|_| bounded), None, None];
-            values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| Value {
-                label: label.clone(),
-                what: format!("{side}: {what}"),
-                value,
-                unit: "",
-                bound,
+            values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| {
+                SingleValue { label: label.clone(), what: format!("{side}: {what}"), value, unit: "", bound }
             }));
         }
         values
@@ -227,7 +223,7 @@ fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     took_part.map(|(id, _)| *id).collect()
 }
 
-fn attach(service: &Service, threads: &[u32]) -> Result<PtraceCounter, Stop> {
+fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, Stop> {
     if threads.is_empty() {
         return Err(Stop::Failed(Failure::new("no thread takes part in calls")));
     }
@@ -239,15 +235,15 @@ fn attach(service: &Service, threads: &[u32]) -> Result<PtraceCounter, Stop> {
 
 /// Makes one call that is not counted. Stepping has interrupted the threads' system calls, and the
 /// counter does not see these begin again.
-fn settle(stepped: &mut PtraceCounter, client: &mut Service) -> Result<(), Failure> {
-    sample(stepped, client, Operation::Nothing, 1).map(drop)
+fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
+    sample(stepped, client, MeasuredOperation::Nothing, 1).map(drop)
 }
 
 /// Returns the work of each thread in each of [`SAMPLES`] requests to the client for `asked` calls.
 fn samples(
     stepped: &mut PtraceCounter,
-    client: &mut Service,
-    operation: Operation,
+    client: &mut RunningProgram,
+    operation: MeasuredOperation,
     asked: usize,
 ) -> Result<Vec<Vec<InstructionCounts>>, Failure> {
     (0..SAMPLES).map(|_| sample(stepped, client, operation, asked)).collect()
@@ -255,8 +251,8 @@ fn samples(
 
 fn sample(
     stepped: &mut PtraceCounter,
-    client: &mut Service,
-    operation: Operation,
+    client: &mut RunningProgram,
+    operation: MeasuredOperation,
     asked: usize,
 ) -> Result<Vec<InstructionCounts>, Failure> {
     let deadline = clock::now() + PATIENCE;
@@ -293,18 +289,18 @@ fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
 }
 
 /// Formats one line for each operation and ORB, with the counts of each side.
-fn table(title: &str, values: &[Value]) -> String {
+fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<9} {:<24}", "op", "", "");
     for side in ["client", "server"] {
         COUNTED.iter().for_each(|what| text.push_str(&format!(" {:>25}", format!("{side}: {what}"))));
     }
-    let mut rows: Vec<&[Value]> = values.chunks(2 * COUNTED.len()).collect();
+    let mut rows: Vec<&[SingleValue]> = values.chunks(2 * COUNTED.len()).collect();
     // Sorts by operation in the order of first appearance, so that the ORBs of an operation are
     // adjacent.
-    let first = |row: &[Value]| values.iter().position(|value| value.label.op == row[0].label.op);
+    let first = |row: &[SingleValue]| values.iter().position(|value| value.label.op == row[0].label.op);
     rows.sort_by_key(|row| first(row));
     for row in rows {
-        let Label { op, peer, config, .. } = &row[0].label;
+        let FigureLabel { op, peer, config, .. } = &row[0].label;
         text.push_str(&format!("\n  {op:<12} {peer:<9} {config:<24}"));
         row.iter().for_each(|value| text.push_str(&format!(" {:>25}", bounded(value))));
     }
@@ -337,8 +333,15 @@ mod tests {
 
     #[test]
     fn orbs_stand_beside_each_other() {
-        let value = |peer, op: &str, what: &str, value| Value {
-            label: Label { bench: "counts", peer, transport: "tcp", op: op.into(), config: "x".into(), along: None },
+        let value = |peer, op: &str, what: &str, value| SingleValue {
+            label: FigureLabel {
+                bench: "counts",
+                peer,
+                transport: "tcp",
+                op: op.into(),
+                config: "x".into(),
+                along: None,
+            },
             what: what.into(),
             value,
             unit: "",
@@ -346,7 +349,7 @@ mod tests {
         };
         let row = |peer, op, first: f64| (0..6).map(move |at| value(peer, op, "what", first + f64::from(at)));
         let rows = [("Corelane", "octet", 1.0), ("Corelane", "long", 11.0), ("omniORB", "octet", 21.0)];
-        let values: Vec<Value> = rows.into_iter().flat_map(|(peer, op, first)| row(peer, op, first)).collect();
+        let values: Vec<SingleValue> = rows.into_iter().flat_map(|(peer, op, first)| row(peer, op, first)).collect();
         let text = table("title", &values);
         let lines: Vec<&str> = text.lines().skip(3).map(str::trim).collect();
         assert!(lines[0].starts_with("octet        Corelane") && lines[0].ends_with('6'), "{text}");

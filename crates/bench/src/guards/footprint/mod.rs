@@ -11,16 +11,16 @@ use std::time::Duration;
 use corelane_sys::{clock, poll, process};
 
 use crate::Failure;
-use crate::baseline::Transport;
+use crate::baseline::BaselineTransport;
 use crate::cost::resident;
-use crate::harness::{Label, Progress};
-use crate::options::Options;
+use crate::harness::{FigureLabel, Progress};
+use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::client_orb;
 use crate::orb::relay::address_in;
 use crate::peer::{PeerKind, Threads};
 use crate::report::Report;
-use crate::value::Value;
+use crate::value::SingleValue;
 use crate::workload::open_idle;
 
 /// Maximum time for a server to print its address.
@@ -40,7 +40,11 @@ const MOST_ABOVE_KIB: f64 = 450.0;
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
 /// Measures Corelane's hello server and omniORB's benchmark server.
-pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn footprint(
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     let mut values = Vec::new();
     progress.show("footprint: hello example");
     let found = hello(options, report);
@@ -64,7 +68,7 @@ pub(crate) fn footprint(options: &Options, report: &mut Report<'_>, progress: &m
     }
 }
 
-fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
+fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let program = match &options.hello {
         Some(program) => program.clone(),
         None => beside("hello-server"),
@@ -98,7 +102,7 @@ fn hello(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failu
 const CONNECTIONS: usize = 1000;
 
 /// Measures the smallest form of the server that a stable compiler builds.
-fn minimal(options: &Options, report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
+fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let program = match &options.minimal {
         Some(program) => program.clone(),
         None => beside("../minimal/hello-server"),
@@ -120,7 +124,7 @@ const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"],
 
 /// Measures the smallest form with some features. Each form is built in a folder of its own,
 /// because the programs have the same name.
-fn with_features(features: &[&str]) -> Result<Value, Failure> {
+fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
     let build = format!(
@@ -134,7 +138,7 @@ fn with_features(features: &[&str]) -> Result<Value, Failure> {
 
 /// Measures the smallest form with everything in it, the C library included. It is compared with a
 /// similar program without an ORB.
-fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
+fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = beside(&format!("../{target}/minimal/hello-server"));
     let build = format!(
@@ -150,11 +154,11 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<Value>, Failure> {
 /// Compares the server with `hello-bare` in the same folder, a program without an ORB that accepts,
 /// reads and writes.
 fn above_bare(
-    label: &Label,
+    label: &FigureLabel,
     server: &Path,
     bound: Option<f64>,
     report: &mut Report<'_>,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<SingleValue>, Failure> {
     let bare = server.with_file_name("hello-bare");
     if !bare.is_file() {
         let reason =
@@ -175,7 +179,7 @@ fn beside(name: &str) -> PathBuf {
     own.and_then(|own| Some(own.parent()?.join(name))).unwrap_or_else(|| PathBuf::from(name))
 }
 
-fn of_program(label: &Label, program: &Path, most: Option<f64>, build: &str) -> Result<Value, Failure> {
+fn of_program(label: &FigureLabel, program: &Path, most: Option<f64>, build: &str) -> Result<SingleValue, Failure> {
     if !program.is_file() {
         return Err(Failure::new(format!("there is no `{}`: {build}", program.display())));
     }
@@ -183,10 +187,10 @@ fn of_program(label: &Label, program: &Path, most: Option<f64>, build: &str) -> 
 }
 
 /// Returns the size of code and constants of the hello server by crate, if it has symbols.
-fn crates(options: &Options) -> Result<Vec<Value>, Failure> {
+fn crates(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let program = options.hello.clone().unwrap_or_else(|| beside("hello-server"));
     let sums = symbols::by_crate(&program)?;
-    let label = |name: &str| Label { op: name.to_owned(), ..label("Corelane", "hello example's server") };
+    let label = |name: &str| FigureLabel { op: name.to_owned(), ..label("Corelane", "hello example's server") };
     Ok(sums
         .iter()
         .take(14)
@@ -194,11 +198,11 @@ fn crates(options: &Options) -> Result<Vec<Value>, Failure> {
         .collect())
 }
 
-fn omniorb(options: &Options) -> Result<Vec<Value>, Failure> {
+fn omniorb(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let orb = options.peer(PeerKind::OmniOrb)?;
     let label = label("omniORB", "server of `call`");
     let size = stripped_size(&orb.program())?;
-    let (server, _) = orb.serve(Transport::Tcp, Threads::Usual, &options.placement)?;
+    let (server, _) = orb.serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
     std::thread::sleep(IDLE);
     let [resident, private] = resident(server.pid());
     Ok(vec![
@@ -263,12 +267,19 @@ impl Drop for Idle {
     }
 }
 
-fn label(peer: &'static str, config: &str) -> Label {
-    Label { bench: "footprint", peer, transport: "tcp", op: String::new(), config: config.to_owned(), along: None }
+fn label(peer: &'static str, config: &str) -> FigureLabel {
+    FigureLabel {
+        bench: "footprint",
+        peer,
+        transport: "tcp",
+        op: String::new(),
+        config: config.to_owned(),
+        along: None,
+    }
 }
 
-fn value(label: &Label, what: &str, value: f64, bound: Option<f64>) -> Value {
-    Value { label: label.clone(), what: what.to_owned(), value, unit: "KiB", bound }
+fn value(label: &FigureLabel, what: &str, value: f64, bound: Option<f64>) -> SingleValue {
+    SingleValue { label: label.clone(), what: what.to_owned(), value, unit: "KiB", bound }
 }
 
 #[cfg(test)]

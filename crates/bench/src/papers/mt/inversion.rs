@@ -10,15 +10,15 @@ use super::load_mix::{BackgroundClient, CallPace, Observations};
 use super::server_under_test::{Connections, ServerUnderTest, TOP, laned, omniorb, single};
 use super::{calls, repetitions};
 use crate::Failure;
-use crate::baseline::Transport;
-use crate::harness::{Compare, Figure, Label, Progress};
+use crate::baseline::BaselineTransport;
+use crate::harness::{Compare, Figure, FigureLabel, Progress};
 use crate::idle::BusyCores;
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::Architecture;
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::ServerArchitecture;
 use crate::report::Report;
 use crate::testbed::has_priorities;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Native priority of the lanes that serve floods.
 const LOWEST: u8 = 1;
@@ -34,21 +34,21 @@ const MOST: f64 = 1.5;
 struct BackgroundLoad {
     name: &'static str,
     /// Operation of the floods, and true if they call the same server.
-    floods: Option<(Operation, bool)>,
+    floods: Option<(MeasuredOperation, bool)>,
     /// Indices of the loads that this one is compared with.
     against: &'static [usize],
 }
 
-const LARGE: Operation = Operation::Octets(64 * 1024);
+const LARGE: MeasuredOperation = MeasuredOperation::Octets(64 * 1024);
 
 const BESIDE: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "no other client", floods: None, against: &[] },
     BackgroundLoad {
         name: "4 floods of octets at another server",
-        floods: Some((Operation::Octet, false)),
+        floods: Some((MeasuredOperation::Octet, false)),
         against: &[0],
     },
-    BackgroundLoad { name: "4 floods of octets", floods: Some((Operation::Octet, true)), against: &[0, 1] },
+    BackgroundLoad { name: "4 floods of octets", floods: Some((MeasuredOperation::Octet, true)), against: &[0, 1] },
     BackgroundLoad { name: "4 floods of 64 KiB at another server", floods: Some((LARGE, false)), against: &[0] },
     BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
 ];
@@ -74,7 +74,11 @@ impl ServerPair {
     }
 }
 
-pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn inversion(
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     if !has_priorities("inversion", report)? {
         return Ok(());
     }
@@ -101,18 +105,18 @@ pub(crate) fn inversion(options: &Options, report: &mut Report<'_>, progress: &m
         );
         report.figures(&title, Compare::Median, &figures(pair, &pairs))?;
     }
-    let values: Vec<Value> = pairs.iter().flat_map(|pair| inversions(pair, &pairs)).collect();
+    let values: Vec<SingleValue> = pairs.iter().flat_map(|pair| inversions(pair, &pairs)).collect();
     report.values("inversion: beside floods at the same server", &values)
 }
 
 /// Starts a pair for each dispatch architecture and use of connections, for lanes, and for omniORB.
 /// In omniORB each call in progress has its own connection.
-fn pairs(options: &Options, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
+fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
-        Architecture::PerConnection,
-        Architecture::LeaderFollowers(options.threads),
-        Architecture::HalfSync(options.threads),
+        ServerArchitecture::PerConnection,
+        ServerArchitecture::LeaderFollowers(options.threads),
+        ServerArchitecture::HalfSync(options.threads),
     ] {
         let each = pairs.len();
         pairs.push(ServerPair::start(|| single(architecture, Connections::Each, options), None)?);
@@ -121,10 +125,11 @@ fn pairs(options: &Options, report: &mut Report<'_>) -> Result<Vec<ServerPair>, 
         }
     }
     // One thread serves all requests, however they arrive.
-    pairs.push(ServerPair::start(|| single(Architecture::Reactive, Connections::Each, options), None)?);
-    let lanes = ServerPair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], Transport::Tcp, options), None)?;
+    pairs.push(ServerPair::start(|| single(ServerArchitecture::Reactive, Connections::Each, options), None)?);
+    let lanes =
+        ServerPair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], BaselineTransport::Tcp, options), None)?;
     pairs.push(ServerPair { most: Some(MOST), ..lanes });
-    let peer = ServerPair::start(|| omniorb(FLOODS + 1, Transport::Tcp, TOP, options), None);
+    let peer = ServerPair::start(|| omniorb(FLOODS + 1, BaselineTransport::Tcp, TOP, options), None);
     pairs.extend(report.found("inversion", "omniORB", peer)?);
     Ok(pairs)
 }
@@ -134,7 +139,7 @@ fn once(
     other: &ServerUnderTest,
     beside: &BackgroundLoad,
     calls: usize,
-    options: &Options,
+    options: &BenchOptions,
     seen: &mut Observations,
 ) -> Result<(), Failure> {
     let mut floods = Vec::new();
@@ -148,8 +153,8 @@ fn once(
     super::beside(one, floods, calls, options, seen)
 }
 
-fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> Label {
-    Label {
+fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> FigureLabel {
+    FigureLabel {
         bench: "inversion",
         peer: one.peer,
         transport: one.transport,
@@ -164,7 +169,7 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> Label {
 fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
     let figures = BESIDE.iter().enumerate().filter_map(|(at, beside)| {
-        let mut against: Vec<(Label, &Observations)> =
+        let mut against: Vec<(FigureLabel, &Observations)> =
             beside.against.iter().map(|&other| (label(&pair.one, &BESIDE[other]), &pair.seen[other])).collect();
         against.extend(each.map(|each| (label(&each.one, beside), &each.seen[at])));
         let against: Vec<_> = against.iter().map(|(label, seen)| (label, &seen.high)).collect();
@@ -177,7 +182,7 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
 /// Returns the delay of the high-priority client by floods at its server, and by its use of
 /// connections. Floods at another server cost the same processor time, so the ratio excludes this
 /// time.
-fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<Value> {
+fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));
     for (at, beside) in BESIDE.iter().enumerate() {
@@ -190,12 +195,12 @@ fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<Value> {
             ("p99, over that at another", own.p99_us / other.p99_us, "x", None),
             ("longest, above that at another", own.max_us - other.max_us, "us", None),
         ] {
-            values.push(Value { label: label(&pair.one, beside), what: what.to_owned(), value, unit, bound });
+            values.push(SingleValue { label: label(&pair.one, beside), what: what.to_owned(), value, unit, bound });
         }
         let Some(each) = each.and_then(|each| each.seen[at].high.summary()) else { continue };
         for (what, value) in [("median", own.p50_us / each.p50_us), ("p99", own.p99_us / each.p99_us)] {
             let what = format!("{what}, over that of a connection for each call");
-            values.push(Value { label: label(&pair.one, beside), what, value, unit: "x", bound: None });
+            values.push(SingleValue { label: label(&pair.one, beside), what, value, unit: "x", bound: None });
         }
     }
     values

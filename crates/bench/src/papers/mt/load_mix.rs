@@ -5,12 +5,12 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use corelane_sys::clock;
-use corelane_sys::thread::{Builder, JoinHandle, Scheduling};
+use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 
 use crate::Failure;
 use crate::client_group::GroupClient;
 use crate::cost::Cost;
-use crate::harness::{Figure, Label, Ratio};
+use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
@@ -96,7 +96,7 @@ fn thread<T: Send + 'static>(
     scheduling: Scheduling,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Failure> {
-    let builder = Builder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
+    let builder = ThreadBuilder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
     builder.spawn(body).map_err(|error| Failure::new(format!("a client thread cannot be started: {error}")))
 }
 
@@ -240,12 +240,12 @@ impl ResponseTimes {
     /// `seen`, because processor time is known only for the whole process.
     pub(super) fn figure(
         &self,
-        label: Label,
+        label: FigureLabel,
         seen: &Observations,
-        against: &[(&Label, &ResponseTimes)],
+        against: &[(&FigureLabel, &ResponseTimes)],
     ) -> Option<Figure> {
         let summary = self.summary()?;
-        let ratio = |(with, theirs): &(&Label, &ResponseTimes)| {
+        let ratio = |(with, theirs): &(&FigureLabel, &ResponseTimes)| {
             let p50_us = theirs.summary()?.p50_us;
             let range = range(&self.medians_us, &theirs.medians_us);
             Some(Ratio { with: (*with).clone(), p50_us, ratio: summary.p50_us / p50_us, range })
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!((seen.high.all.len(), seen.high.means_us.as_slice()), (20, &[1.0, 1.0][..]));
         assert!(seen.low.summary().is_some());
         assert_eq!((seen.stalled(Duration::ZERO), seen.stalled(Duration::from_secs(600))), (20, 0));
-        let label = Label {
+        let label = FigureLabel {
             bench: "mt",
             peer: "floor",
             transport: "none",

@@ -24,16 +24,16 @@ use std::time::Duration;
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
-use crate::baseline::Transport;
-use crate::harness::{AxisPoint, Compare, Figure, Label, Progress, is_ours};
+use crate::baseline::BaselineTransport;
+use crate::harness::{AxisPoint, Compare, Figure, FigureLabel, Progress, is_ours};
 use crate::idle::BusyCores;
-use crate::operation::Operation;
-use crate::options::{Depth, Options};
-use crate::orb::{Architecture, levels};
+use crate::operation::MeasuredOperation;
+use crate::options::{BenchOptions, Depth};
+use crate::orb::{ServerArchitecture, levels};
 use crate::placement::permits_fixed_priorities;
 use crate::report::Report;
 use crate::sample::Summary;
-use crate::value::Value;
+use crate::value::SingleValue;
 use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
 use server_under_test::{ServerUnderTest, TOP, banded, floor, omniorb, pool};
 
@@ -47,13 +47,13 @@ const EQUAL: u8 = 10;
 /// Number of turns of each variant, unless a number is given.
 const REPETITIONS: usize = 5;
 
-fn repetitions(options: &Options) -> usize {
+fn repetitions(options: &BenchOptions) -> usize {
     options.asked.repetitions.unwrap_or(REPETITIONS)
 }
 
 /// Returns the number of calls of the high-priority client in each repetition: the given number,
 /// else the number for the depth.
-fn calls(options: &Options, [quick, usual, full]: [usize; 3]) -> usize {
+fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     options.asked.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
         Depth::Usual => usual,
@@ -70,11 +70,11 @@ fn beside(
     one: &ServerUnderTest,
     others: Vec<BackgroundClient>,
     calls: usize,
-    options: &Options,
+    options: &BenchOptions,
     seen: &mut Observations,
 ) -> Result<(), Failure> {
     let game = LoadMix {
-        high: one.client(0, Operation::Octet)?,
+        high: one.client(0, MeasuredOperation::Octet)?,
         scheduling: Scheduling::Fifo(TOP),
         period: PERIOD,
         calls,
@@ -85,7 +85,7 @@ fn beside(
 }
 
 /// Numbers of low-priority clients, and calls of the high-priority client in each repetition.
-struct Plan {
+struct LoadPlan {
     clients: &'static [usize],
     calls: usize,
 }
@@ -94,16 +94,16 @@ struct Plan {
 /// high-priority client calls for the same time.
 const PAPERS_CALLS: usize = 4000;
 
-impl Plan {
-    fn of(depth: Depth, repetitions: usize) -> Plan {
+impl LoadPlan {
+    fn of(depth: Depth, repetitions: usize) -> LoadPlan {
         match depth {
-            Depth::Quick => Plan { clients: &[0, 5, 10, 20, 50, 500], calls: 40 },
-            Depth::Usual => Plan { clients: &[0, 1, 2, 5, 10, 20, 50, 100, 500], calls: 100 },
+            Depth::Quick => LoadPlan { clients: &[0, 5, 10, 20, 50, 500], calls: 40 },
+            Depth::Usual => LoadPlan { clients: &[0, 1, 2, 5, 10, 20, 50, 100, 500], calls: 100 },
             Depth::Full => {
                 let each = PAPERS_CALLS.div_ceil(repetitions) as u32;
                 let calls = (LOW_PERIOD * each).as_nanos().div_ceil(HIGH_PERIOD.as_nanos());
                 let clients = &[0, 1, 2, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500];
-                Plan { clients, calls: usize::try_from(calls).unwrap_or(usize::MAX) }
+                LoadPlan { clients, calls: usize::try_from(calls).unwrap_or(usize::MAX) }
             }
         }
     }
@@ -151,17 +151,26 @@ impl Ranks {
     }
 }
 
-pub(crate) fn mt(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn mt(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     cubit(Ranks::Different, options, report, progress)
 }
 
-pub(crate) fn mt_equal(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn mt_equal(
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     cubit(Ranks::Equal, options, report, progress)
 }
 
-fn cubit(ranks: Ranks, options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+fn cubit(
+    ranks: Ranks,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     let repetitions = repetitions(options);
-    let plan = Plan::of(options.depth, repetitions);
+    let plan = LoadPlan::of(options.depth, repetitions);
     let calls = options.asked.count.unwrap_or(plan.calls);
     let most = plan.clients.iter().copied().max().unwrap_or(0);
     let served = servers(ranks, most, options, report)?;
@@ -267,13 +276,13 @@ fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>
 
 /// Returns the growth of the low-priority clients' median from each number of clients to the next.
 /// Its bound is the growth of their number.
-fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<Value> {
+fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
     let points: Vec<(usize, f64)> = points.collect();
     let steps = points.windows(2).map(|pair| {
         let ((fewer, before), (more, after)) = (pair[0], pair[1]);
-        Value {
+        SingleValue {
             label: label(one, ranks, MeasuredClient::Low, more),
             what: format!("median, against {fewer} clients"),
             value: after / before,
@@ -288,13 +297,13 @@ fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[Meas
 fn servers(
     ranks: Ranks,
     most: usize,
-    options: &Options,
+    options: &BenchOptions,
     report: &mut Report<'_>,
 ) -> Result<Vec<ServerUnderTest>, Failure> {
     let bench = ranks.bench();
-    let mut served = vec![floor(Operation::Octet, options)?];
+    let mut served = vec![floor(MeasuredOperation::Octet, options)?];
     if options.depth != Depth::Quick {
-        served.push(pool(Architecture::PerConnection, most + 1, options)?);
+        served.push(pool(ServerArchitecture::PerConnection, most + 1, options)?);
     }
     if permits_fixed_priorities() {
         let priorities = std::iter::once(i16::MAX).chain((0..most).map(|client| ranks.corba(client))).collect();
@@ -303,9 +312,9 @@ fn servers(
         let reason =
             "fixed priorities are not permitted here: all clients run in the ordinary class, and there are no lanes";
         report.missing(bench, "Corelane", reason)?;
-        served.push(pool(Architecture::LeaderFollowers(options.threads), most + 1, options)?);
+        served.push(pool(ServerArchitecture::LeaderFollowers(options.threads), most + 1, options)?);
     }
-    served.extend(report.found(bench, "omniORB", omniorb(most + 1, Transport::Tcp, TOP, options))?);
+    served.extend(report.found(bench, "omniORB", omniorb(most + 1, BaselineTransport::Tcp, TOP, options))?);
     Ok(served)
 }
 
@@ -314,20 +323,20 @@ fn once(
     ranks: Ranks,
     clients: usize,
     calls: usize,
-    options: &Options,
+    options: &BenchOptions,
     seen: &mut Observations,
 ) -> Result<(), Failure> {
     let class = |priority| if permits_fixed_priorities() { Scheduling::Fifo(priority) } else { Scheduling::Other };
     let others = (0..clients).map(|client| {
         Ok(BackgroundClient {
-            member: one.client(client + 1, Operation::Octet)?,
+            member: one.client(client + 1, MeasuredOperation::Octet)?,
             scheduling: class(ranks.priority(client)),
             pace: CallPace::Every(LOW_PERIOD),
         })
     });
     let others = others.collect::<Result<Vec<_>, Failure>>()?;
     let game = LoadMix {
-        high: one.client(0, Operation::Octet)?,
+        high: one.client(0, MeasuredOperation::Octet)?,
         scheduling: class(TOP),
         period: HIGH_PERIOD,
         calls,
@@ -360,8 +369,8 @@ impl MeasuredClient {
     }
 }
 
-fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usize) -> Label {
-    Label {
+fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usize) -> FigureLabel {
+    FigureLabel {
         bench: ranks.bench(),
         peer: one.peer,
         transport: one.transport,
@@ -458,7 +467,7 @@ impl LatencyGrowth {
         ranks: Ranks,
         clients: usize,
         text: &mut String,
-    ) -> [Value; 4] {
+    ) -> [SingleValue; 4] {
         let ratios = [
             ("mean", self.mean / floor.mean),
             ("median", self.median / floor.median),
@@ -471,7 +480,7 @@ impl LatencyGrowth {
             "  {:<9} {:<25} {clients:>5} {mean:>6.3} {median:>8.3} {p99:>7.3} {jitter:>8.3}",
             one.peer, one.config
         );
-        ratios.map(|(what, value)| Value {
+        ratios.map(|(what, value)| SingleValue {
             label: label(one, ranks, MeasuredClient::High, clients),
             what: format!("{what}, growth against the floor's"),
             value,
@@ -481,14 +490,14 @@ impl LatencyGrowth {
     }
 
     /// Returns the values with the design's bounds, which apply to all Corelane servers.
-    fn values(&self, one: &ServerUnderTest, ranks: Ranks, clients: usize, own: &Observations) -> Vec<Value> {
+    fn values(&self, one: &ServerUnderTest, ranks: Ranks, clients: usize, own: &Observations) -> Vec<SingleValue> {
         let bounds = match clients {
             _ if one.peer != "Corelane" => [None; 3],
             1..=50 => [Some(1.10), Some(1.25), Some(1.5)],
             51..=500 => [Some(1.25), Some(1.5), Some(1.5)],
             _ => [None; 3],
         };
-        let value = |what: &str, value: f64, unit, bound| Value {
+        let value = |what: &str, value: f64, unit, bound| SingleValue {
             label: label(one, ranks, MeasuredClient::High, clients),
             what: what.to_owned(),
             value,
@@ -548,14 +557,14 @@ mod tests {
     #[test]
     fn plans_begin_without_others_and_the_full_one_is_the_papers() {
         for depth in [Depth::Quick, Depth::Usual, Depth::Full] {
-            let plan = Plan::of(depth, REPETITIONS);
+            let plan = LoadPlan::of(depth, REPETITIONS);
             assert!(plan.clients[0] == 0 && plan.clients.is_sorted() && plan.clients.last() == Some(&500));
         }
-        assert_eq!((Plan::of(Depth::Quick, 1).calls, Plan::of(Depth::Usual, 1).calls), (40, 100));
+        assert_eq!((LoadPlan::of(Depth::Quick, 1).calls, LoadPlan::of(Depth::Usual, 1).calls), (40, 100));
         // For any division into repetitions, each low-priority client makes at least as many calls
         // as in the papers.
         for repetitions in [1, 3, REPETITIONS, 7] {
-            let time = HIGH_PERIOD * (Plan::of(Depth::Full, repetitions).calls * repetitions) as u32;
+            let time = HIGH_PERIOD * (LoadPlan::of(Depth::Full, repetitions).calls * repetitions) as u32;
             assert!(time >= LOW_PERIOD * PAPERS_CALLS as u32, "{repetitions}: {time:?}");
         }
     }

@@ -11,16 +11,16 @@ use super::load_mix::{BackgroundClient, CallPace, Observations};
 use super::server_under_test::{ServerUnderTest, TOP, laned, omniorb};
 use super::{beside, calls, goes_on, repetitions, without};
 use crate::Failure;
-use crate::baseline::Transport;
-use crate::harness::{Compare, Figure, Label, Progress};
+use crate::baseline::BaselineTransport;
+use crate::harness::{Compare, Figure, FigureLabel, Progress};
 use crate::idle::BusyCores;
-use crate::operation::Operation;
-use crate::options::Options;
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
 use crate::papers::cpu::rounds_for;
 use crate::placement::CoreChoice;
 use crate::report::Report;
 use crate::testbed::has_priorities;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
@@ -32,36 +32,42 @@ const WORK: Duration = Duration::from_millis(20);
 
 /// Load of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Load {
+enum BackgroundCalls {
     None,
     Work,
     Bulk,
 }
 
-impl Load {
-    const ALL: [Load; 3] = [Load::None, Load::Work, Load::Bulk];
+impl BackgroundCalls {
+    const ALL: [BackgroundCalls; 3] = [BackgroundCalls::None, BackgroundCalls::Work, BackgroundCalls::Bulk];
 
     fn name(self) -> &'static str {
         match self {
-            Load::None => "without load",
-            Load::Work => "servants of 20 ms",
-            Load::Bulk => "sequences of 1 MiB",
+            BackgroundCalls::None => "without load",
+            BackgroundCalls::Work => "servants of 20 ms",
+            BackgroundCalls::Bulk => "sequences of 1 MiB",
         }
     }
 
     /// Returns the design's bounds of the mean and the 99th percentile, as ratios to those without
     /// load.
-    fn bounds(self, carrier: Transport) -> [Option<f64>; 2] {
+    fn bounds(self, carrier: BaselineTransport) -> [Option<f64>; 2] {
         match (self, carrier) {
-            (Load::None, _) => [None, None],
-            (Load::Work, _) => [None, Some(1.5)],
-            (Load::Bulk, Transport::Tcp) => [Some(1.8), Some(2.5)],
-            (Load::Bulk, Transport::Unix | Transport::SharedMemory) => [Some(1.3), Some(1.3)],
+            (BackgroundCalls::None, _) => [None, None],
+            (BackgroundCalls::Work, _) => [None, Some(1.5)],
+            (BackgroundCalls::Bulk, BaselineTransport::Tcp) => [Some(1.8), Some(2.5)],
+            (BackgroundCalls::Bulk, BaselineTransport::Unix | BaselineTransport::SharedMemory) => {
+                [Some(1.3), Some(1.3)]
+            }
         }
     }
 }
 
-pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn saturation(
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     if !has_priorities("saturation", report)? {
         return Ok(());
     }
@@ -70,7 +76,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
-    for carrier in [Transport::Tcp, Transport::Unix] {
+    for carrier in [BaselineTransport::Tcp, BaselineTransport::Unix] {
         let mut served = vec![laned(&priorities, carrier, options)?];
         // omniORB's threads have one priority for all clients: the highest, or that of the load.
         for priority in [TOP, LOW] {
@@ -80,7 +86,7 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
         let busy = BusyCores::start(&options.placement)?;
         let mut gone = Vec::new();
         for repetition in 0..repetitions {
-            for (at, load) in Load::ALL.into_iter().enumerate() {
+            for (at, load) in BackgroundCalls::ALL.into_iter().enumerate() {
                 for (index, (one, seen)) in served.iter().zip(&mut all).enumerate() {
                     if gone.contains(&index) {
                         continue;
@@ -109,7 +115,8 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
             carrier.name()
         );
         report.figures(&title, Compare::Median, &figures)?;
-        let values: Vec<Value> = served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, carrier)).collect();
+        let values: Vec<SingleValue> =
+            served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, carrier)).collect();
         report.values(&format!("saturation over {}: against the same client without load", carrier.name()), &values)?;
         let [own, ..] = &*served else { continue };
         apart(own, (loads, rounds, calls), carrier, options, report, progress)?;
@@ -122,14 +129,14 @@ pub(crate) fn saturation(options: &Options, report: &mut Report<'_>, progress: &
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
-    carrier: Transport,
-    options: &Options,
+    carrier: BaselineTransport,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let _busy = BusyCores::start(&options.placement)?;
     let mut values = Vec::new();
-    for load in [Load::Work, Load::Bulk] {
+    for load in [BackgroundCalls::Work, BackgroundCalls::Bulk] {
         let mut seen = Observations::default();
         for repetition in 1..=repetitions(options) {
             progress.show(&format!("saturation: {} at 100 % {} ({repetition})", load.name(), one.transport));
@@ -148,7 +155,7 @@ fn apart(
             ("answers more than 5 ms late", seen.stalled(STALL) as f64, ""),
             ("given by the hypervisor to others", seen.cost.steal_ms, "ms"),
         ] {
-            values.push(Value { label: label.clone(), what: what.to_owned(), value, unit, bound: None });
+            values.push(SingleValue { label: label.clone(), what: what.to_owned(), value, unit, bound: None });
         }
     }
     progress.clear();
@@ -163,26 +170,26 @@ fn apart(
 
 fn once(
     one: &ServerUnderTest,
-    load: Load,
+    load: BackgroundCalls,
     pace: CallPace,
     (loads, rounds, calls): (usize, u32, usize),
-    options: &Options,
+    options: &BenchOptions,
     seen: &mut Observations,
 ) -> Result<(), Failure> {
     let mut others = Vec::new();
     for number in 1..=loads {
         let member = match load {
-            Load::None => continue,
-            Load::Work => one.worker(number, rounds)?,
-            Load::Bulk => one.client(number, Operation::Octets(1 << 20))?,
+            BackgroundCalls::None => continue,
+            BackgroundCalls::Work => one.worker(number, rounds)?,
+            BackgroundCalls::Bulk => one.client(number, MeasuredOperation::Octets(1 << 20))?,
         };
         others.push(BackgroundClient { member, scheduling: Scheduling::Fifo(LOW), pace });
     }
     beside(one, others, calls, options, seen)
 }
 
-fn label(one: &ServerUnderTest, load: Load) -> Label {
-    Label {
+fn label(one: &ServerUnderTest, load: BackgroundCalls) -> FigureLabel {
+    FigureLabel {
         bench: "saturation",
         peer: one.peer,
         transport: one.transport,
@@ -193,18 +200,18 @@ fn label(one: &ServerUnderTest, load: Load) -> Label {
 }
 
 fn figures(one: &ServerUnderTest, seen: &[Observations; 3]) -> Vec<Figure> {
-    let alone = label(one, Load::None);
-    let figures = Load::ALL.into_iter().zip(seen).filter_map(|(load, own)| {
+    let alone = label(one, BackgroundCalls::None);
+    let figures = BackgroundCalls::ALL.into_iter().zip(seen).filter_map(|(load, own)| {
         let against = [(&alone, &seen[0].high)];
-        own.high.figure(label(one, load), own, if load == Load::None { &[] } else { &against })
+        own.high.figure(label(one, load), own, if load == BackgroundCalls::None { &[] } else { &against })
     });
     figures.collect()
 }
 
-fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: Transport) -> Vec<Value> {
+fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: BaselineTransport) -> Vec<SingleValue> {
     let Some(alone) = seen[0].high.summary() else { return Vec::new() };
     let mut values = Vec::new();
-    for (load, own) in Load::ALL.into_iter().zip(seen).skip(1) {
+    for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen).skip(1) {
         let Some(summary) = own.high.summary() else { continue };
         let [mean, p99] = if one.peer == "Corelane" { load.bounds(carrier) } else { [None, None] };
         for (what, value, bound) in [
@@ -212,12 +219,12 @@ fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: Transport) -
             ("median", summary.p50_us / alone.p50_us, None),
             ("p99", summary.p99_us / alone.p99_us, p99),
         ] {
-            values.push(Value { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
+            values.push(SingleValue { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
         }
     }
     // A client that waits for the core begins its call late. The time of the call alone does not
     // show this.
-    for (load, own) in Load::ALL.into_iter().zip(seen) {
+    for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
         for (what, value, unit) in [
             ("from due to reply, median", response.p50_us, "us"),
@@ -225,7 +232,7 @@ fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: Transport) -
             ("from due to reply, longest", response.max_us, "us"),
             ("given by the hypervisor to others", own.cost.steal_ms, "ms"),
         ] {
-            values.push(Value { label: label(one, load), what: what.to_owned(), value, unit, bound: None });
+            values.push(SingleValue { label: label(one, load), what: what.to_owned(), value, unit, bound: None });
         }
     }
     values

@@ -8,19 +8,19 @@ use corelane::{Orb, PoolExhausted};
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
-use crate::baseline::{BaselineClient, MessageSizes, Spinning, Transport, address_of};
+use crate::baseline::{BaselineClient, BaselineTransport, MessageSizes, Spinning, address_of};
 use crate::client_group::GroupClient;
 use crate::launch::{start_banded, start_declared, start_floor, start_laned, start_pool};
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::client::{Caller, Prioritised, Worker, object, target};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{ComputingCaller, Prioritised, TwoWayCaller, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
 use crate::orb::keys::Keys;
-use crate::orb::{Architecture, client_orb, levels, limits};
+use crate::orb::{ServerArchitecture, client_orb, levels, limits};
 use crate::peer::{PeerKind, Threads};
 use crate::placement::{Placement, permits_fixed_priorities};
 use crate::sample::Samples;
-use crate::service::Service;
+use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
 /// Native priority of the high-priority client. The other clients are below it: there are 98
@@ -34,7 +34,7 @@ pub(super) struct ServerUnderTest {
     pub(super) peer: &'static str,
     pub(super) transport: &'static str,
     pub(super) config: String,
-    server: Service,
+    server: RunningProgram,
     made: ClientSource,
 }
 
@@ -53,7 +53,7 @@ impl ServerUnderTest {
     }
 
     /// Creates a client of the object with a number.
-    pub(super) fn client(&self, number: usize, operation: Operation) -> Result<Box<dyn GroupClient>, Failure> {
+    pub(super) fn client(&self, number: usize, operation: MeasuredOperation) -> Result<Box<dyn GroupClient>, Failure> {
         match &self.made {
             ClientSource::Floor(address, sizes) => {
                 Ok(Box::new(BaselineClient::connect(&address_of(address)?, *sizes)?))
@@ -63,7 +63,7 @@ impl ServerUnderTest {
                     return Err(Failure::new(format!("the server has no object for client {number}")));
                 };
                 let target = CountedTargetRef::from_object(object(orb, reference)?);
-                let caller = Caller { target, operation };
+                let caller = TwoWayCaller { target, operation };
                 Ok(Box::new(Prioritised { caller, orb: orb.real_time(), priority: Some(priority) }))
             }
             ClientSource::Orb(orb, references, connections) => {
@@ -77,7 +77,7 @@ impl ServerUnderTest {
                         ..RtClientPolicies::default()
                     })?;
                 }
-                Ok(Box::new(Caller { target: CountedTargetRef::from_object(object), operation }))
+                Ok(Box::new(TwoWayCaller { target: CountedTargetRef::from_object(object), operation }))
             }
         }
     }
@@ -91,7 +91,7 @@ impl ServerUnderTest {
             }
             ClientSource::Orb(orb, references, _) => {
                 let text = &references[number % references.len()];
-                Ok(Box::new(Worker { target: target(orb, text)?, rounds }))
+                Ok(Box::new(ComputingCaller { target: target(orb, text)?, rounds }))
             }
         }
     }
@@ -105,27 +105,31 @@ impl GroupClient for Box<dyn GroupClient> {
 
 /// Returns a placement at the top priority. Threads of a server without lanes run there, so that no
 /// request waits until the server gets a processor.
-fn at_the_top(options: &Options) -> Placement {
+fn at_the_top(options: &BenchOptions) -> Placement {
     all_at(TOP, options)
 }
 
-fn all_at(priority: u8, options: &Options) -> Placement {
+fn all_at(priority: u8, options: &BenchOptions) -> Placement {
     Placement { scheduling: permits_fixed_priorities().then_some(Scheduling::Fifo(priority)), ..options.placement }
 }
 
 /// Starts a baseline server: bare sockets, a blocking thread for each client.
-pub(super) fn floor(operation: Operation, options: &Options) -> Result<ServerUnderTest, Failure> {
-    let (server, address) = start_floor(Transport::Tcp, Spinning::Blocking, &at_the_top(options))?;
+pub(super) fn floor(operation: MeasuredOperation, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
+    let (server, address) = start_floor(BaselineTransport::Tcp, Spinning::Blocking, &at_the_top(options))?;
     let sizes = message_sizes(&client_orb(0)?, operation, options)?;
     let made = ClientSource::Floor(address, sizes);
     Ok(ServerUnderTest { peer: "floor", transport: "tcp", config: "blocking".to_owned(), server, made })
 }
 
 /// Starts a Corelane server without lanes, with a number of objects.
-pub(super) fn pool(architecture: Architecture, objects: usize, options: &Options) -> Result<ServerUnderTest, Failure> {
+pub(super) fn pool(
+    architecture: ServerArchitecture,
+    objects: usize,
+    options: &BenchOptions,
+) -> Result<ServerUnderTest, Failure> {
     let mut server = start_pool(objects, Keys::Transient, architecture, &at_the_top(options))?;
     let references = listed(&mut server, &format!("same {objects}"))?;
-    corelane(architecture.config(), Transport::Tcp, server, references, objects)
+    corelane(architecture.config(), BaselineTransport::Tcp, server, references, objects)
 }
 
 /// Use of connections by the clients of one process.
@@ -154,9 +158,9 @@ impl Connections {
 /// Starts a Corelane server without lanes, with one object that declares one priority for all
 /// calls.
 pub(super) fn single(
-    architecture: Architecture,
+    architecture: ServerArchitecture,
     connections: Connections,
-    options: &Options,
+    options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
     let (server, reference) = start_declared(architecture, &at_the_top(options))?;
     let orb = match connections {
@@ -171,12 +175,16 @@ pub(super) fn single(
     };
     let made = ClientSource::Orb(orb, vec![reference], connections);
     let config = format!("{}{}", architecture.config(), connections.name());
-    Ok(ServerUnderTest { peer: "Corelane", transport: Transport::Tcp.name(), config, server, made })
+    Ok(ServerUnderTest { peer: "Corelane", transport: BaselineTransport::Tcp.name(), config, server, made })
 }
 
 /// Starts a Corelane server whose objects have the priorities of their clients, first that of the
 /// high-priority client. It uses Real-time CORBA's SERVER_DECLARED, with a lane for each priority.
-pub(super) fn laned(priorities: &[u8], carrier: Transport, options: &Options) -> Result<ServerUnderTest, Failure> {
+pub(super) fn laned(
+    priorities: &[u8],
+    carrier: BaselineTransport,
+    options: &BenchOptions,
+) -> Result<ServerUnderTest, Failure> {
     // Lanes have priorities of their own; the other threads of the server have the ordinary class.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_laned(priorities, carrier, &placement)?;
@@ -186,7 +194,7 @@ pub(super) fn laned(priorities: &[u8], carrier: Transport, options: &Options) ->
 
 /// Starts a Corelane server with an object for each client, whose thread has the given CORBA
 /// priority (CLIENT_PROPAGATED). The server has a lane for each native level.
-pub(super) fn banded(priorities: Vec<i16>, options: &Options) -> Result<ServerUnderTest, Failure> {
+pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
     // Lanes have priorities of their own; the other threads of the server have the ordinary class.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_banded(&priorities, &placement)?;
@@ -197,16 +205,16 @@ pub(super) fn banded(priorities: Vec<i16>, options: &Options) -> Result<ServerUn
     let orb = orb.map_err(|error| Failure::new(error.to_string()))?;
     let config = "a lane for each level".to_owned();
     let made = ClientSource::Banded(orb, references, priorities);
-    Ok(ServerUnderTest { peer: "Corelane", transport: Transport::Tcp.name(), config, server, made })
+    Ok(ServerUnderTest { peer: "Corelane", transport: BaselineTransport::Tcp.name(), config, server, made })
 }
 
 /// Starts omniORB's server, which has a thread for each connection and is called by Corelane's
 /// clients. All threads have the given fixed priority, if this is permitted.
 pub(super) fn omniorb(
     clients: usize,
-    carrier: Transport,
+    carrier: BaselineTransport,
     priority: u8,
-    options: &Options,
+    options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
     let peer = options.peer(PeerKind::OmniOrb)?;
     let (server, reference) = peer.serve(carrier, Threads::Usual, &all_at(priority, options))?;
@@ -221,8 +229,8 @@ pub(super) fn omniorb(
 
 fn corelane(
     config: String,
-    carrier: Transport,
-    server: Service,
+    carrier: BaselineTransport,
+    server: RunningProgram,
     references: Vec<String>,
     clients: usize,
 ) -> Result<ServerUnderTest, Failure> {
@@ -230,6 +238,6 @@ fn corelane(
     Ok(ServerUnderTest { peer: "Corelane", transport: carrier.name(), config, server, made })
 }
 
-fn listed(server: &mut Service, ask: &str) -> Result<Vec<String>, Failure> {
+fn listed(server: &mut RunningProgram, ask: &str) -> Result<Vec<String>, Failure> {
     Ok(server.ask(ask, PATIENCE)?.split(' ').map(str::to_owned).collect())
 }

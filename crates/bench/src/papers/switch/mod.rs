@@ -19,22 +19,22 @@ mod partner;
 mod stage;
 
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
-use corelane_sys::thread::{self, Builder, Scheduling};
+use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 
 use crate::Failure;
-use crate::harness::{Compare, Figure, Group, Label, Progress, Variant};
-use crate::options::Options;
+use crate::harness::{Compare, Figure, FigureLabel, Group, Progress, Variant};
+use crate::options::BenchOptions;
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
-use crate::value::Value;
+use crate::value::SingleValue;
 use partner::{Lockers, Pairs, SingleThread, Yielders};
-use stage::{Stage, Waker};
+use stage::{SwitchSetting, Waker};
 
 /// Name of the first test.
 const YIELD: &str = "yield";
 
 /// A pair of variants: with a switch and without.
-struct Test {
+struct SwitchTest {
     name: &'static str,
     /// Index of the variant with a second thread; the variant without one follows.
     at: usize,
@@ -45,7 +45,7 @@ struct Test {
 }
 
 /// Measures on one core, then across cores if there are two.
-pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let (first, second) = match options.placement.cores {
         CoreChoice::One(core) => (core, cores.iter().copied().find(|other| *other != core)),
@@ -56,17 +56,17 @@ pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut 
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
         // The papers' threads have fixed priorities; these do if that is permitted.
-        None => Builder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
+        None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
         let reason = "preemption by a higher priority: fixed priorities are not permitted here; threads wake each other in turn instead";
         report.missing("switch", "floor", reason)?;
     }
-    let same = Stage { partner: Some(first), priority, same_core: true };
+    let same = SwitchSetting { partner: Some(first), priority, same_core: true };
     one_stage("on one core", first, same, options, report, progress)?;
     match second {
         Some(core) => {
-            let across = Stage { partner: Some(core), priority, same_core: false };
+            let across = SwitchSetting { partner: Some(core), priority, same_core: false };
             one_stage("across cores", first, across, options, report, progress)
         }
         None => report.missing("switch", "floor", "switches across cores: the process may use one core only"),
@@ -76,8 +76,8 @@ pub(crate) fn switch(options: &Options, report: &mut Report<'_>, progress: &mut 
 fn one_stage(
     place: &'static str,
     core: usize,
-    stage: Stage,
-    options: &Options,
+    stage: SwitchSetting,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -85,7 +85,7 @@ fn one_stage(
     let mut tests = Vec::new();
     let mut add =
         |name: &'static str, switches: f64, works: f64, with: Box<dyn crate::harness::Subject + Send>, alone| {
-            let label = |config: String| Label {
+            let label = |config: String| FigureLabel {
                 bench: "switch",
                 peer: "floor",
                 transport: "none",
@@ -93,7 +93,7 @@ fn one_stage(
                 config,
                 along: None,
             };
-            tests.push(Test { name, at: variants.len(), switches, works });
+            tests.push(SwitchTest { name, at: variants.len(), switches, works });
             let after = variants.len() + 1;
             variants.push(Variant { label: label(name.to_owned()), subject: with, against: vec![after] });
             variants.push(Variant { label: label(format!("{name}, alone")), subject: alone, against: Vec::new() });
@@ -129,17 +129,17 @@ fn one_stage(
     // started.
     drop(placement.enter(Side::Client));
     let figures = report.measure(group, &options.extent, &placement, progress)?;
-    let values: Vec<Value> = tests.iter().flat_map(|test| test.values(&figures)).collect();
+    let values: Vec<SingleValue> = tests.iter().flat_map(|test| test.values(&figures)).collect();
     report.values(&format!("one context switch {place}, {}", stage.class()), &values)
 }
 
-impl Test {
+impl SwitchTest {
     /// Returns the time of a switch alone, from the medians and the means, and its jitter.
-    fn values(&self, figures: &[Figure]) -> Vec<Value> {
+    fn values(&self, figures: &[Figure]) -> Vec<SingleValue> {
         let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
         let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
-        let value = |what: &str, value: f64| Value {
-            label: Label { config: self.name.to_owned(), ..with.label.clone() },
+        let value = |what: &str, value: f64| SingleValue {
+            label: FigureLabel { config: self.name.to_owned(), ..with.label.clone() },
             what: what.to_owned(),
             value,
             unit: "us",
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn what_is_no_switch_is_subtracted() {
         let figure = |nanoseconds: u64| Figure {
-            label: Label {
+            label: FigureLabel {
                 bench: "switch",
                 peer: "floor",
                 transport: "none",
@@ -184,7 +184,7 @@ mod tests {
             cost: Cost::default(),
             calls: 4,
         };
-        let test = Test { name: "x", at: 0, switches: 2.0, works: 2.0 };
+        let test = SwitchTest { name: "x", at: 0, switches: 2.0, works: 2.0 };
         let values = test.values(&[figure(5000), figure(1000)]);
         assert_eq!(values.iter().map(|value| value.value).collect::<Vec<_>>(), [1.5, 1.5, 0.0]);
         assert!(test.values(&[]).is_empty());
@@ -193,7 +193,7 @@ mod tests {
     /// In the ordinary class and without pinning, every test ends on any machine.
     #[test]
     fn every_test_ends_with_as_many_times_as_asked_for() {
-        let stage = Stage { partner: None, priority: None, same_core: false };
+        let stage = SwitchSetting { partner: None, priority: None, same_core: false };
         let lock = || PiMutex::new("bench switch", Scope::Lane, ());
         let mut subjects: Vec<Box<dyn crate::harness::Subject>> = vec![
             Box::new(Yielders { stage }),

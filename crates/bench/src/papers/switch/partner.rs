@@ -10,7 +10,7 @@ use corelane_sys::lock::{Mutex, MutexGuard, PiGuard, PiMutex};
 use corelane_sys::semaphore::Semaphore;
 use corelane_sys::thread::JoinHandle;
 
-use super::stage::{Stage, Waker};
+use super::stage::{SwitchSetting, Waker};
 use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
@@ -21,7 +21,7 @@ const BLOCKED: Duration = Duration::from_micros(50);
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.
 const REST: Duration = Duration::from_millis(2);
 
-fn rest(stage: Stage) {
+fn rest(stage: SwitchSetting) {
     if stage.priority.is_some() {
         thread::sleep(REST);
     }
@@ -37,7 +37,7 @@ fn ended<T: 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
 
 /// Two threads that yield to each other.
 pub(crate) struct Yielders {
-    pub(crate) stage: Stage,
+    pub(crate) stage: SwitchSetting,
 }
 
 impl Subject for Yielders {
@@ -117,11 +117,11 @@ impl End {
 /// A thread that wakes another. If the other one does not run at once, it wakes the first one in
 /// turn.
 pub(crate) struct Pairs {
-    pub(crate) stage: Stage,
+    pub(crate) stage: SwitchSetting,
     pub(crate) waker: Waker,
 }
 
-struct Pair {
+struct EndPair {
     there: End,
     back: End,
     stop: AtomicBool,
@@ -131,7 +131,7 @@ struct Pair {
 impl Subject for Pairs {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (there, back) = (End::new(self.waker), End::new(self.waker));
-        let pair = Arc::new(Pair { there, back, stop: AtomicBool::new(false), turns: AtomicUsize::new(0) });
+        let pair = Arc::new(EndPair { there, back, stop: AtomicBool::new(false), turns: AtomicUsize::new(0) });
         let answers = !self.stage.preempts();
         let (other, here) = (pair.clone(), thread::current());
         let second = started(self.stage.builder(false).spawn(move || {
@@ -197,7 +197,7 @@ impl Lock for PiMutex<()> {
 
 /// A thread that releases a lock for which another thread waits.
 pub(crate) struct Lockers<L> {
-    stage: Stage,
+    stage: SwitchSetting,
     shared: Arc<Locked<L>>,
 }
 
@@ -217,7 +217,7 @@ struct Locked<L> {
 }
 
 impl<L: Lock> Lockers<L> {
-    pub(crate) fn new(stage: Stage, lock: L) -> Self {
+    pub(crate) fn new(stage: SwitchSetting, lock: L) -> Self {
         let shared = Locked {
             lock,
             begin: Semaphore::new(),
@@ -289,12 +289,12 @@ type Work = dyn FnMut(usize, &mut Samples) -> Result<Duration, Failure> + Send;
 
 /// The work of a test without a second thread.
 pub(crate) struct SingleThread {
-    stage: Stage,
+    stage: SwitchSetting,
     work: Box<Work>,
 }
 
 impl SingleThread {
-    pub(crate) fn yielding(stage: Stage) -> Self {
+    pub(crate) fn yielding(stage: SwitchSetting) -> Self {
         let work = |count, into: &mut Samples| {
             timed(count, into, || {
                 thread::yield_now();
@@ -304,7 +304,7 @@ impl SingleThread {
         SingleThread { stage, work: Box::new(work) }
     }
 
-    pub(crate) fn waking(stage: Stage, waker: Waker) -> Self {
+    pub(crate) fn waking(stage: SwitchSetting, waker: Waker) -> Self {
         let end = End::new(waker);
         let work = move |count, into: &mut Samples| {
             let here = thread::current();
@@ -317,7 +317,7 @@ impl SingleThread {
         SingleThread { stage, work: Box::new(work) }
     }
 
-    pub(crate) fn locking<L: Lock>(stage: Stage, lock: L) -> Self {
+    pub(crate) fn locking<L: Lock>(stage: SwitchSetting, lock: L) -> Self {
         let work = move |count, into: &mut Samples| {
             timed(count, into, || {
                 drop(lock.take());

@@ -1,6 +1,6 @@
 //! Cores, priorities and ways of waking of the two threads of a test.
 
-use corelane_sys::thread::{Builder, CpuSet, Scheduling};
+use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 
 /// The way in which a waiting thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) enum Waker {
 
 /// The core of the second thread, and the priorities of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stage {
+pub(crate) struct SwitchSetting {
     /// Core of the second thread; the first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
     /// Priority of the first thread; `None` means the ordinary class. The second thread's priority
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     pub(crate) same_core: bool,
 }
 
-impl Stage {
+impl SwitchSetting {
     /// Returns true if a wake-up of the second thread makes it run at once in place of the first.
     pub(crate) fn preempts(&self) -> bool {
         self.same_core && self.priority.is_some()
@@ -31,8 +31,8 @@ impl Stage {
 
     /// Returns a builder for the second thread. Its priority is that of the first thread if
     /// `equal`, else higher by one.
-    pub(crate) fn builder(&self, equal: bool) -> Builder {
-        let mut builder = Builder::new().name("bench/partner");
+    pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
+        let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {
             builder = builder.affinity(CpuSet::one(core));
         }

@@ -1,7 +1,7 @@
 //! Macro definition, macro expansion and `defined`.
 
 use super::super::macros::{LONGEST, Macro};
-use super::super::scanner::{Findings, Scanner};
+use super::super::scanner::{ScanFindings, Scanner};
 use super::super::token::{Punctuation, Token, TokenKind};
 use super::{Expansion, Preprocessor};
 use crate::diagnostic::Diagnostic;
@@ -150,8 +150,8 @@ impl Preprocessor<'_> {
             return self.report(Diagnostic::error(text.span, "`_Pragma` needs one string"));
         };
         let directive = inner.strip_suffix('"').unwrap_or(inner).replace("\\\"", "\"").replace("\\\\", "\\");
-        let mut found = Findings { skipping: true, ..Findings::default() };
-        let mut scanner = Scanner::new(&directive, 0, super::Position::START);
+        let mut found = ScanFindings { skipping: true, ..ScanFindings::default() };
+        let mut scanner = Scanner::new(&directive, 0, super::ScanPosition::START);
         let mut tokens = Vec::new();
         loop {
             let token = scanner.next(self.environment.symbols, &mut found);
@@ -215,7 +215,7 @@ impl Preprocessor<'_> {
             }
         }
         let Some(frame) = self.frames.last() else { return false };
-        let mut found = Findings { skipping: true, ..Findings::default() };
+        let mut found = ScanFindings { skipping: true, ..ScanFindings::default() };
         let mut scanner = Scanner::new(&frame.text, frame.base, frame.position);
         scanner.next(self.environment.symbols, &mut found).is(Punctuation::OpenParenthesis)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane_net::Wait;
 use corelane_sys::lock::{PiMutex, Scope};
-use corelane_sys::thread::{Builder, JoinHandle};
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::nested_wait;
 use crate::server::architecture::Architecture;
@@ -57,7 +57,7 @@ impl ThreadPerConnection {
             return false;
         }
         let weak = Arc::downgrade(connection);
-        let builder = Builder::new()
+        let builder = ThreadBuilder::new()
             .name(format!("{}/c{}", lane.config.name, connection.handle.0))
             .stack_size(lane.config.thread_stack_size)
             .prefault(handler.context().config().locks_memory);

@@ -25,7 +25,7 @@ pub struct XdpLink(OwnedFd);
 
 /// `union bpf_attr` for `BPF_LINK_CREATE`.
 #[repr(C)]
-struct CreateAttributes {
+struct LinkAttributes {
     prog_fd: u32,
     target_ifindex: u32,
     attach_type: u32,
@@ -69,7 +69,7 @@ impl XdpLink {
     /// or `ENODEV` if the interface does not exist; `EOPNOTSUPP` if the driver has no XDP;
     /// `PermissionDenied` without the capabilities.
     pub fn attach(program: &LoadedProgram, interface: u32, mode: AttachMode) -> io::Result<Self> {
-        let mut attributes = CreateAttributes {
+        let mut attributes = LinkAttributes {
             prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
             target_ifindex: interface,
             attach_type: XDP_ATTACH,

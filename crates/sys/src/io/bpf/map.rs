@@ -40,7 +40,7 @@ pub struct Map {
 /// `union bpf_attr` for `BPF_MAP_CREATE`.
 #[repr(C)]
 #[derive(Default)]
-struct CreateAttributes {
+struct MapAttributes {
     map_type: u32,
     key_size: u32,
     value_size: u32,
@@ -88,14 +88,14 @@ impl Map {
         inner_map_fd: u32,
     ) -> io::Result<Self> {
         let size = |size: usize| u32::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-        let mut attributes = CreateAttributes {
+        let mut attributes = MapAttributes {
             map_type: kind as u32,
             key_size: size(key_size)?,
             value_size: size(value_size)?,
             max_entries,
             inner_map_fd,
             map_name: object_name(name),
-            ..CreateAttributes::default()
+            ..MapAttributes::default()
         };
         let copies = if kind == MapKind::PerCpuArray { possible_processors()? } else { 1 };
         // SAFETY: the attributes are those of the command and hold no addresses.

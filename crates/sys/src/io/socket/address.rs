@@ -76,7 +76,7 @@ pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<Address> {
 
 /// An address in the form of the kernel. All-zero bytes are a valid value of every member.
 #[repr(C)]
-union Storage {
+union AddressStorage {
     any: libc::sockaddr_storage,
     inet4: libc::sockaddr_in,
     inet6: libc::sockaddr_in6,
@@ -88,7 +88,7 @@ union Storage {
 /// Invariant: every byte of `storage` is initialised, because it starts zeroed and only whole
 /// fields are written. `length` never exceeds its size.
 pub(super) struct RawAddress {
-    storage: Storage,
+    storage: AddressStorage,
     length: libc::socklen_t,
 }
 
@@ -100,7 +100,7 @@ impl RawAddress {
     pub(super) fn unspecified() -> Self {
         // SAFETY: the structures hold integers and arrays of integers, for which zeroes are values.
         let storage = unsafe { std::mem::zeroed() };
-        Self { storage, length: size_of::<Storage>() as libc::socklen_t }
+        Self { storage, length: size_of::<AddressStorage>() as libc::socklen_t }
     }
 
     pub(super) fn from_address(address: &Address) -> io::Result<Self> {

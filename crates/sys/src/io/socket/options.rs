@@ -437,23 +437,33 @@ fn int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<
 }
 
 /// The C types that socket options consist of: integers only, so that any bytes are a value.
-trait OptionValue: Copy {}
-impl OptionValue for libc::c_int {}
-impl OptionValue for libc::timeval {}
-impl OptionValue for libc::ucred {}
-impl OptionValue for libc::linger {}
+trait SocketOptionValue: Copy {}
+impl SocketOptionValue for libc::c_int {}
+impl SocketOptionValue for libc::timeval {}
+impl SocketOptionValue for libc::ucred {}
+impl SocketOptionValue for libc::linger {}
 
-fn set_option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+fn set_option<T: SocketOptionValue>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer leads to a live value of the given length, which the kernel only reads.
     syscall::once(|| unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast(), length) })?;
     Ok(())
 }
 
-fn option<T: OptionValue>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, mut value: T) -> io::Result<T> {
+fn option<T: SocketOptionValue>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    mut value: T,
+) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is writable for the given length, and the kernel writes no more than that.
-    // `OptionValue` guarantees that any bytes are a value.
+    // `SocketOptionValue` guarantees that any bytes are a value.
     syscall::once(|| unsafe {
         libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
     })?;

@@ -86,12 +86,12 @@ impl WakeMethod {
 #[derive(Debug)]
 pub struct RingPair {
     mapping: SharedMapping,
-    incoming: Direction,
-    outgoing: Direction,
+    incoming: RingDirection,
+    outgoing: RingDirection,
 }
 
 #[derive(Debug)]
-struct Direction {
+struct RingDirection {
     /// Offset of the control words.
     control: usize,
     /// Offset of the ring's bytes.
@@ -142,14 +142,14 @@ impl RingPair {
     }
 
     #[inline]
-    fn side<'a>(&'a self, direction: &'a Direction) -> RingSide<'a> {
+    fn side<'a>(&'a self, direction: &'a RingDirection) -> RingSide<'a> {
         RingSide { mapping: &self.mapping, direction }
     }
 }
 
-fn directions(sizes: RingSizes) -> [Direction; 2] {
+fn directions(sizes: RingSizes) -> [RingDirection; 2] {
     let direction =
-        |control, octets, capacity| Direction { control, octets, capacity, position: RingPosition::new(capacity) };
+        |control, octets, capacity| RingDirection { control, octets, capacity, position: RingPosition::new(capacity) };
     let second = OCTETS + sizes.to_server as usize;
     [direction(0, OCTETS, sizes.to_server), direction(CONTROL, second, sizes.to_client)]
 }
@@ -157,7 +157,7 @@ fn directions(sizes: RingSizes) -> [Direction; 2] {
 #[derive(Clone, Copy, Debug)]
 struct RingSide<'a> {
     mapping: &'a SharedMapping,
-    direction: &'a Direction,
+    direction: &'a RingDirection,
 }
 
 impl ControlWords for RingSide<'_> {
