@@ -1,4 +1,4 @@
-//! Checks that hello world is short, equals the README's text, and works.
+//! Checks that hello world is short, equals the text of its page and of the README, and works.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,13 +26,30 @@ fn hello_world_fits_its_budget() {
     }
 }
 
+/// The page that shows every file.
+const PAGE: &str = "../../docs/first-program.md";
+
 #[test]
-fn the_readme_shows_these_very_files() {
-    let readme = read("../../README.md");
+fn page_shows_these_very_files() {
+    let page = read(PAGE);
     for (file, language, _) in FILES {
         let shown = format!("`{file}`\n```{language}\n{}```\n", read(file));
-        assert!(readme.contains(&shown), "README.md does not show examples/hello/{file} as it is:\n{shown}");
+        assert!(page.contains(&shown), "{PAGE} does not show examples/hello/{file} as it is:\n{shown}");
     }
+}
+
+#[test]
+fn readme_shows_parts_of_these_files() {
+    let readme = read("../../README.md");
+    assert!(readme.contains(&format!("`echo.idl`\n```idl\n{}```\n", read("echo.idl"))));
+    let parts: Vec<&str> = readme.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    for (part, file) in parts.iter().zip(["src/server.rs", "src/client.rs"]) {
+        assert!(read(file).contains(part), "examples/hello/{file} does not have this part of README.md:\n{part}");
+    }
+    assert_eq!(parts.len(), 2);
+    let (_, dependencies) = readme.split_once("```toml\n").expect("README.md shows dependencies");
+    let dependencies = dependencies.split_once("```").unwrap().0;
+    assert!(read(PAGE).contains(dependencies), "{PAGE} shows other dependencies than README.md:\n{dependencies}");
 }
 
 /// Returns the sections of a manifest, each with its title and its lines.
@@ -48,9 +65,9 @@ fn sections(manifest: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn the_readme_shows_a_manifest_for_these_files() {
-    let (readme, own) = (read("../../README.md"), read("Cargo.toml"));
-    let (_, shown) = readme.split_once("`Cargo.toml`\n```toml\n").expect("README.md shows a manifest");
+fn page_shows_a_manifest_for_these_files() {
+    let (page, own) = (read(PAGE), read("Cargo.toml"));
+    let (_, shown) = page.split_once("`Cargo.toml`\n```toml\n").expect("the page shows a manifest");
     let shown = sections(shown.split_once("```").unwrap().0);
     let own = sections(&own);
     let titles: Vec<&str> = shown.iter().map(|(title, _)| *title).collect();
