@@ -2,7 +2,7 @@
 //! they run.
 //!
 //! If the kernel refuses the class or the affinity, the thread never runs its body.
-//! [`Builder::spawn`] reports the refusal, and the caller decides whether to continue without them.
+//! [`ThreadBuilder::spawn`] reports the refusal, and the caller decides whether to continue without them.
 //! No function here falls back silently.
 
 pub use super::builder::{JoinHandle, ThreadBuilder, at_highest_priority};
