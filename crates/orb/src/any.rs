@@ -467,19 +467,19 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
 }
 
 /// A typed reference to an interface with a TypeCode. Generated code implements it.
-pub trait TypedReference: Reference {
+pub trait ReferenceWithTypeCode: Reference {
     /// Returns the TypeCode of the interface.
     fn interface_type() -> TypeCode;
 }
 
-impl TypedReference for ObjectRef {
+impl ReferenceWithTypeCode for ObjectRef {
     fn interface_type() -> TypeCode {
         TypeCode::OBJECT
     }
 }
 
 /// Nil is `None`. An `Option<ObjectRef>` stands for every interface.
-impl<R: TypedReference> Typed for Option<R> {
+impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     fn type_code() -> TypeCode {
         R::interface_type()
     }

@@ -24,7 +24,7 @@ macro_rules! describe {
     ($(#[$attribute:meta])* pub static $name:ident for reference $reference:ident = $description:expr) => {
         $crate::describe! { $(#[$attribute])* pub static $name = $description }
 
-        impl $crate::mapping::TypedReference for $reference {
+        impl $crate::mapping::ReferenceWithTypeCode for $reference {
             fn interface_type() -> $crate::TypeCode {
                 $crate::TypeCode::described(&$name)
             }

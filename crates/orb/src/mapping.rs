@@ -6,7 +6,7 @@ pub use corelane_wire::typecode::{TypeDescription, description};
 pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scratch};
 
 #[cfg(feature = "any")]
-pub use crate::any::TypedReference;
+pub use crate::any::ReferenceWithTypeCode;
 pub use crate::bits::BitField;
 pub use crate::exception::{SystemException, UserException};
 pub use crate::invocation::{Operation, Reply};

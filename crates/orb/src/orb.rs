@@ -8,7 +8,7 @@ mod initial_references;
 mod tests;
 
 pub use builder::OrbBuilder;
-pub(crate) use core::Core;
+pub(crate) use core::OrbCore;
 use core::ShutdownWait;
 pub use error::OrbError;
 #[cfg(test)]
@@ -45,7 +45,7 @@ use crate::rt::RtOrb;
 /// ```
 #[derive(Debug)]
 pub struct Orb {
-    core: Arc<Core>,
+    core: Arc<OrbCore>,
 }
 
 impl Orb {
@@ -64,7 +64,7 @@ impl Orb {
     }
 
     #[cfg(test)]
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<OrbCore> {
         &self.core
     }
 
@@ -248,7 +248,7 @@ impl Drop for Orb {
 /// A handle that shuts an ORB down from anywhere and does not keep it alive.
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
-    core: std::sync::Weak<Core>,
+    core: std::sync::Weak<OrbCore>,
 }
 
 impl ShutdownHandle {

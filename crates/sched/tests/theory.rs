@@ -173,7 +173,7 @@ fn place(machine: &Machine, core: CoreId) -> usize {
 /// Returns the admitted tasks as a system for the simulator, with random offsets, sporadic arrivals
 /// and jitter. Each job takes the machine's overhead in addition to its own time.
 fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
-    let promises = allocation::promises(set, machine);
+    let promises = allocation::task_placements(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;
     let overheads = &machine.overheads;
     let tasks: Vec<Timing> = promises
@@ -251,7 +251,7 @@ fn admitted_tasks_never_miss() {
                         let response = plan.response;
                         set.apply(&plan);
                         assert!(allocation::holds(&set, &machine), "seed {seed}: {plan:?}");
-                        let promises = allocation::promises(&set, &machine);
+                        let promises = allocation::task_placements(&set, &machine);
                         assert!(promises.iter().all(|promise| promise.is_kept), "seed {seed}: {promises:?}");
                         let own = promises.iter().find(|promise| promise.task == task.id).expect("it was admitted");
                         assert_eq!((own.core, own.response), (plan.core, response), "seed {seed}");
@@ -263,7 +263,7 @@ fn admitted_tasks_never_miss() {
             shared += usize::from(system.levels.len() > machine.max_levels as usize * machine.cores.len());
             let outcome = simulate(&system, 2_000 * MS);
             assert!(!outcome.has_misses() && !outcome.is_cut, "seed {seed}, {discipline:?}: {set:?}");
-            for (observed, promise) in outcome.tasks.iter().zip(allocation::promises(&set, &machine)) {
+            for (observed, promise) in outcome.tasks.iter().zip(allocation::task_placements(&set, &machine)) {
                 assert!(promise.response.is_none_or(|response| observed.worst <= response), "seed {seed}: {promise:?}");
             }
         }
@@ -327,7 +327,7 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
             }
             let system = with_interference(system, &machine, random);
             let outcome = simulate(&system, 2_000 * MS);
-            for (observed, promise) in outcome.tasks.iter().zip(allocation::promises(&set, &machine)) {
+            for (observed, promise) in outcome.tasks.iter().zip(allocation::task_placements(&set, &machine)) {
                 assert_eq!(observed.missed, 0, "seed {seed}, {discipline:?}: {promise:?} of {set:?} on {machine:?}");
                 assert!(promise.response.is_none_or(|response| observed.worst <= response), "seed {seed}: {promise:?}");
             }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use corelane_sched::allocation::{Promise, Rejection, promises};
+use corelane_sched::allocation::{Rejection, TaskPlacement, task_placements};
 use corelane_sched::task::{TaskId, Timing, Utilization};
 use corelane_sched::task_file::rt_app::{self, Placed};
 use corelane_sched::task_file::{NamedTask, toml};
@@ -19,7 +19,7 @@ const RT_APP_SECONDS: u64 = 10;
 struct TaskRow<'s> {
     named: &'s NamedTask,
     /// The place; of a rejected task the one that it would have. `None` where no core may run it.
-    promise: Option<Promise>,
+    promise: Option<TaskPlacement>,
     rejection: Option<&'s Rejection>,
 }
 
@@ -32,8 +32,8 @@ impl TaskRow<'_> {
 /// Analyses the file. Returns true if every deadline is kept.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let system = AllocatedSystem::read(arguments)?;
-    let mut places: HashMap<TaskId, Promise> =
-        promises(&system.set, &system.machine).into_iter().map(|promise| (promise.task, promise)).collect();
+    let mut places: HashMap<TaskId, TaskPlacement> =
+        task_placements(&system.set, &system.machine).into_iter().map(|promise| (promise.task, promise)).collect();
     let row = |named| {
         let id = NamedTask::clone(named).task.id;
         let rejection = system.rejections.iter().find(|rejection| rejection.task == id);

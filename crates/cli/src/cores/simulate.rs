@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use corelane_sched::allocation::{Discipline, promises};
+use corelane_sched::allocation::{Discipline, task_placements};
 use corelane_sched::analysis::priorities::deadline_monotonic;
 use corelane_sched::simulation::{self, Arrivals, Cores, Observed, Rule, SimulationOutcome, simulate};
 use corelane_sched::task::{Nanos, Timing};
@@ -71,7 +71,7 @@ fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<
             levels[place] = level;
         }
     } else {
-        for promise in promises(&system.set, &system.machine) {
+        for promise in task_placements(&system.set, &system.machine) {
             // A task's id is its place in the file.
             if let Some(level) = usize::try_from(promise.task.0).ok().and_then(|place| levels.get_mut(place)) {
                 *level = promise.level;

@@ -30,7 +30,7 @@ use crate::poa::{ClientPriority, Lookup, LookupResult, ParkResult, WaitFor};
 use crate::servant::ServerCall;
 use crate::server::connection::Connection;
 use crate::server::final_messages::message_error;
-use crate::server::lane::Task;
+use crate::server::lane::LaneTask;
 use crate::server::memory_budget::RunningRequest;
 use crate::server::message::{Message, RequestMemory};
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
@@ -358,7 +358,7 @@ pub(super) fn park_message(
         // The only hand-off of a request that came in at another lane than the one that runs it.
         adapter.events().handed_over();
         let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
-        let handed_over = lane.hand_over(Task::Dispatch(waiting, message));
+        let handed_over = lane.hand_over(LaneTask::Dispatch(waiting, message));
         return if handed_over { Ok(()) } else { Err(full()) };
     }
     let octets = if let Message::Assembled(_, octets, _) = &message { octets.len() } else { 0 };
@@ -366,7 +366,7 @@ pub(super) fn park_message(
     let resume = move |thread| match thread {
         ResumeOn::ConnectionThread => {
             if let Some(lane) = Lane::of(&waiting) {
-                lane.push(Task::Dispatch(waiting, message));
+                lane.push(LaneTask::Dispatch(waiting, message));
             }
         }
         ResumeOn::CurrentThread => {

@@ -693,7 +693,7 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
 /// its id.
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
-    let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_id_first();
+    let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_giop_1_2_headers();
     let named = Decoder::new(unread, header.endian).at(Header::LEN).read_u32().ok().filter(|_| names_id_first);
     matches!(header.kind, MessageKind::Reply | MessageKind::LocateReply) && named.is_none_or(|named| named == id)
 }

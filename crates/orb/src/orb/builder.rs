@@ -12,7 +12,7 @@ use corelane_sys::{memory, process};
 use corelane_wire::{CharSet, Limits, Version};
 
 use super::Orb;
-use super::core::Core;
+use super::core::OrbCore;
 use super::error::OrbError;
 use super::initial_references::{InitialReferences, take_options};
 use crate::config::{Config, OnewayBatch};
@@ -405,7 +405,7 @@ impl OrbBuilder {
         if let Some(interceptors) = self.interceptors {
             context.set_interceptors(interceptors);
         }
-        let core = Core::new(context, self.initial_references).map_err(OrbError::System)?;
+        let core = OrbCore::new(context, self.initial_references).map_err(OrbError::System)?;
         if let Some(start) = self.start_cpu_monitor {
             start(&core).map_err(OrbError::Thread)?;
         }

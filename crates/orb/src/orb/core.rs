@@ -37,7 +37,7 @@ pub(crate) enum ShutdownWait {
 
 /// The internals of an ORB.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct OrbCore {
     adapter: Arc<ObjectAdapter>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     initial_references: Mutex<InitialReferences>,
@@ -45,7 +45,7 @@ pub(crate) struct Core {
     value_factories: Arc<crate::value::ValueFactories>,
 }
 
-impl Core {
+impl OrbCore {
     pub(crate) fn new(orb: OrbContext, initial_references: InitialReferences) -> io::Result<Arc<Self>> {
         let stamp = orb.stamp();
         #[cfg_attr(not(all(feature = "any", feature = "valuetype")), expect(unused_mut))]
@@ -55,7 +55,7 @@ impl Core {
         let server = Arc::new(ServerContext::new(Arc::new(context)));
         let poa_table = Arc::new(PoaTable::new(stamp));
         server.set_adapter(ErasedArc::new(Arc::clone(&poa_table)));
-        let core = Arc::new(Core {
+        let core = Arc::new(OrbCore {
             adapter: Arc::new(ObjectAdapter::new(server, poa_table)),
             threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
             initial_references: Mutex::new("initial references", Scope::Orb, initial_references),
@@ -230,7 +230,7 @@ impl Core {
     }
 }
 
-impl Deref for Core {
+impl Deref for OrbCore {
     type Target = ObjectAdapter;
 
     #[inline]

@@ -11,7 +11,7 @@ use corelane_wire::exception::minor;
 use corelane_wire::ior::{Corbaloc, Corbaname, ObjectUrl, UrlError, parse_object_name};
 use corelane_wire::{Decoder, Limits};
 
-use super::core::Core;
+use super::core::OrbCore;
 use super::error::OrbError;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::{Operation, Reply};
@@ -91,7 +91,7 @@ impl InitialReferences {
     }
 }
 
-impl Core {
+impl OrbCore {
     /// Converts the text of a reference. A name is resolved by a call to its name service.
     pub(super) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.text_to_object(text, MAX_LINKS)

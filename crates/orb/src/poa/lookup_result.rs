@@ -13,7 +13,7 @@ use super::{ObjectId, PoaCore, PoaManager, SlotId};
 use crate::exception::{SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::servant::Servant;
-use crate::server::lane::Task;
+use crate::server::lane::LaneTask;
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
 use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
@@ -145,7 +145,7 @@ impl WaitFor {
                 if listed { ParkResult::Parked } else { ParkResult::Full }
             }
             WaitFor::Lane(lane) => {
-                if lane.hand_over(Task::RunLocal(held)) {
+                if lane.hand_over(LaneTask::RunLocal(held)) {
                     ParkResult::Parked
                 } else {
                     ParkResult::Full

@@ -10,7 +10,7 @@ use corelane_sys::thread::JoinHandle;
 use super::config::NestedWait;
 use super::connection::{Connection, WaitingRequest};
 use super::handler::RequestHandler;
-use super::lane::{Lane, Task};
+use super::lane::{Lane, LaneTask};
 use super::message::Message;
 use super::threads::ThreadStarter;
 use super::worker::Worker;
@@ -22,7 +22,7 @@ const MAX_READS: usize = 256;
 
 /// The thread that runs a message, as decided when the message has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placement {
+pub(crate) enum MessagePlacement {
     /// The calling thread runs the message. If `reads_on`, it then reads the connection's next
     /// message.
     Here { reads_on: bool },
@@ -62,11 +62,11 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         connection: &Arc<Connection>,
         _detached: &mut Option<Message>,
         more: bool,
-    ) -> Placement {
+    ) -> MessagePlacement {
         if more {
             lane.list_rest(connection.handle);
         }
-        Placement::Here { reads_on: false }
+        MessagePlacement::Here { reads_on: false }
     }
 
     /// Returns the number of messages of one connection that a thread reads in a row.
@@ -77,7 +77,7 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
 
     /// Lists a request whose turn has come again.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
-        lane.push(Task::Dispatch(waiting, message));
+        lane.push(LaneTask::Dispatch(waiting, message));
     }
 
     /// Is called by each thread of the lane's loop after each task.

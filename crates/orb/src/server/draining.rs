@@ -26,7 +26,7 @@ use corelane_wire::connection::ProtocolFault;
 use super::architecture::Architecture;
 use super::connection::{CloseTerms, Connection, DrainProgress};
 use super::final_messages;
-use super::lane::{Lane, Task};
+use super::lane::{Lane, LaneTask};
 use crate::clock;
 use crate::event::Event;
 use crate::fault::Fault;
@@ -255,7 +255,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Goes on behind other work with an end whose peer sends faster than it is read in one go.
     fn continue_discarding(&self, connection: &Connection, progress: DrainProgress) {
         if progress == DrainProgress::MoreInput {
-            self.push(Task::ReadBuffered(connection.handle));
+            self.push(LaneTask::ReadBuffered(connection.handle));
         }
     }
 

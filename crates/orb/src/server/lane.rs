@@ -23,7 +23,7 @@ use corelane_sys::wake_flag::WakeFlag;
 
 use super::acceptor::Delegation;
 use super::admission;
-use super::architecture::{Architecture, Placement};
+use super::architecture::{Architecture, MessagePlacement};
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadState, WaitingRequest};
 use super::draining::DrainingConnections;
@@ -33,8 +33,8 @@ use super::lane_role::LaneRole;
 use super::memory_budget::MemoryBudget;
 use super::message::Message;
 use super::parked_request::ResumeOn;
+pub(crate) use super::ready_list::LaneTask;
 use super::ready_list::ReadyList;
-pub(crate) use super::ready_list::Task;
 use super::ready_queue::ReadyQueue;
 use super::worker::{ReadResult, Worker};
 use crate::clock;
@@ -341,23 +341,23 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     #[cold]
-    pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: Task) {
+    pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: LaneTask) {
         match work {
-            Task::ReadSocket(handle) => self.read(handler, worker, handle, ReadCause::Readiness),
-            Task::ReadBuffered(handle) => self.read(handler, worker, handle, ReadCause::Buffered),
-            Task::PollStream(connection) => {
+            LaneTask::ReadSocket(handle) => self.read(handler, worker, handle, ReadCause::Readiness),
+            LaneTask::ReadBuffered(handle) => self.read(handler, worker, handle, ReadCause::Buffered),
+            LaneTask::PollStream(connection) => {
                 connection.clear_report();
                 self.flush(handler.context(), connection.handle);
                 self.read(handler, worker, connection.handle, ReadCause::Readiness);
             }
-            Task::ShedMemory => self.shed_memory(handler.context()),
-            Task::Dispatch(waiting, message) | Task::DispatchBuffered { waiting, message, .. } => {
+            LaneTask::ShedMemory => self.shed_memory(handler.context()),
+            LaneTask::Dispatch(waiting, message) | LaneTask::DispatchBuffered { waiting, message, .. } => {
                 // The request may have come in at another lane, which owns its connection.
                 if let Some(lane) = Self::of(&waiting) {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
             }
-            Task::RunLocal(held) => (held.resume)(ResumeOn::CurrentThread),
+            LaneTask::RunLocal(held) => (held.resume)(ResumeOn::CurrentThread),
         }
     }
 
@@ -405,12 +405,12 @@ impl<S: Architecture<S>> Lane<S> {
 
     /// Returns the next listed task, if there is one.
     #[inline]
-    pub(super) fn next_task(&self) -> Option<Task> {
+    pub(super) fn next_task(&self) -> Option<LaneTask> {
         if self.has_ready() { self.next_ready() } else { None }
     }
 
     #[cold]
-    fn next_ready(&self) -> Option<Task> {
+    fn next_ready(&self) -> Option<LaneTask> {
         let (work, more) = self.ready.next();
         if more && !self.strategy.has_one_thread() {
             self.wake_idle_thread();
@@ -423,15 +423,15 @@ impl<S: Architecture<S>> Lane<S> {
     #[cold]
     pub(super) fn list_rest(&self, handle: (u32, u32)) {
         if self.strategy.has_one_thread() {
-            self.ready.push(Task::ReadBuffered(handle));
+            self.ready.push(LaneTask::ReadBuffered(handle));
         } else {
-            self.push(Task::ReadBuffered(handle));
+            self.push(LaneTask::ReadBuffered(handle));
         }
     }
 
     /// Lists a task and wakes an idle thread.
     #[cold]
-    pub(crate) fn push(&self, work: Task) {
+    pub(crate) fn push(&self, work: LaneTask) {
         self.ready.push(work);
         self.wake_idle_thread();
     }
@@ -439,7 +439,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Lists a request that came in at another lane. Returns false if too many wait, or the lane
     /// stops.
     #[cold]
-    pub(crate) fn hand_over(&self, work: Task) -> bool {
+    pub(crate) fn hand_over(&self, work: LaneTask) -> bool {
         let listed = self.ready.hand_over(work, self.config.connection_limits.max_queued_bytes);
         if listed {
             self.wake_idle_thread();
@@ -502,7 +502,7 @@ impl<S: Architecture<S>> Lane<S> {
             cause = ReadCause::Buffered;
             read += 1;
             if read == self.strategy.max_reads() {
-                return self.push(Task::ReadBuffered(handle));
+                return self.push(LaneTask::ReadBuffered(handle));
             }
         }
     }
@@ -531,8 +531,8 @@ impl<S: Architecture<S>> Lane<S> {
         };
         connection.record_message(self.idle_tracker.now());
         let reads_on = match self.strategy.place_message(self, handler, worker, &connection, &mut detached, more) {
-            Placement::Here { reads_on } => reads_on,
-            Placement::Elsewhere { reads_on } => return reads_on,
+            MessagePlacement::Here { reads_on } => reads_on,
+            MessagePlacement::Elsewhere { reads_on } => return reads_on,
         };
         let goes_on = match detached {
             None => worker.dispatch_in_place(handler, &connection, Wait::Now),
@@ -620,7 +620,7 @@ impl<S: Architecture<S>> Lane<S> {
                 for (waiting, message) in connection.take_deferred() {
                     self.requeue(waiting, message);
                 }
-                self.push(Task::ReadSocket(handle));
+                self.push(LaneTask::ReadSocket(handle));
             }
             Ok(false) => {}
             Err(_) => self.retire_connection(context, handle),
@@ -664,7 +664,7 @@ impl<S: Architecture<S>> Lane<S> {
         });
         if matches!(watched, Some(Ok(()))) {
             // No edge reports what has been read already.
-            self.push(Task::ReadSocket(connection.handle));
+            self.push(LaneTask::ReadSocket(connection.handle));
         } else {
             self.retire_connection(context, connection.handle);
         }
@@ -679,7 +679,7 @@ impl<S: Architecture<S>> Lane<S> {
             if let (Some(lane), Some(connection)) = (lane.upgrade(), reported.upgrade())
                 && connection.raise_report()
             {
-                lane.push(Task::PollStream(connection));
+                lane.push(LaneTask::PollStream(connection));
             }
         };
         if !connection.stream.set_readiness_callback(Arc::new(report)) {
@@ -808,12 +808,12 @@ impl<S: Architecture<S>> Lane<S> {
 impl<S: Architecture<S>> ReadyQueue for Lane<S> {
     #[cold]
     fn list_for_reading(&self, handle: (u32, u32)) {
-        self.push(Task::ReadSocket(handle));
+        self.push(LaneTask::ReadSocket(handle));
     }
 
     #[cold]
     fn list_shedding(&self) {
-        self.push(Task::ShedMemory);
+        self.push(LaneTask::ShedMemory);
     }
 
     #[cold]

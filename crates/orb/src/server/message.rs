@@ -57,6 +57,6 @@ fn is_oneway(header: &Header, octets: &[u8]) -> bool {
     // flag behind the contexts: their requests count as two-way.
     const RESPONSE_FLAGS: usize = 16;
     header.kind == MessageKind::Request
-        && header.version.has_id_first()
+        && header.version.has_giop_1_2_headers()
         && octets.get(RESPONSE_FLAGS).is_some_and(|flags| flags & 1 == 0)
 }

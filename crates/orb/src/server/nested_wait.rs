@@ -107,7 +107,7 @@ mod tests {
     use crate::nested_wait::{uninstall, wait_or_dispatch};
     use crate::server::config::{Dispatch, PoolConfig};
     use crate::server::parked_request::ParkedRequest;
-    use crate::server::ready_list::Task;
+    use crate::server::ready_list::LaneTask;
     use crate::server::strategy::Lane;
     use std::time::Duration;
 
@@ -148,7 +148,7 @@ mod tests {
                         reply.notify();
                     }
                 });
-                lane.push(Task::RunLocal(ParkedRequest { bytes: 0, resume }));
+                lane.push(LaneTask::RunLocal(ParkedRequest { bytes: 0, resume }));
             }
             assert!(wait_or_dispatch(reply.as_fd(), Some(late), None).unwrap());
             assert_eq!(done.load(Ordering::Relaxed), count);

@@ -18,7 +18,7 @@ const MAX_HANDED_OVER: usize = 1024;
 
 /// A task that no descriptor reports.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum LaneTask {
     /// The buffer of this connection may hold messages.
     ReadBuffered((u32, u32)),
     /// The socket of this connection may have more.
@@ -41,18 +41,21 @@ pub(crate) enum Task {
     },
 }
 
-impl Task {
+impl LaneTask {
     /// Returns true if the task runs a request.
     fn is_request(&self) -> bool {
-        !matches!(self, Task::ReadSocket(_) | Task::ReadBuffered(_) | Task::PollStream(_) | Task::ShedMemory)
+        !matches!(
+            self,
+            LaneTask::ReadSocket(_) | LaneTask::ReadBuffered(_) | LaneTask::PollStream(_) | LaneTask::ShedMemory
+        )
     }
 
     /// Returns the size in bytes of a request that was handed over or parked. Buffered requests
     /// have a count of their own.
     fn bytes(&self) -> usize {
         match self {
-            Task::Dispatch(_, message) => message.bytes(),
-            Task::RunLocal(held) => held.bytes,
+            LaneTask::Dispatch(_, message) => message.bytes(),
+            LaneTask::RunLocal(held) => held.bytes,
             _ => 0,
         }
     }
@@ -69,7 +72,7 @@ pub(super) struct ReadyList {
 
 #[derive(Debug, Default)]
 struct TaskList {
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<LaneTask>,
     /// Number of buffered requests, and their size in bytes.
     buffered: u32,
     buffered_bytes: u64,
@@ -80,8 +83,8 @@ struct TaskList {
 }
 
 impl TaskList {
-    fn insert(&mut self, index: usize, work: Task) {
-        if let Task::DispatchBuffered { bytes, .. } = &work {
+    fn insert(&mut self, index: usize, work: LaneTask) {
+        if let LaneTask::DispatchBuffered { bytes, .. } = &work {
             self.buffered += 1;
             self.buffered_bytes += bytes;
         }
@@ -89,9 +92,9 @@ impl TaskList {
         self.tasks.insert(index, work);
     }
 
-    fn remove(&mut self, index: usize) -> Option<Task> {
+    fn remove(&mut self, index: usize) -> Option<LaneTask> {
         let work = self.tasks.remove(index)?;
-        if let Task::DispatchBuffered { bytes, .. } = &work {
+        if let LaneTask::DispatchBuffered { bytes, .. } = &work {
             self.buffered -= 1;
             self.buffered_bytes -= bytes;
         }
@@ -119,20 +122,20 @@ impl ReadyList {
     }
 
     /// Lists a task, unless the lane has stopped.
-    pub(super) fn push(&self, work: Task) {
+    pub(super) fn push(&self, work: LaneTask) {
         self.push_if(work, |_| true);
     }
 
     /// Lists a request that came in at another lane. Returns false if too many tasks wait, if
     /// requests of more than `max_bytes` would, or if the lane has stopped.
-    pub(super) fn hand_over(&self, work: Task, max_bytes: usize) -> bool {
+    pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
         self.push_if(work, |list| {
             list.tasks.len() < MAX_HANDED_OVER && admission::bytes_fit(list.handed_over_bytes, bytes, max_bytes)
         })
     }
 
-    fn push_if(&self, work: Task, has_room: impl FnOnce(&TaskList) -> bool) -> bool {
+    fn push_if(&self, work: LaneTask, has_room: impl FnOnce(&TaskList) -> bool) -> bool {
         let refused = self.update(|list| {
             if list.stopped || !has_room(list) {
                 return Some(work);
@@ -149,40 +152,40 @@ impl ReadyList {
     pub(super) fn buffer(&self, priority: i16, waiting: WaitingRequest, message: Message, bytes: u64) {
         self.update(|list| {
             let is_less =
-                |work: &Task| matches!(work, Task::DispatchBuffered { priority: other, .. } if *other < priority);
+                |work: &LaneTask| matches!(work, LaneTask::DispatchBuffered { priority: other, .. } if *other < priority);
             let at = list.tasks.iter().position(is_less).unwrap_or(list.tasks.len());
-            list.insert(at, Task::DispatchBuffered { priority, waiting, message, bytes });
+            list.insert(at, LaneTask::DispatchBuffered { priority, waiting, message, bytes });
         });
     }
 
     /// Lists a request that was taken and not run as the oldest one.
     #[cold]
-    pub(super) fn push_front(&self, work: Option<Task>) {
+    pub(super) fn push_front(&self, work: Option<LaneTask>) {
         self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
     }
 
     /// Takes the next task. Also returns whether more are listed.
-    pub(super) fn next(&self) -> (Option<Task>, bool) {
+    pub(super) fn next(&self) -> (Option<LaneTask>, bool) {
         self.update(|list| (list.remove(0), !list.tasks.is_empty()))
     }
 
-    fn take_first(&self, wanted: impl Fn(&Task) -> bool) -> Option<Task> {
+    fn take_first(&self, wanted: impl Fn(&LaneTask) -> bool) -> Option<LaneTask> {
         self.update(|list| list.tasks.iter().position(wanted).and_then(|index| list.remove(index)))
     }
 
     /// Takes the oldest request.
-    pub(super) fn take_request(&self) -> Option<Task> {
-        self.take_first(Task::is_request)
+    pub(super) fn take_request(&self) -> Option<LaneTask> {
+        self.take_first(LaneTask::is_request)
     }
 
     /// Takes the oldest task that is no request.
-    pub(super) fn take_read(&self) -> Option<Task> {
+    pub(super) fn take_read(&self) -> Option<LaneTask> {
         self.take_first(|work| !work.is_request())
     }
 
     /// Returns true if a request is listed.
     pub(super) fn has_request(&self) -> bool {
-        self.has_any() && self.list.lock().tasks.iter().any(Task::is_request)
+        self.has_any() && self.list.lock().tasks.iter().any(LaneTask::is_request)
     }
 
     /// Returns the number of buffered requests, and their size in bytes.
@@ -193,7 +196,7 @@ impl ReadyList {
 
     /// Takes all tasks and accepts no more. A collocated call that waits for a dropped task learns
     /// of the end by the drop.
-    pub(super) fn stop(&self) -> VecDeque<Task> {
+    pub(super) fn stop(&self) -> VecDeque<LaneTask> {
         self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
     }
 }
@@ -202,8 +205,8 @@ impl ReadyList {
 mod tests {
     use super::*;
 
-    fn held(bytes: usize) -> Task {
-        Task::RunLocal(ParkedRequest { bytes, resume: Box::new(|_| {}) })
+    fn held(bytes: usize) -> LaneTask {
+        LaneTask::RunLocal(ParkedRequest { bytes, resume: Box::new(|_| {}) })
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::driver::simulated::SimulatedCall;
 use crate::invocation::{Operation, Reply};
 use crate::object::ObjectRef;
-use crate::orb::Core;
+use crate::orb::OrbCore;
 use crate::policy::{CallPolicies, Timeout};
 
 /// Numbers of client processes, of threads in all, and of calls of each thread.
@@ -26,7 +26,7 @@ pub(super) const CALLS: usize = 10;
 static WORK: Operation<'static> = Operation::new("work");
 
 pub(super) struct ClientProcess {
-    core: Arc<Core>,
+    core: Arc<OrbCore>,
 }
 
 pub(super) fn clients(network: &SimulatedNetwork) -> Vec<ClientProcess> {

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::event::Events;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
-use crate::orb::{Core, InitialReferences};
+use crate::orb::{InitialReferences, OrbCore};
 use crate::orb_context::OrbContext;
 use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
@@ -64,7 +64,7 @@ pub(super) fn core(
     publish: Vec<Endpoint>,
     version: Version,
     fragment_size: Option<usize>,
-) -> Arc<Core> {
+) -> Arc<OrbCore> {
     let config = Config {
         client_policies: crate::rt::client_policies::ClientPolicies::default(),
         limits: Limits { max_outstanding_requests: 6, ..Limits::DEFAULT },
@@ -84,7 +84,7 @@ pub(super) fn core(
     };
     let stamp = network.state().random.next();
     let transports = Transports::new(vec![Arc::new(network.clone())]);
-    Core::new(OrbContext::new(config, transports, Events::new(None), stamp), InitialReferences::default())
+    OrbCore::new(OrbContext::new(config, transports, Events::new(None), stamp), InitialReferences::default())
         .expect("an ORB")
 }
 
@@ -122,7 +122,7 @@ pub(super) struct ServerRun<'l> {
     pub(super) server: usize,
     pub(super) number: usize,
     pub(super) lane: &'l Arc<Lane>,
-    pub(super) core: Arc<Core>,
+    pub(super) core: Arc<OrbCore>,
     pub(super) poa: Poa,
     /// True once the process has crashed.
     pub(super) dead: bool,

@@ -163,7 +163,7 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::AnyBit, R1, network(FRAGMENT_BITS), best_effort);
         let tcp = i32::from(protocol::TCP);
         self.asm.load(Width::Byte, R1, R7, IP + 9).jump_if(Condition::NotEqual, R1, tcp, best_effort);
-        self.asm.load(Width::Half, R9, R7, IP + 2).network_order_16(R9);
+        self.asm.load(Width::Half, R9, R7, IP + 2).swap_network_order_16(R9);
         self.asm.jump_if(Condition::Less, R9, constant(IPV4_HEADER + TCP_HEADER), best_effort);
         self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER));
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
@@ -196,7 +196,7 @@ impl ProgramWriter {
 
         self.asm.bind(tcp);
         self.need(ETHERNET_HEADER + IPV6_HEADER + TCP_HEADER);
-        self.asm.load(Width::Half, R9, R7, IP + 4).network_order_16(R9);
+        self.asm.load(Width::Half, R9, R7, IP + 4).swap_network_order_16(R9);
         self.asm.jump_if(Condition::Less, R9, constant(TCP_HEADER), best_effort);
         self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER + IPV6_HEADER));
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
@@ -216,7 +216,7 @@ impl ProgramWriter {
         self.asm.compute(Arithmetic::ShiftRight, R1, 4).compute(Arithmetic::ShiftLeft, R1, 2);
         self.asm.jump_if(Condition::Less, R1, constant(TCP_HEADER), best_effort);
         self.asm.jump_if(Condition::Greater, R1, R9, best_effort);
-        self.asm.load(Width::Half, R9, R7, tcp + 2).network_order_16(R9);
+        self.asm.load(Width::Half, R9, R7, tcp + 2).swap_network_order_16(R9);
     }
 
     /// Writes the version and the ports of the key.

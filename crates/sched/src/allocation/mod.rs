@@ -466,7 +466,7 @@ pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task
 
 /// The place of a task in the schedule of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct TaskPlacement {
     /// The task.
     pub task: TaskId,
     /// Its core.
@@ -484,7 +484,7 @@ pub struct Promise {
 /// Returns the priority and the response time of every task, by core. Tasks on cores that the
 /// machine does not have are left out.
 #[must_use]
-pub fn promises(set: &TaskSet, machine: &Machine) -> Vec<Promise> {
+pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
     let mut promises = Vec::with_capacity(set.len());
     for (load, core) in set.loads(machine).iter().zip(&machine.cores) {
         let fits = load.fits(&mut Steps::default());
@@ -496,7 +496,7 @@ pub fn promises(set: &TaskSet, machine: &Machine) -> Vec<Promise> {
                 Discipline::LiuLayland | Discipline::EarliestDeadlineFirst => fits,
             };
             let (level, response) = (assigned.level, assigned.response);
-            promises.push(Promise { task: task.id, core: core.id, level, response, is_kept });
+            promises.push(TaskPlacement { task: task.id, core: core.id, level, response, is_kept });
         }
     }
     promises

@@ -219,15 +219,15 @@ fn a_kept_analysis_decides_as_a_new_one() {
         if id % 5 == 4 {
             assert_eq!(warm.withdraw(TaskId(id - 2)), cold.withdraw(TaskId(id - 2)));
         }
-        assert_eq!(promises(&warm, &machine), promises(&cold, &machine));
+        assert_eq!(task_placements(&warm, &machine), task_placements(&cold, &machine));
     }
     assert_eq!(warm, cold);
     // For another machine the analysis is repeated.
     let mut slower = machine.clone();
     slower.overheads.context_switch = 3 * MS;
-    assert_eq!(promises(&warm, &slower), promises(&cold, &slower));
-    assert_eq!(promises(&cold.moved_to(&slower), &slower), promises(&warm, &slower));
-    assert_ne!(promises(&warm, &slower), promises(&warm, &machine));
+    assert_eq!(task_placements(&warm, &slower), task_placements(&cold, &slower));
+    assert_eq!(task_placements(&cold.moved_to(&slower), &slower), task_placements(&warm, &slower));
+    assert_ne!(task_placements(&warm, &slower), task_placements(&warm, &machine));
 }
 
 #[test]
@@ -286,10 +286,10 @@ fn promises_tell_which_deadlines_hold() {
     for one in [task(1, 10, 30), task(2, 10, 40), task(3, 12, 50)] {
         set.insert(one, machine.cores[0].id);
     }
-    let found: Vec<_> = promises(&set, &machine).into_iter().map(|one| (one.response, one.is_kept)).collect();
+    let found: Vec<_> = task_placements(&set, &machine).into_iter().map(|one| (one.response, one.is_kept)).collect();
     assert_eq!(found, [(Some(10 * MS), true), (Some(20 * MS), true), (Some(52 * MS), false)]);
     let mut edf = machine.clone();
     edf.discipline = Discipline::EarliestDeadlineFirst;
-    assert!(promises(&set, &edf).iter().all(|one| one.response.is_none() && one.is_kept));
+    assert!(task_placements(&set, &edf).iter().all(|one| one.response.is_none() && one.is_kept));
     assert!(!holds(&set, &machine) && holds(&set, &edf));
 }

@@ -218,15 +218,15 @@ mod tests {
     #[test]
     fn versions_are_never_torn_and_all_are_freed() {
         static ALIVE: AtomicUsize = AtomicUsize::new(0);
-        struct Version(usize, usize);
-        impl Drop for Version {
+        struct CellVersion(usize, usize);
+        impl Drop for CellVersion {
             fn drop(&mut self) {
                 ALIVE.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        fn version(n: usize) -> Version {
+        fn version(n: usize) -> CellVersion {
             ALIVE.fetch_add(1, Ordering::Relaxed);
-            Version(n, !n)
+            CellVersion(n, !n)
         }
         let rounds = if cfg!(miri) { 20 } else { 20_000 };
         let published = RcuCell::new("test", Scope::Orb, version(0));

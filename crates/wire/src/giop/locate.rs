@@ -30,7 +30,8 @@ impl<'m> LocateRequest<'m> {
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<LocateRequest<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
         let request_id = d.read_u32()?;
-        let target = if header.version.has_id_first() { Target::parse(&mut d)? } else { Target::Key(d.read_octets()?) };
+        let target =
+            if header.version.has_giop_1_2_headers() { Target::parse(&mut d)? } else { Target::Key(d.read_octets()?) };
         Ok(LocateRequest { version: header.version, request_id, target })
     }
 }
@@ -129,7 +130,7 @@ pub fn write_locate_request(
     begin(e, version, MessageKind::LocateRequest);
     e.write_u32(request_id);
     match target {
-        _ if version.has_id_first() => target.write(e)?,
+        _ if version.has_giop_1_2_headers() => target.write(e)?,
         Target::Key(key) => e.write_octets_copied(key)?,
         _ => return Err(CdrError::Unsupported),
     }

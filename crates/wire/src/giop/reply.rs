@@ -81,7 +81,7 @@ impl<'m> Reply<'m> {
     /// [`CdrError`] if it is malformed or exceeds a limit.
     #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
-        if header.version.has_id_first()
+        if header.version.has_giop_1_2_headers()
             && let Some(reply) = Self::parse_fast(message, header)
         {
             return Ok(reply);
@@ -122,7 +122,7 @@ impl<'m> Reply<'m> {
     fn parse_general(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
         let (request_id, status, contexts);
-        if header.version.has_id_first() {
+        if header.version.has_giop_1_2_headers() {
             request_id = d.read_u32()?;
             status = d.read_u32()?;
             contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
@@ -160,7 +160,7 @@ pub fn begin_reply(
     contexts: &[ServiceContext<'_>],
 ) -> Result<(), CdrError> {
     e.set_from_server(true);
-    if version.has_id_first() && contexts.is_empty() {
+    if version.has_giop_1_2_headers() && contexts.is_empty() {
         let header = begin_header(e, version, MessageKind::Reply);
         let after = [number(request_id, e.endian()), number(u32::from(status as u8), e.endian()), 0];
         let mut octets = [0; Header::LEN + 12];
@@ -184,7 +184,7 @@ fn begin_reply_general(
     contexts: &[ServiceContext<'_>],
 ) -> Result<(), CdrError> {
     begin(e, version, MessageKind::Reply);
-    if version.has_id_first() {
+    if version.has_giop_1_2_headers() {
         e.write_u32(request_id);
         e.write_u32(u32::from(status as u8));
         contexts::write(e, contexts)?;
@@ -216,15 +216,15 @@ mod tests {
                         e.set_endian(endian);
                         begin(&mut e, version, MessageKind::Reply);
                         let write_contexts = |e: &mut Encoder<'_>| contexts::write(e, &contexts[..count]).unwrap();
-                        if !version.has_id_first() {
+                        if !version.has_giop_1_2_headers() {
                             write_contexts(&mut e);
                         }
                         e.write_u32(0x0102_0304);
                         e.write_u32(status);
-                        if version.has_id_first() {
+                        if version.has_giop_1_2_headers() {
                             write_contexts(&mut e);
                         }
-                        e.begin_body(if version.has_id_first() { 8 } else { 1 });
+                        e.begin_body(if version.has_giop_1_2_headers() { 8 } else { 1 });
                         e.write_u8(7);
                         finish(&mut e).unwrap();
                         let message = e.to_vec();
@@ -243,7 +243,7 @@ mod tests {
         each(|message, header, status, count| {
             let careful = Reply::parse_general(message, header, &Limits::DEFAULT).ok();
             assert_eq!(careful.is_some(), ReplyStatus::from_number(status).is_some());
-            if header.version.has_id_first() {
+            if header.version.has_giop_1_2_headers() {
                 let plain = Reply::parse_fast(message, header);
                 assert_eq!(plain.is_some(), count == 0 && careful.is_some());
                 if plain.is_some() {
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_plain_reply_has_results_and_no_contexts() {
         each(|message, header, status, count| {
-            let is_plain = header.version.has_id_first() && status == 0 && count == 0;
+            let is_plain = header.version.has_giop_1_2_headers() && status == 0 && count == 0;
             assert_eq!(
                 Reply::parse_plain_header(message, 0x0102_0304, 100),
                 is_plain.then_some(*header),

@@ -239,7 +239,7 @@ impl<'m> Request<'m> {
     /// The errors of [`parse`](Self::parse).
     #[inline]
     pub fn parse_header(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
-        if self.version.has_id_first() && self.parse_header_fast(limits).is_some() {
+        if self.version.has_giop_1_2_headers() && self.parse_header_fast(limits).is_some() {
             return Ok(());
         }
         self.parse_header_general(limits)
@@ -281,7 +281,7 @@ impl<'m> Request<'m> {
     #[inline(never)]
     fn parse_header_general(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
         let mut d = Decoder::new(self.message, self.endian).at(Header::LEN).with_limits(limits);
-        if self.version.has_id_first() {
+        if self.version.has_giop_1_2_headers() {
             self.request_id = d.read_u32()?;
             self.response = ResponseExpected::from_flags(d.read_u8()?);
             d.skip(3)?;
@@ -314,7 +314,7 @@ impl<'m> Request<'m> {
 /// Returns the offset of the body, given a decoder that has read the header.
 #[inline]
 pub(super) fn body_at(d: &Decoder<'_>, version: Version) -> usize {
-    if !version.has_id_first() {
+    if !version.has_giop_1_2_headers() {
         return d.position();
     }
     (d.position().next_multiple_of(8)).min(d.bytes().len())
@@ -347,7 +347,9 @@ pub struct RequestHead<'h> {
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     match head.target {
-        Target::Key(key) if head.version.has_id_first() && head.contexts.is_empty() => write_header_fast(e, head, key),
+        Target::Key(key) if head.version.has_giop_1_2_headers() && head.contexts.is_empty() => {
+            write_header_fast(e, head, key)
+        }
         _ => write_header_general(e, head),
     }
 }
@@ -393,7 +395,7 @@ fn fill(place: &mut [u8], octets: &[u8]) {
 
 fn write_header_general(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
     begin(e, head.version, MessageKind::Request);
-    if head.version.has_id_first() {
+    if head.version.has_giop_1_2_headers() {
         e.write_u32(head.request_id);
         e.write_raw(&[head.response.flags(), 0, 0, 0]);
         head.target.write(e)?;

@@ -43,7 +43,7 @@ impl Version {
     /// GIOP 1.2 service contexts come first.
     #[inline]
     #[must_use]
-    pub const fn has_id_first(self) -> bool {
+    pub const fn has_giop_1_2_headers(self) -> bool {
         self.minor >= 2
     }
 
@@ -96,7 +96,7 @@ mod tests {
             let flags = [
                 version.is_supported(),
                 version.has_code_sets(),
-                version.has_id_first(),
+                version.has_giop_1_2_headers(),
                 version.has_fragment_ids(),
                 version.has_locate_exceptions(),
             ];

@@ -11,7 +11,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_wire::Octets;
 
 use super::graceful_close::{self, CloseAction, CloseOutcome, GracefulClose, RetiredStage};
-use super::output::{DeferredRequest, WriteState};
+use super::output::{UnsentRequest, WriteState};
 use super::state::{Flag, Transition};
 use super::{Connection, WaitingRequest};
 use crate::server::message::Message;
@@ -273,7 +273,7 @@ impl Connection {
     pub(crate) fn take_deferred(self: &Arc<Self>) -> Vec<(WaitingRequest, Message)> {
         let deferred = self.output.with(|writing| std::mem::take(&mut writing.deferred));
         // They are counted as waiting already.
-        let waits = |DeferredRequest { message, read_at: since }| {
+        let waits = |UnsentRequest { message, read_at: since }| {
             (WaitingRequest { connection: Arc::clone(self), read_at: since, queued_bytes: None }, message)
         };
         deferred.into_iter().map(waits).collect()

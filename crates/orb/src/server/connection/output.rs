@@ -69,14 +69,14 @@ pub(super) struct WriteState {
     /// The time when the peer last took something of the queue, or the queue began to fill.
     pub(super) progress_at: Monotonic,
     /// Requests whose turn had come while replies waited; they run when the queue is empty.
-    pub(super) deferred: Vec<DeferredRequest>,
+    pub(super) deferred: Vec<UnsentRequest>,
     /// Present once the last message has been queued or sent.
     pub(super) closing: Option<GracefulClose>,
 }
 
 /// A request whose turn had come while its connection's replies waited for the peer.
 #[derive(Debug)]
-pub(super) struct DeferredRequest {
+pub(super) struct UnsentRequest {
     pub(super) message: Message,
     /// When it was read.
     pub(super) read_at: Monotonic,

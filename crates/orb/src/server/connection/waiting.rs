@@ -7,7 +7,7 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 
 use super::Connection;
-use super::output::DeferredRequest;
+use super::output::UnsentRequest;
 use crate::clock;
 use crate::server::admission;
 use crate::server::message::Message;
@@ -85,7 +85,7 @@ impl WaitingRequest {
                 return Some(message);
             }
             connection.waiting_requests.fetch_add(1, Ordering::SeqCst);
-            writing.deferred.push(DeferredRequest { message, read_at: self.read_at });
+            writing.deferred.push(UnsentRequest { message, read_at: self.read_at });
             None
         });
         given_back.map(|message| (self, message))

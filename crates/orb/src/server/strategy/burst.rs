@@ -20,7 +20,7 @@ use crate::server::architecture::Architecture;
 use crate::server::burst_role::BurstRole;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
-use crate::server::lane::{Lane, Task, handle_of, token_of};
+use crate::server::lane::{Lane, LaneTask, handle_of, token_of};
 use crate::server::worker::Worker;
 
 /// Interval of the supervisor's checks.
@@ -173,7 +173,7 @@ impl BurstMode {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
                 // The runner may be in an upcall with messages of the connection behind it.
-                lane.push(Task::ReadBuffered(handle_of(token)));
+                lane.push(LaneTask::ReadBuffered(handle_of(token)));
             }
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use corelane_sys::thread::JoinHandle;
 
 use super::burst::BurstMode;
-use crate::server::architecture::{Architecture, Placement};
+use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
@@ -43,14 +43,14 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         connection: &Arc<Connection>,
         _: &mut Option<Message>,
         more: bool,
-    ) -> Placement {
+    ) -> MessagePlacement {
         if worker.burst_role.is_runner()
             && let Some(burst_mode) = &self.burst_mode
         {
             burst_mode.count_message(&worker.burst_role, connection);
         }
         if !more {
-            return Placement::Here { reads_on: false };
+            return MessagePlacement::Here { reads_on: false };
         }
         let keeps_connection = self
             .burst_mode
@@ -59,7 +59,7 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         if !keeps_connection {
             lane.list_rest(connection.handle);
         }
-        Placement::Here { reads_on: keeps_connection }
+        MessagePlacement::Here { reads_on: keeps_connection }
     }
 
     #[inline]

@@ -20,7 +20,7 @@ use std::time::Duration;
 use corelane_net::Listener;
 use corelane_sys::thread::JoinHandle;
 
-use super::architecture::{Architecture, Placement};
+use super::architecture::{Architecture, MessagePlacement};
 use super::config::{Dispatch, NestedWait, PoolConfig};
 use super::connection::{Connection, WaitingRequest};
 use super::lane;
@@ -129,7 +129,7 @@ impl Architecture<Strategy> for Strategy {
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
         more: bool,
-    ) -> Placement {
+    ) -> MessagePlacement {
         delegate!(self.place_message(lane, handler, worker, connection, detached, more))
     }
 

@@ -25,10 +25,10 @@ use corelane_sys::thread::{self, JoinHandle, Tid};
 use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
-use crate::server::architecture::{Architecture, Placement};
+use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
-use crate::server::lane::{Lane, Task};
+use crate::server::lane::{Lane, LaneTask};
 use crate::server::lane_role::LaneRole;
 use crate::server::message::Message;
 use crate::server::threads::{self, Run, ThreadStarter};
@@ -91,7 +91,7 @@ pub(crate) trait HasOverloadThread: Architecture<Self> {
 }
 
 /// The lane that has claimed a thread, and the task for the thread.
-type Loan<S> = (Arc<Lane<S>>, Option<Task>);
+type Loan<S> = (Arc<Lane<S>>, Option<LaneTask>);
 
 /// A thread that waits where others can claim it.
 #[derive(Debug)]
@@ -174,14 +174,14 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
         more: bool,
-    ) -> Placement {
+    ) -> MessagePlacement {
         if worker.is_overload_thread {
             return self.place_overload(lane, handler, worker, connection, detached, more);
         }
         if more {
             lane.list_rest(connection.handle);
         }
-        Placement::Here { reads_on: false }
+        MessagePlacement::Here { reads_on: false }
     }
 
     /// Wakes the overload thread and the lendable threads; returns the dynamic threads.
@@ -205,16 +205,16 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
         more: bool,
-    ) -> Placement {
+    ) -> MessagePlacement {
         if more {
             // Left for the overload thread, if every thread is still busy then.
-            lane.push(Task::ReadBuffered(connection.handle));
+            lane.push(LaneTask::ReadBuffered(connection.handle));
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
         if let Some(functions) = self.functions::<H>() {
             (functions.admit_request)(lane, handler, worker, connection, message);
         }
-        Placement::Elsewhere { reads_on: false }
+        MessagePlacement::Elsewhere { reads_on: false }
     }
 }
 
@@ -377,7 +377,7 @@ impl<S: HasOverloadThread> Lane<S> {
         overload: &OverloadThread<S>,
         role: &LaneRole,
     ) -> io::Result<()> {
-        let now = self.situation(overload);
+        let now = self.lane_load(overload);
         if self.ready.has_request() {
             match role.rules.decide(now, 0) {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
@@ -415,7 +415,7 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    fn situation(&self, overload: &OverloadThread<S>) -> LaneLoad {
+    fn lane_load(&self, overload: &OverloadThread<S>) -> LaneLoad {
         let (waiting, waiting_bytes) = self.ready.buffered();
         LaneLoad {
             dynamic_threads: overload.dynamic_threads.load(Ordering::Acquire),
@@ -435,7 +435,7 @@ impl<S: HasOverloadThread> Lane<S> {
     ) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let octets = message.parts().1.len() as u64;
-        if role.rules.decide(self.situation(overload), octets) == OverloadAction::Refuse {
+        if role.rules.decide(self.lane_load(overload), octets) == OverloadAction::Refuse {
             return worker.reject_overloaded(handler, connection, &message);
         }
         // In a pool without lanes the request of the higher priority goes first.

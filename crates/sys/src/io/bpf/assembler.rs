@@ -372,7 +372,7 @@ impl Assembler {
 
     /// Converts the low 16 bits of `register` between network order and the machine's, and clears
     /// the rest.
-    pub fn network_order_16(&mut self, register: Register) -> &mut Self {
+    pub fn swap_network_order_16(&mut self, register: Register) -> &mut Self {
         let code = opcode::ARITHMETIC_32 | opcode::SWAP | opcode::REGISTER;
         self.push(code, register as u8, 0, 0, 16)
     }
@@ -464,7 +464,7 @@ mod tests {
         let mut asm = Assembler::new();
         asm.set(R0, 2).set(R1, R2).compute(Arithmetic::Add, R1, -8);
         asm.load(Width::Half, R2, R1, 12).store(Width::Word, R10, -4, R2).store(Width::Double, R10, -16, 7);
-        asm.network_order_16(R2).call(Helper::MapLookup).exit();
+        asm.swap_network_order_16(R2).call(Helper::MapLookup).exit();
         let words = asm.finish().unwrap().encode(|_| None).unwrap();
         // Bytes as `llvm-objdump -d` shows them: opcode, registers, offset, constant.
         let expected: [[u8; 8]; 9] = [

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use corelane_sys::thread::JoinHandle;
 
 use crate::nested_wait::AwaitedReply;
-use crate::server::architecture::{Architecture, Placement};
+use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
@@ -133,10 +133,10 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         connection: &Arc<Connection>,
         detached: &mut Option<Message>,
         more: bool,
-    ) -> Placement {
+    ) -> MessagePlacement {
         let message = detached.take().unwrap_or_else(|| worker.detach());
         self.enqueue(lane, handler, worker, connection, message);
-        Placement::Elsewhere { reads_on: more }
+        MessagePlacement::Elsewhere { reads_on: more }
     }
 
     #[inline]
