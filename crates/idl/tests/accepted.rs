@@ -1,5 +1,5 @@
-//! Compiles every specification in tests/accepted and compares the result with the Rust code beside
-//! it. The code has the format of rustfmt. `BLESS=1` rewrites it.
+//! Compiles every specification in tests/accepted and compares the result with the Rust code in the
+//! file `.expected` beside it. The code has the format of rustfmt. `BLESS=1` rewrites it.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -24,7 +24,7 @@ fn the_code_is_what_it_was() {
         let rust = compilation.to_rust();
         let shown = compilation.diagnostics.render(&compilation.sources, false);
         assert!(compilation.is_accepted(), "{}:\n{shown}", case.display());
-        let expected_at = case.with_extension("rs");
+        let expected_at = case.with_extension("expected");
         if bless {
             std::fs::write(&expected_at, &rust).unwrap();
         }
@@ -45,10 +45,10 @@ fn the_code_is_what_it_was() {
 #[test]
 fn the_code_is_formatted() {
     for case in cases() {
-        let file = case.with_extension("rs");
+        let file = std::fs::File::open(case.with_extension("expected")).unwrap();
         let output = Command::new("rustfmt")
             .args(["--edition", "2024", "--check", "--config", "max_width=100,use_small_heuristics=Default"])
-            .arg(&file)
+            .stdin(file)
             .output()
             .expect("rustfmt comes with the toolchain of this workspace");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
